@@ -12,13 +12,18 @@ something for good, and stores the place of what the target has confirmed.
 """
 
 from transports.sinks.errors import (
+    NoSuchSink,
     SinkError,
+    SinkStandsBy,
     SinkStopped,
     TargetRefused,
     TargetUnavailable,
     TooLargeForTarget,
 )
 from transports.sinks.file import FileSink
+from transports.sinks.file_leases import FileLeases
+from transports.sinks.lease import Lease, LeaseStore
+from transports.sinks.log_sinks import LogSinks
 from transports.sinks.options import SinkOptions
 from transports.sinks.rejects import DeadLetterFile, DeadLetterStore
 from transports.sinks.retry import RetryPolicy
@@ -32,9 +37,14 @@ from transports.sinks.stream import StreamSink
 __all__ = [
     "DeadLetterFile",
     "DeadLetterStore",
+    "FileLeases",
     "FileSink",
     "ItemResult",
     "ItemVerdict",
+    "Lease",
+    "LeaseStore",
+    "LogSinks",
+    "NoSuchSink",
     "RetryPolicy",
     "SecretReference",
     "Sink",
@@ -44,6 +54,7 @@ __all__ = [
     "SinkError",
     "SinkOptions",
     "SinkRunner",
+    "SinkStandsBy",
     "SinkState",
     "SinkStatus",
     "SinkStopped",

@@ -7,15 +7,19 @@
         |-- TargetUnavailable  it may take the same batch later: tried again      (why, retry_after, overloaded)
         |-- TargetRefused      it will not take this, however often it is tried   (why)
         |-- TooLargeForTarget      it may take the same changes in smaller batches    (why)
+        |-- NoSuchSink         there is no sink of that name; a KeyError too      (name, known)
+        |-- SinkStandsBy       another one sends, and is to be asked              (name)
         `-- SinkStopped        the runner has stopped                             (name)
 """
 
 from typing import Final
 
-from publishers.errors import PenstockError
+from publishers.errors import NotThere, PenstockError
 
 __all__ = [
+    "NoSuchSink",
     "SinkError",
+    "SinkStandsBy",
     "SinkStopped",
     "TargetRefused",
     "TargetUnavailable",
@@ -64,6 +68,20 @@ class TooLargeForTarget(SinkError):
         self.why = why
 
 
+class NoSuchSink(SinkError, NotThere):
+    """No sink of that name runs here."""
+
+    what, where = "sink", "process"
+
+
+class SinkStandsBy(SinkError):
+    """The runner does not hold the lease: orders are for the one that does."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"sink {name!r} stands by here; tell the one that holds the lease")
+        self.name = name
+
+
 class SinkStopped(SinkError):
     """The runner of the sink has stopped: nothing can be asked of it any more."""
 
@@ -73,6 +91,7 @@ class SinkStopped(SinkError):
 
 
 def shown_error(error: BaseException) -> str:
-    """An error in one text of bounded length, for a status."""
+    """An error in one text of bounded length, for a status and a log file: what is no character is escaped."""
     text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -14,7 +14,7 @@ from publishers.views.view import Content
 from transports.codec.events import encode_text
 from transports.sinks.sink import SinkBatch, SinkContext
 
-__all__ = ["FORMATS", "WebhookFormat", "WebhookSource", "batch_id", "change_object"]
+__all__ = ["FORMATS", "WebhookFormat", "WebhookSource", "batch_id", "change_object", "cloudevent_object"]
 
 _DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
 
@@ -154,10 +154,11 @@ def _row_id(key: str | None) -> int:
 
 def _cloudevents(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> bytes:
     """A batch of CloudEvents 1.0."""
-    return msgspec.json.encode([_cloudevent(change, context, source) for change in batch.changes])
+    return msgspec.json.encode([cloudevent_object(change, context, source) for change in batch.changes])
 
 
-def _cloudevent(change: Change, context: SinkContext, source: WebhookSource) -> dict[str, Any]:
+def cloudevent_object(change: Change, context: SinkContext, source: WebhookSource) -> dict[str, Any]:
+    """A change as a CloudEvent."""
     kind = change.entity_type or change.area.name.lower()
     told = {
         "specversion": "1.0",

@@ -33,7 +33,8 @@ class SinkOptions:
         dead_letters: Where they are kept with ``on_reject="dead_letter"``.
         transform: Given each change before it is sent: it returns the change, another one at the same position, or None to leave it
             out. It must be pure, as a change may come again.
-        store_every: Seconds between two times that the place is stored, from 0.05 to 60.
+        store_every: Seconds between two times that the place is stored, from 0.05 to 60; 0 for durably after each batch, so that
+            whatever dies, one batch at most is repeated.
         take_over: Whether to take the slot from another consumer that has it open.
 
     Raises:
@@ -57,13 +58,19 @@ class SinkOptions:
         check_whole("batch_changes", self.batch_changes, "a whole number from 1 to 100000", 1, 100_000)
         check_whole("batch_bytes", self.batch_bytes, "a number of bytes, from 1", 1)
         check_seconds("linger", self.linger, 0.0, 60.0)
-        check_seconds("store_every", self.store_every, 0.05, 60.0)
+        if self.store_every != 0 or isinstance(self.store_every, bool):
+            check_seconds("store_every", self.store_every, 0.05, 60.0)
         if self.on_reject not in ("pause", "dead_letter", "drop"):
             raise InvalidOption("on_reject", self.on_reject, "'pause', 'dead_letter' or 'drop'")
         if (self.on_reject == "dead_letter") is not (self.dead_letters is not None):
             raise InvalidOption(
                 "dead_letters", self.dead_letters, "given with on_reject='dead_letter', and only then"
             )
+
+    @property
+    def tick(self) -> float:
+        """Seconds after which a runner looks at its place, at the latest."""
+        return self.store_every or 1.0
 
     def view_for(self, sink: Sink) -> View:
         """How the target of a sink sees changes."""

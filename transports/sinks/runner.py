@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.errors import HistoryPruned, LogClosed, PenstockError, PositionError
@@ -14,7 +14,14 @@ from publishers.model.position import Position
 from publishers.slots.errors import Fenced, SlotExists, SlotForked, SlotLost
 from publishers.slots.slot import Slot
 from publishers.slots.slots import check_slot_name
-from transports.sinks.errors import SinkStopped, TargetRefused, TargetUnavailable, shown_error
+from transports.sinks.errors import (
+    SinkStandsBy,
+    SinkStopped,
+    TargetRefused,
+    TargetUnavailable,
+    shown_error,
+)
+from transports.sinks.lease import Lease
 from transports.sinks.options import SinkOptions
 from transports.sinks.orders import SinkOrders
 from transports.sinks.outbox import SinkOutbox
@@ -26,9 +33,7 @@ from transports.sinks.supply import SinkSupply
 __all__ = ["SinkRunner"]
 
 _LOG: Final = logging.getLogger("penstock.sinks")
-_SHOWN: Final = 600  # characters of an error
 _RUNNING: Final = (SinkState.STARTING, SinkState.STREAMING, SinkState.RETRYING)
-T = TypeVar("T")
 
 
 class SinkRunner:
@@ -41,6 +46,8 @@ class SinkRunner:
         name: Of the sink and of its slot: 1 to 64 small letters, digits, ``_`` and ``-``.
         sink: Where the changes go.
         options: How; ``SinkOptions()`` if None.
+        lease: Says which of several runners sends: as long as it is not held here, this one stands by. With each gain it takes
+            the slot over, and reads again from the stored place. It is not closed here. None for one that always sends.
         clock: What time it is.
 
     Attributes:
@@ -59,6 +66,7 @@ class SinkRunner:
         sink: Sink,
         options: SinkOptions | None = None,
         *,
+        lease: Lease | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         check_slot_name(name)
@@ -80,9 +88,13 @@ class SinkRunner:
         self._due: float | None = None  # when to try again
         self._reason: str | None = None
         self._last_error: str | None = None
+        self._failed_at = 0.0
         self._awake = threading.Event()
         self._orders = SinkOrders(name, self._awake.set)
         self._thread: threading.Thread | None = None
+        self._lease, self._epoch = lease, None if lease is None else lease.epoch
+        if lease is not None:
+            lease.notify(self._awake.set)
 
     # What may be asked, from any thread.
 
@@ -114,22 +126,23 @@ class SinkRunner:
 
     def statistics(self) -> SinkStatus:
         """What it tells of itself."""
-        slot, due = self._slot, self._due
-        retrying = self.state is SinkState.RETRYING and due is not None
-        lag = None
-        with contextlib.suppress(PenstockError):  # the log was closed, or the slot is another one's
-            lag = None if slot is None else slot.info().lag
+        due, place, lag = self._due, None, None
+        with contextlib.suppress(PenstockError):  # the log was closed, or there is no slot yet
+            told = self._log.slots.info(self.name)
+            place, lag = told.position, told.lag
         return SinkStatus(
             name=self.name,
             state=self.state,
             reason=self._reason,
             last_error=self._last_error,
             attempt=self._attempt,
-            retry_in=max(due - self._clock.monotonic(), 0.0) if retrying and due is not None else None,
+            retry_in=None if due is None else max(due - self._clock.monotonic(), 0.0),
             circuit_open=self._circuit_open,
-            position=None if slot is None else slot.position,
+            position=place,
             confirmed=self._confirmed,
             lag=lag,
+            epoch=self._epoch,
+            last_error_age=None if self._last_error is None else self._clock.monotonic() - self._failed_at,
             counters=replace(self.counters),
         )
 
@@ -180,7 +193,9 @@ class SinkRunner:
         self._orders.obey()
         if self.state is SinkState.STOPPED:
             return 0.0
-        tick = self._options.store_every
+        tick = self._options.tick
+        if not self._judge_lease():
+            return tick
         now = self._clock.monotonic()
         if self.state in _RUNNING:
             if self._due is not None and now < self._due:
@@ -190,6 +205,38 @@ class SinkRunner:
             return self._guarded(self._carry, 0.0)
         return self._store_when_due(now, tick)
 
+    # The lease.
+
+    @property
+    def _leads(self) -> bool:
+        """Whether to send, and to store: the lease is held, and was all the time since the slot was opened by it."""
+        lease = self._lease
+        return lease is None or (lease.epoch == self._epoch and lease.held())
+
+    def _judge_lease(self) -> bool:
+        """Whether this is the one that sends; what was read by an earlier gain is thrown away."""
+        lease = self._lease
+        if lease is None:
+            return True
+        if not self._leads and self.state is not SinkState.STANDBY:
+            self._yield("another one holds the lease")
+        if self.state is SinkState.STANDBY:
+            self._epoch = lease.epoch
+            if not lease.held():
+                return False
+            self._reason = None
+            self._move(SinkEvent.LEAD)
+            _LOG.info("sink %s leads, epoch %d", self.name, self._epoch)
+        return True
+
+    def _yield(self, reason: str) -> None:
+        self._let_go()
+        self._confirmed, self._unsaved = None, False
+        self._failures = self._attempt = 0
+        self._reason = reason
+        self._move(SinkEvent.YIELD)
+        _LOG.warning("sink %s stands by: %s", self.name, reason)
+
     # Beginning.
 
     def _open(self) -> float:
@@ -198,7 +245,7 @@ class SinkRunner:
         if self._slot is None:
             self._slot = self._open_slot()
         if self._slot.paused:
-            self._reason = "paused by an operator"
+            self._due, self._reason = None, "paused by an operator"
             self._move(SinkEvent.PAUSE)
             return 0.0
         if not self._opened:
@@ -225,7 +272,9 @@ class SinkRunner:
         if self.name not in slots:
             with contextlib.suppress(SlotExists):
                 slots.create(self.name, options.criteria, start=options.start, granularity="change")
-        opened: Slot = slots.open(self.name, take_over=options.take_over, owner=f"sink {self.name}")
+        opened: Slot = slots.open(
+            self.name, take_over=options.take_over or self._lease is not None, owner=f"sink {self.name}"
+        )
         return opened
 
     # Carrying.
@@ -239,7 +288,7 @@ class SinkRunner:
             if batch is None:
                 if self._judge_end():
                     return 0.0
-                due, tick = supply.due(now), self._options.store_every
+                due, tick = supply.due(now), self._options.tick
                 return self._store_when_due(now, tick if due is None else min(due, tick))
             over = outbox.take(batch)
             if over is not None:
@@ -247,6 +296,8 @@ class SinkRunner:
                 return 0.0
         if self._circuit_open and not self._sink.alive():
             raise TargetUnavailable("it does not answer")
+        if not self._leads:
+            return 0.0
         self._attempt, taken = outbox.attempt, self.counters.changes
         try:
             place = outbox.send(supply)
@@ -282,13 +333,15 @@ class SinkRunner:
         except Exception:
             self._supply_anew()  # what was not durable is given again
             raise
+        if not self._leads:
+            return 0.0  # the place is the next one's to store
         place = self._confirmed if self._unsaved else None
         if supply is not None and supply.empty and self._outbox.empty:
             place = slot.delivered  # over what did not match
             if self._sink.stores_position and place > max(slot.position, self._confirmed or slot.position):
                 self._sink.move(place)
         if place is not None and place > slot.position:
-            slot.ack(place)
+            slot.ack(place, durable=not self._options.store_every)
         self._unsaved = False
         return 0.0
 
@@ -311,7 +364,10 @@ class SinkRunner:
         except (SlotLost, SlotForked, HistoryPruned) as error:
             self._lose(error)
         except (Fenced, LogClosed) as error:
-            self._stop(shown_error(error))
+            if self._lease is not None and isinstance(error, Fenced):
+                self._yield(shown_error(error))
+            else:
+                self._stop(shown_error(error))
         except (TargetUnavailable, OSError) as error:
             self._fail(error)
         except PenstockError as error:
@@ -327,7 +383,7 @@ class SinkRunner:
         policy = self._options.retry
         self._failures += 1
         self.counters.failures += 1
-        self._last_error = shown_error(error)
+        self._note_error(error)
         if policy.attempts is not None and self._failures >= policy.attempts:
             self.counters.given_up += 1
             self._refuse(TargetRefused(f"given up after {self._failures} attempts: {self._last_error}"))
@@ -338,15 +394,19 @@ class SinkRunner:
         self._move(SinkEvent.FAIL)
         _LOG.warning("sink %s: %s; attempt %d in %.1f s", self.name, self._last_error, self._attempt, wait)
 
+    def _note_error(self, error: Exception) -> str:
+        self._failed_at = self._clock.monotonic()
+        self._last_error = shown_error(error)
+        return self._last_error
+
     def _refuse(self, error: Exception) -> None:
-        self._reason = self._last_error = shown_error(error)
+        self._reason = self._note_error(error)
         self._due = None
         self._move(SinkEvent.REFUSE)
         _LOG.error("sink %s is paused: %s", self.name, self._reason)
 
     def _lose(self, error: Exception) -> None:
-        self._reason = self._last_error = shown_error(error)
-        self._due = None
+        self._reason = self._note_error(error)
         self._let_go()
         self._move(SinkEvent.LOSE)
         _LOG.error("sink %s is lost: %s", self.name, self._reason)
@@ -377,13 +437,18 @@ class SinkRunner:
 
     # Orders of other threads, which the one who steps carries out.
 
+    def _check_leading(self) -> None:
+        if self._lease is not None and not self._judge_lease():
+            raise SinkStandsBy(self.name)
+
     def _pause(self) -> None:
+        self._check_leading()
         self._log.slots.pause(self.name)
-        self._reason = "paused by an operator"
-        self._due = None
+        self._due, self._reason = None, "paused by an operator"
         self._move(SinkEvent.PAUSE)
 
     def _resume(self) -> None:
+        self._check_leading()
         if self.name in self._log.slots:
             self._log.slots.resume(self.name)
         self._failures = 0
@@ -392,6 +457,7 @@ class SinkRunner:
         self._move(SinkEvent.RESUME)
 
     def _seek(self, place: Any) -> Position:
+        self._check_leading()
         slot = self._slot
         if slot is None:
             position: Position = self._log.slots.reset(self.name, place).position
@@ -431,7 +497,7 @@ class SinkRunner:
     def _let_go(self) -> None:
         """Gives back slot and target."""
         slot, supply = self._slot, self._supply
-        self._slot = self._supply = None
+        self._slot = self._supply = self._due = None
         self._outbox.forget()
         if slot is not None:
             with contextlib.suppress(PenstockError):  # the place is written when the log's disk is good again

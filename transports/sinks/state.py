@@ -14,6 +14,7 @@ class SinkState(enum.Enum):
     RETRYING = "the target has failed, and is tried again at a time that the status tells"
     PAUSED = "it does nothing until it is resumed: an operator or a refusal of the target has paused it"
     LOST = "its history is gone: the target needs a bootstrap, and the sink a seek"
+    STANDBY = "another one holds the lease, and sends"
     STOPPED = "it has ended"
 
 
@@ -27,6 +28,8 @@ class SinkEvent(enum.Enum):
     RESUME = "an operator resumes it"
     SEEK = "an operator moves it"
     LOSE = "the history that it had to read is gone"
+    YIELD = "the lease is not held, or another one has taken the slot by it"
+    LEAD = "the lease was gained"
     STOP = "it is closed, its log is, or another one has taken its slot"
 
 
@@ -44,7 +47,7 @@ class SinkRow(NamedTuple):
     to: SinkState
 
 
-_STARTING, _STREAMING, _RETRYING, _PAUSED, _LOST, _STOPPED = SinkState
+_STARTING, _STREAMING, _RETRYING, _PAUSED, _LOST, _STANDBY, _STOPPED = SinkState
 _RUNNING: Final = (_STARTING, _STREAMING, _RETRYING)
 
 SINK_TABLE: Final = (
@@ -56,6 +59,8 @@ SINK_TABLE: Final = (
     SinkRow(_RETRYING, SinkEvent.RESUME, _STARTING),
     SinkRow(_LOST, SinkEvent.SEEK, _STARTING),
     *(SinkRow(state, SinkEvent.LOSE, _LOST) for state in (*_RUNNING, _PAUSED)),
+    *(SinkRow(state, SinkEvent.YIELD, _STANDBY) for state in (*_RUNNING, _PAUSED, _LOST)),
+    SinkRow(_STANDBY, SinkEvent.LEAD, _STARTING),
     *(SinkRow(state, SinkEvent.STOP, _STOPPED) for state in SinkState if state is not _STOPPED),
 )
 """What is not in it means nothing: the state stays."""

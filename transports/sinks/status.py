@@ -41,12 +41,14 @@ class SinkStatus:
         state: What its runner does.
         reason: Why it is paused, lost or has stopped; None if it is not.
         last_error: What failed last, also if it works again; None if nothing did.
+        last_error_age: Seconds since then; None if nothing did.
         attempt: The number of the next attempt of the batch that failed; 0 if none did.
         retry_in: Seconds until then; None if none did.
         circuit_open: Whether it failed so often in a row that the target is asked whether it answers first.
         position: The place that is stored: a restart goes on there. None until the slot is there.
         confirmed: Behind the last change that the target has taken; None before the first.
-        lag: How far ``position`` is behind the log; None until the slot is open.
+        lag: How far ``position`` is behind the log; None until the slot is there.
+        epoch: Of the lease by which it sends; None where it stands by, or has none.
         counters: What was done.
     """
 
@@ -60,4 +62,6 @@ class SinkStatus:
     position: Position | None
     confirmed: Position | None
     lag: SubscriptionLag | None
+    epoch: int | None = None
+    last_error_age: float | None = None
     counters: SinkCounters = field(default_factory=SinkCounters)

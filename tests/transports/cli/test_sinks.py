@@ -1,0 +1,278 @@
+"""``penstock sinks``: sinks of a file, run, asked and told what to do."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from publishers import ChangeLog, ChangeStore, upsert
+from tests.publishers.support import wait_until
+from tests.transports.cli.test_program import one_line, start
+from tests.transports.sinks.targets import Target
+from transports.cli import main
+from transports.cli.sinks import run_beside
+from transports.sinks import LogSinks, SinkOptions, SinkRunner, SinkState
+from transports.sinks.control import ControlSocket, asked
+
+ROOT = Path(__file__).parents[3]
+FILE = """
+log = "orders"
+
+[[sinks]]
+name = "archive"
+kind = "file"
+directory = "out"
+entity_types = ["order"]
+start = "earliest"
+linger = 0.0
+
+[[sinks]]
+name = "hook"
+kind = "webhook"
+url = "http://127.0.0.1:9/hook?key=s3cr3t"
+secrets = ["env:HOOK_SECRET"]
+"""
+
+
+@pytest.fixture
+def declared(tmp_path):
+    """A file that declares two sinks of a log with three versions."""
+    with ChangeLog.open(tmp_path / "orders", sync="os", fill_step=0) as log:
+        for key in "abc":
+            log.commit([upsert("order", key, {})])
+    path = tmp_path / "penstock.toml"
+    path.write_text(FILE)
+    return path
+
+
+def run(capsys, *arguments, code=0):
+    """What was printed as JSON."""
+    assert main(["sinks", *map(str, arguments), "--json"]) == code
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return json.loads(captured.out)
+
+
+def test_what_a_file_declares_is_listed_without_secrets(declared, capsys):
+    """F109: sinks declared by configuration file."""
+    told = run(capsys, "list", declared)["sinks"]
+    assert [(one["name"], one["kind"]) for one in told] == [("archive", "file"), ("hook", "webhook")]
+    assert told[0]["target"] == str(declared.parent / "out")
+    assert told[1]["target"] == "WebhookSink http://127.0.0.1:9/hook"
+    assert main(["sinks", "list", str(declared)]) == 0
+    assert "s3cr3t" not in capsys.readouterr().out
+
+
+def test_targets_are_opened_and_asked_and_nothing_is_sent(declared, capsys):
+    archive, hook = run(capsys, "test", declared, code=1)["sinks"]
+    assert (archive["good"], hook["good"]) == (True, False)
+    assert "not public" in hook["error"]
+    assert main(["sinks", "test", str(declared)]) == 1
+    assert capsys.readouterr().out.startswith("archive: good\nhook: 127.0.0.1 is 127.0.0.1")
+    assert list((declared.parent / "out").iterdir()) == []
+
+
+def test_sinks_that_do_not_run_are_told_from_their_slots_and_moved_there(declared, capsys):
+    assert [one["state"] for one in run(capsys, "status", declared)["sinks"]] == ["not running"] * 2
+    with ChangeLog.open(declared.parent / "orders") as log:
+        log.slots.create("archive", start=3)
+    assert run(capsys, "status", declared)["sinks"][0]["position"] == "3:0"
+    assert run(capsys, "pause", declared, "archive")["state"] == "not running (paused)"
+    assert run(capsys, "resume", declared, "archive")["state"] == "not running"
+    assert run(capsys, "seek", declared, "archive", "2")["position"] == "2:0"
+    assert main(["sinks", "status", str(declared)]) == 0
+    assert capsys.readouterr().out == "archive: not running at 2:0\nhook: not running at no place yet\n"
+    with ChangeLog.open(declared.parent / "orders") as log:
+        sink = SinkRunner(log, "archive", Target(), SinkOptions(linger=0.0))
+        sink.step()
+        assert sink.statistics().position == (2, 0)
+        sink.close()
+
+
+def test_mistakes_are_told_in_one_line(declared, capsys):
+    for arguments, expected in (
+        (["pause", declared, "other"], "declares no sink 'other'; there are: archive, hook"),
+        (["pause", declared, "hook"], "hook"),
+        (["seek", declared, "hook", "nowhere"], "nowhere"),
+        (["list", declared.parent / "none.toml"], "a file of sinks"),
+    ):
+        assert main(["sinks", *map(str, arguments)]) in (1, 2)
+        assert expected in one_line(capsys)
+    declared.write_text(FILE.replace('"orders"', '"nothing"'))
+    assert main(["sinks", "run", str(declared)]) == 1
+    assert "nothing" in one_line(capsys)
+    assert not (declared.parent / "nothing").exists()
+
+
+def test_sinks_that_run_are_asked_and_told_over_a_socket(tmp_path, capsys):
+    path = tmp_path / "penstock.toml"
+    path.write_text(FILE)
+    target = Target()
+    with ChangeLog.open(tmp_path / "orders", sync="os", fill_step=0) as log:
+        log.commit([upsert("order", "a", {})])
+        options = SinkOptions(start="earliest", linger=0.0)
+        (log.path / "sinks.sock").touch()  # an owner has died
+        with LogSinks(log) as sinks, ControlSocket(log.path, sinks):
+            runner = sinks.add("archive", target, options)
+            wait_until(lambda: target.keys == ["a"], runner.statistics)
+            assert run(capsys, "status", path)["sinks"][0]["state"] == "STREAMING"
+            assert run(capsys, "pause", path, "archive")["state"] == "PAUSED"
+            assert main(["sinks", "status", str(path)]) == 0
+            assert "PAUSED at 1:0: paused by an operator" in capsys.readouterr().out.replace("2:0", "1:0")
+            assert run(capsys, "seek", path, "archive", "earliest")["position"] == "1:0"
+            run(capsys, "resume", path, "archive")
+            wait_until(lambda: target.keys == ["a", "a"], runner.statistics)
+            assert main(["sinks", "pause", str(path), "hook"]) == 1
+            assert "there is no sink 'hook' in the process; it has archive" in one_line(capsys)
+            assert main(["sinks", "seek", str(path), "archive", "99"]) == 1
+            assert "beyond" in one_line(capsys)
+        assert runner.state is SinkState.STOPPED
+        assert asked(log.path, {"do": "status"}) is None
+        assert not (log.path / "sinks.sock").exists()
+
+
+def test_the_command_runs_until_it_is_ended_and_stores_its_places(declared, capsys):
+    """F101, F109: a process of its own."""
+    declared.write_text(FILE.partition('[[sinks]]\nname = "hook"')[0])
+    command = [sys.executable, "-m", "transports.cli", "sinks", "run", str(declared)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr.readline() == "running archive of orders\n"
+
+            def arrived():
+                found = asked(declared.parent / "orders", {"do": "status"})
+                return found is not None and found[0]["confirmed"] == "4:0"
+
+            wait_until(arrived)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    (path,) = (declared.parent / "out").glob("*.jsonl.tmp")
+    assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == list("abc")
+    assert run(capsys, "status", declared)["sinks"][0]["position"] == "4:0"
+    assert main(["verify", str(declared.parent / "orders")]) == 0
+
+
+LED = """
+log = "orders"
+lease = { kind = "file", path = "lease", seconds = 100.0, every = 0.1, margin = 1.0 }
+
+[[sinks]]
+name = "archive"
+kind = "file"
+directory = "out"
+start = "earliest"
+"""
+
+
+def test_a_process_that_stands_by_goes_on_for_one_that_was_killed(declared):
+    """F121, F122: and the file has each change once."""
+    declared.write_text(LED)
+    command = [sys.executable, "-m", "transports.cli", "sinks", "run", str(declared)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    said = [[], []]
+
+    def note(process, lines):
+        lines.extend(iter(process.stderr.readline, ""))
+
+    with contextlib.ExitStack() as stack:
+
+        def begun(lines):
+            process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+            stack.enter_context(process)
+            reader = threading.Thread(target=note, args=(process, lines))
+            reader.start()
+            stack.callback(reader.join)
+            stack.callback(process.kill)
+            return process
+
+        first = begun(said[0])
+        wait_until(lambda: any("running archive of orders, epoch 1" in line for line in said[0]), said)
+        second = begun(said[1])
+        wait_until(lambda: any("stands by for the lease" in line for line in said[1]), said)
+        first.kill()
+        wait_until(lambda: any("running archive of orders, epoch 2" in line for line in said[1]), said)
+        wait_until(lambda: asked(declared.parent / "orders", {"do": "status"})[0]["position"] == "4:0")
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(60) == 0
+    (path,) = (declared.parent / "out").glob("*.jsonl.tmp")
+    keys = [json.loads(line).get("key") for line in path.read_text().splitlines()]
+    assert keys == [None, "a", None, "b", None, "c"]
+
+
+def test_a_lease_of_which_the_log_is_taken_waits_for_it(declared, capsys):
+    """F121: a server may have it open; the command waits, says so once, and ends when it is told to."""
+    declared.write_text(LED)
+    command = [sys.executable, "-m", "transports.cli", "sinks", "run", str(declared)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (
+        ChangeLog.open(declared.parent / "orders"),
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        try:
+            while "holds the lease, and waits for the log" not in (line := process.stderr.readline()):
+                assert line
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+def test_sinks_run_beside_a_server_that_owns_their_log(declared, capsys):
+    """F109, F119, F137: told of by the server, and asked over the socket."""
+    declared.write_text(FILE.partition('[[sinks]]\nname = "hook"')[0])
+    log = declared.parent / "orders"
+    with start("serve", log, "--own", "--port", "0", "--sinks", declared) as process:
+        url = process.stdout.readline().split()[-1].removesuffix("/health")
+
+        def metrics():
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(f"{url}/metrics", timeout=60) as answer:
+                return answer.read().decode()
+
+        wait_until(lambda: 'penstock_sink_changes_total{log="orders",sink="archive"} 3.0' in metrics())
+        assert run(capsys, "pause", declared, "archive")["state"] == "PAUSED"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--sinks",), "given with --own"),
+        (("--own", "--sinks"), "a file whose log is"),
+        ((), "the logs of the store"),
+    ],
+)
+def test_sinks_beside_a_server_are_of_its_log(declared, capsys, arguments, why):
+    served = declared.parent / "orders"
+    if not arguments:
+        served = declared.parent / "store"
+        with ChangeStore.open(served) as store:
+            store.create("a")
+        declared.write_text(FILE.replace('"orders"', '"store"'))
+        arguments = ("--own", "--sinks")
+    elif len(arguments) == 2:
+        declared.write_text(FILE.replace('"orders"', '"elsewhere"'))
+    assert main(["serve", str(served), "--port", "0", *arguments, str(declared)]) in (1, 2)
+    assert why in one_line(capsys)
+
+
+def test_sinks_run_of_one_log_of_a_store_that_is_served(declared):
+    """F109."""
+    with ChangeStore.open(declared.parent / "store", sync="os", fill_step=0) as store:
+        store.create("a").commit([upsert("order", "a", {})])
+        declared.write_text(
+            'log_name = "a"\n' + FILE.replace('"orders"', '"store"').partition('[[sinks]]\nname = "hook"')[0]
+        )
+        with run_beside(str(declared), str(declared.parent / "store"), store) as sinks:
+            wait_until(lambda: sinks["archive"].counters.changes == 1, sinks.told)

@@ -1,0 +1,154 @@
+"""Keys of a cache: which ones go, which are set, and what is made of the errors of a server; real ones are in tests/servers."""
+
+import fnmatch
+
+import pytest
+import redis
+
+from publishers import InvalidOption, remove, truncate, upsert
+from tests.transports.sinks.targets import rigged
+from transports.sinks import SinkState
+from transports.sinks.cache import CacheSink
+
+
+class Server:
+    """What the client of a server does, of which it needs little."""
+
+    def __init__(self):
+        self.keys = {}
+        self.fails = []  # what is raised, or answered for a command
+        self.options = None
+
+    def pipeline(self, transaction):
+        assert transaction is False
+        return Pipeline(self)
+
+    def scan_iter(self, match, count):
+        pattern = match.decode().replace("\\*", "[*]")
+        return iter(
+            [key for key in self.keys if fnmatch.fnmatchcase(key.decode("utf-8", "replace"), pattern)]
+        )
+
+    def ping(self):
+        if self.fails:
+            raise self.fails[0]
+        return True
+
+    def close(self):
+        pass
+
+
+class Pipeline:
+    def __init__(self, server):
+        self.server, self.todo = server, []
+
+    def set(self, key, value, ex):
+        self.todo.append(lambda: self.server.keys.__setitem__(key, (value, ex)))
+
+    def unlink(self, *keys):
+        self.todo.append(lambda: [self.server.keys.pop(key, None) for key in keys])
+
+    def execute(self, raise_on_error):
+        assert raise_on_error is False
+        todo, self.todo = self.todo, []
+        answers = []
+        for one in todo:
+            error = self.server.fails.pop(0) if self.server.fails else None
+            if isinstance(error, redis.ConnectionError | redis.AuthenticationError):
+                raise error
+            answers.append(one() if error is None else error)
+        return answers
+
+
+@pytest.fixture
+def server(monkeypatch):
+    made = Server()
+    monkeypatch.setattr(redis.Redis, "from_url", lambda url, **options: made)
+    return made
+
+
+URL = "redis://ann:hidden@cache.example/1"
+
+
+def test_a_key_goes_when_its_entity_changes(server, tmp_path):
+    """F110."""
+    server.keys = {b"shop/order/1": 1, b"shop/order/2": 1, b"shop/order/3": 1, b"shop/bill/1": 1}
+    with rigged(tmp_path / "log", CacheSink(URL, "shop/{entity_type}/{key}")) as rig:
+        rig.log.commit([upsert("order", "1", {}), remove("order", "2"), upsert("order", "9", {})])
+        rig.drained()
+        assert list(server.keys) == [b"shop/order/3", b"shop/bill/1"]
+        rig.log.commit([truncate("order")])
+        rig.drained()
+        assert list(server.keys) == [b"shop/bill/1"]
+
+
+def test_keys_may_be_set_to_the_body(server, tmp_path):
+    """F110: and a TRUNCATE finds those of its own batch, and no others."""
+    with rigged(tmp_path / "log", CacheSink(URL, values=True, ttl=60)) as rig:
+        rig.log.commit(
+            [upsert("a*", "1", {"n": 1}), upsert("ab", "1", {"n": 2}), upsert("order", b"\xff", {})]
+        )
+        rig.log.commit([truncate("a*"), remove("order", "unknown")])
+        rig.drained()
+        assert server.keys == {b"ab:1": (b'{"n":2}', 60), b"order:\xff": (b"{}", 60)}
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (redis.ConnectionError("gone"), SinkState.RETRYING),
+        (redis.exceptions.OutOfMemoryError("OOM command not allowed"), SinkState.RETRYING),
+        (redis.ResponseError("MISCONF cannot persist"), SinkState.RETRYING),
+        (redis.ResponseError("ERR unknown command"), SinkState.PAUSED),
+        (redis.exceptions.NoPermissionError("NOPERM no"), SinkState.PAUSED),
+        (redis.AuthenticationError("WRONGPASS"), SinkState.PAUSED),
+    ],
+)
+def test_what_a_server_answers_is_judged(server, tmp_path, error, state):
+    """F125: a server that cannot now is tried again, one that will not pauses the sink."""
+    with rigged(tmp_path / "log", CacheSink(URL, values=True)) as rig:
+        server.fails = [error]
+        rig.commit("a")
+        rig.until(lambda: rig.runner.state is state)
+        assert "hidden" not in rig.runner.statistics().last_error
+        server.fails = []
+        rig.later(60.0)
+        rig.runner.resume()
+        rig.drained()
+        assert list(server.keys) == [b"order:a"]
+
+
+def test_it_tells_whether_its_server_answers(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("CACHE", URL)
+    sink = CacheSink("env:CACHE")
+    assert repr(sink) == "<CacheSink env:CACHE>"
+    with rigged(tmp_path / "log", sink) as rig:
+        rig.commit("a")
+        rig.drained()
+        assert sink.alive()
+        server.fails = [redis.ConnectionError()]
+        assert not sink.alive()
+        monkeypatch.setenv("CACHE", "http://x")
+        rig.again()
+        rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+    assert repr(CacheSink(URL)) == "<CacheSink redis://cache.example/1>"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"url": "http://x"},
+        {"url": None},
+        {"template": "order"},
+        {"template": "{name}:{key}"},
+        {"template": "{key!r}"},
+        {"template": "{key"},
+        {"template": None},
+        {"template": "{{{key}"},
+        {"ttl": 0},
+        {"timeout": 0},
+    ],
+)
+def test_what_is_out_of_its_bounds_is_refused(arguments):
+    with pytest.raises(InvalidOption):
+        CacheSink(**{"url": URL, **arguments})

@@ -1,0 +1,108 @@
+"""Documents of a search engine: the lines of bulk requests, and what is made of its answers; a real one is in tests/servers."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from publishers import InvalidOption, remove, upsert
+from tests.transports.sinks.targets import rigged
+from transports.sinks import SinkState
+from transports.sinks.search import SearchSink
+
+
+class Engine(BaseHTTPRequestHandler):
+    """Answers bulk requests: with what is planned, or well."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        lines = self.rfile.read(int(self.headers["content-length"])).split(b"\n")
+        self.server.lines += [json.loads(one) for one in lines if one]
+        actions = [one for one in map(json.loads, filter(None, lines)) if set(one) & {"index", "delete"}]
+        plan = self.server.plan.pop(0) if self.server.plan else 200
+        if isinstance(plan, int):
+            status, statuses = plan, [200] * len(actions)
+        else:
+            status, statuses = 200, plan
+        items = [
+            {next(iter(one)): {"status": each, "error": {"type": "t", "reason": "r"}}}
+            for one, each in zip(actions, statuses, strict=False)
+        ]
+        body = json.dumps({"items": items}).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def engine():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
+        server.plan, server.lines = [], []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def sink(engine):
+    return SearchSink(f"http://127.0.0.1:{engine.server_address[1]}", "shop-{entity_type}")
+
+
+def test_documents_have_the_key_as_id_and_the_position_as_version(engine, tmp_path):
+    """F105."""
+    with rigged(tmp_path / "log", sink(engine)) as rig:
+        rig.log.commit([upsert("Order", "1", b'{"n":\n1}'), remove("Order", "2")])
+        rig.drained()
+        what = {"_index": "shop-order", "version_type": "external"}
+        assert engine.lines == [
+            {"index": {**what, "_id": "1", "version": 2**20 + 1}},
+            {"n": 1},
+            {"delete": {**what, "_id": "2", "version": 2**20 + 2}},
+        ]
+
+
+def test_conflicts_and_unknown_deletions_are_good_and_single_changes_are_tried_again_or_poison(
+    engine, tmp_path
+):
+    """F100, F105: 409, 404 of a delete, 429, 400."""
+    with rigged(tmp_path / "log", sink(engine), on_reject="drop") as rig:
+        engine.plan = [[409, 404, 429, 400]]
+        rig.log.commit([upsert("a", "1", {}), remove("a", "2"), upsert("a", "3", {}), upsert("a", "4", {})])
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+        rig.later(60.0)
+        rig.drained()
+        assert rig.runner.counters.dropped == 1
+        assert engine.lines[-2]["index"]["_id"] == "3"
+
+
+@pytest.mark.parametrize(("status", "state"), [(503, SinkState.RETRYING), (401, SinkState.PAUSED)])
+def test_a_refused_request_is_judged(engine, tmp_path, status, state):
+    """F125."""
+    with rigged(tmp_path / "log", sink(engine)) as rig:
+        engine.plan = [status]
+        rig.commit("a")
+        rig.until(lambda: rig.runner.state is state)
+        rig.later(60.0)
+        rig.runner.resume()
+        rig.drained()
+
+
+@pytest.mark.parametrize(("kind", "key"), [("a b", "1"), ("a", "k" * 600), ("a", b"\xff")])
+def test_what_can_be_no_document_is_poison(engine, tmp_path, kind, key):
+    with rigged(tmp_path / "log", sink(engine)) as rig:
+        rig.log.commit([upsert(kind, key, {})])
+        rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+
+
+@pytest.mark.parametrize("arguments", [{"url": "x"}, {"index": "{key}"}, {"index": "A"}, {"timeout": 0}])
+def test_what_is_out_of_its_bounds_is_refused(arguments):
+    with pytest.raises(InvalidOption):
+        SearchSink(**{"url": "http://x", **arguments})

@@ -1,0 +1,277 @@
+"""``penstock sinks``: sinks that a file declares, run, asked and told what to do."""
+
+import argparse
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from flow.clock import SYSTEM_CLOCK
+from publishers.errors import InvalidOption, LogBusy, NotALog, PenstockError
+from publishers.log.changelog import ChangeLog
+from publishers.slots.inspection import stored_slots
+from publishers.store.directory import kind_of
+from publishers.store.store import ChangeStore
+from publishers.wal import RealFileSystem
+from transports.cli import lines
+from transports.cli.arguments import ArgumentParser
+from transports.cli.output import show
+from transports.cli.source import followed, is_store, owned
+from transports.codec.starts import start_of_text
+from transports.sinks.config import DeclaredSink, SinksFile, read_sinks
+from transports.sinks.control import ControlSocket, asked
+from transports.sinks.errors import SinkError
+from transports.sinks.lease import Lease
+from transports.sinks.log_sinks import LogSinks
+from transports.sinks.runner import SinkRunner
+from transports.sinks.sink import SinkContext
+
+__all__ = ["add_arguments", "run_beside"]
+
+_DONE: Final = 0
+_FAILED: Final = 1
+_LOOK: Final = 0.25  # seconds: a signal may not interrupt a wait that is longer
+_PLACE: Final = (
+    "earliest, latest, a version, a time, the id of a transaction, or a cursor such as events carry"
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the arguments of the commands."""
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add(commands, "run penstock.toml", "run the sinks of a file, as the owner of their log", _run)
+    _add(commands, "list penstock.toml", "what a file declares", _list).json()
+    _add(commands, "status penstock.toml", "how the sinks are, also while they run", _status).json()
+    for name, what in (
+        ("pause", "let a sink carry nothing until it is resumed"),
+        ("resume", "let a sink go on, also with what was refused"),
+        ("seek", "move a sink to another place"),
+    ):
+        example = f"{name} penstock.toml hook" + (" 42" if name == "seek" else "")
+        telling = _add(commands, example, what, _tell)
+        telling.value("name", "NAME", "name of a sink")
+        if name == "seek":
+            telling.value("place", "PLACE", _PLACE)
+        telling.json()
+        telling.set_defaults(do=name)
+    _add(
+        commands,
+        "test penstock.toml",
+        "open each target, and tell whether it answers; nothing is sent",
+        _test,
+    ).json()
+
+
+def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
+    name = example.partition(" ")[0]
+    parser: ArgumentParser = commands.add_parser(
+        name, help=what, description=what, example=f"penstock sinks {example}"
+    )
+    parser.value("file", "FILE", "file that declares sinks (TOML)")
+    parser.set_defaults(command=run)
+    return parser
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    """Runs until SIGINT (then 130) or SIGTERM (then 0)."""
+    lines.begin(chosen, always=True)
+    told = read_sinks(chosen.file)
+    finished = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: finished.set())
+    try:
+        if told.lease is None:
+            with _owned(told) as log:
+                _carry(told, log, None, finished)
+        else:
+            with told.lease.make() as lease:
+                _stand_by(told, lease, finished)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return _DONE
+
+
+@contextlib.contextmanager
+def run_beside(file: str, directory: str, served: ChangeLog | ChangeStore) -> Iterator[LogSinks]:
+    """Runs the sinks of a file on a log that this process owns and serves.
+
+    Args:
+        file: What declares them.
+        directory: Of what is served.
+        served: It, opened for writing.
+
+    Raises:
+        InvalidOption: If the file is not what it must be, or is about another log.
+    """
+    told = read_sinks(file)
+    if told.directory.resolve() != Path(directory).resolve():
+        raise InvalidOption("--sinks", file, f"a file whose log is {directory}, and not {told.directory}")
+    if isinstance(served, ChangeLog):
+        log = served
+    else:
+        names = ", ".join(served) or "none yet"
+        if told.log_name is None or told.log_name not in served:
+            raise InvalidOption(f"{file} log_name", told.log_name, f"one of the logs of the store: {names}")
+        log = served.log(told.log_name)
+    with (
+        contextlib.nullcontext() if told.lease is None else told.lease.make() as lease,
+        LogSinks(log, lease=lease) as sinks,
+        ControlSocket(log.path, sinks),
+    ):
+        for one in told.sinks.values():
+            sinks.add(one.name, one.sink, one.options)
+        yield sinks
+
+
+def _carry(told: SinksFile, log: ChangeLog, lease: Lease | None, finished: threading.Event) -> None:
+    """Runs the sinks until it is finished, or the lease is lost."""
+    with LogSinks(log, lease=lease) as runners, ControlSocket(log.path, runners):
+        for one in told.sinks.values():
+            runners.add(one.name, one.sink, one.options)
+        by = "" if lease is None else f", epoch {lease.epoch}"
+        _say(f"running {', '.join(runners)} of {log.name}{by}")
+        while not finished.wait(_LOOK):
+            if lease is not None and not lease.held():
+                return
+
+
+def _stand_by(told: SinksFile, lease: Lease, finished: threading.Event) -> None:
+    """Runs the sinks whenever the lease is held, until it is finished."""
+    with _looked_at(told):  # what is wrong with the log is told now, and not when it is to be owned
+        pass
+    said = None
+    while not finished.is_set():
+        waiting = f"{lease.holder} stands by for the lease"
+        if lease.held():
+            try:
+                with _owned(told) as log:
+                    _carry(told, log, lease, finished)
+                said = None
+                continue
+            except LogBusy as error:  # of an earlier holder, which is letting go of it; or of a server
+                waiting = f"{lease.holder} holds the lease, and waits for the log: {error}"
+        if waiting != said:
+            _say(waiting)
+            said = waiting
+        finished.wait(_LOOK)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    told = read_sinks(chosen.file)
+    found = [{"name": one.name, "kind": one.kind, "target": _target(one)} for one in told.sinks.values()]
+    show(chosen, {"sinks": found}, [f"{one['name']}: {one['kind']}, {one['target']}" for one in found])
+    return _DONE
+
+
+def _target(one: DeclaredSink) -> str:
+    return str(getattr(one.sink, "directory", None) or repr(one.sink).removeprefix("<").removesuffix(">"))
+
+
+def _status(chosen: argparse.Namespace) -> int:
+    told = read_sinks(chosen.file)
+    with _looked_at(told) as log:
+        found = asked(log.path, {"do": "status"})
+        if found is None:
+            found = [_stored(log, name) for name in told.sinks]
+    show(chosen, {"sinks": found}, [_line(one) for one in found])
+    return _DONE
+
+
+def _stored(log: ChangeLog, name: str) -> dict[str, Any]:
+    """What is known of a sink that does not run."""
+    for one in stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of):
+        if one.record.name == name:
+            paused = " (paused)" if one.record.paused else ""
+            return {
+                "name": name,
+                "state": f"not running{paused}",
+                "position": str(one.position),
+                "reason": None,
+            }
+    return {"name": name, "state": "not running", "position": None, "reason": None}
+
+
+def _line(one: dict[str, Any]) -> str:
+    why = one.get("reason") or (one.get("last_error") if one["state"] == "RETRYING" else None)
+    return f"{one['name']}: {one['state']} at {one['position'] or 'no place yet'}" + (
+        f": {why}" if why else ""
+    )
+
+
+def _tell(chosen: argparse.Namespace) -> int:
+    told = read_sinks(chosen.file)
+    if chosen.name not in told.sinks:
+        raise SinkError(f"{chosen.file} declares no sink {chosen.name!r}; there are: {', '.join(told.sinks)}")
+    question = {"do": chosen.do, "name": chosen.name}
+    if chosen.do == "seek":
+        start_of_text("PLACE", chosen.place)
+        question["place"] = chosen.place
+    with _looked_at(told) as log:
+        found = asked(log.path, question)
+    if found is None:
+        found = _told_at_rest(told, chosen)
+    show(chosen, found, [_line(found)])
+    return _DONE
+
+
+def _told_at_rest(told: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Does it to the slot of a sink that does not run."""
+    one = told.sinks[chosen.name]
+    with _owned(told) as log:
+        runner = SinkRunner(log, one.name, one.sink, one.options)
+        if chosen.do == "seek":
+            ordered: Any = runner.seek(start_of_text("PLACE", chosen.place))
+        else:
+            ordered = runner.pause() if chosen.do == "pause" else runner.resume()
+        runner.close()
+        ordered.result()
+    with _looked_at(told) as log:
+        return _stored(log, one.name)
+
+
+def _test(chosen: argparse.Namespace) -> int:
+    told = read_sinks(chosen.file)
+    found = []
+    with _looked_at(told) as log:
+        for one in told.sinks.values():
+            view = one.options.view_for(one.sink)
+            error = _trouble(one, SinkContext.of(log, one.name, view, SYSTEM_CLOCK))
+            found.append({"name": one.name, "good": error is None, "error": error})
+    show(
+        chosen,
+        {"sinks": found},
+        [f"{one['name']}: {'good' if one['good'] else one['error']}" for one in found],
+    )
+    return _DONE if all(one["good"] for one in found) else _FAILED
+
+
+def _trouble(one: DeclaredSink, context: SinkContext) -> str | None:
+    try:
+        one.sink.open(context)
+        return None if one.sink.alive() else "it does not answer"
+    except (PenstockError, OSError) as error:
+        return str(error)
+    finally:
+        one.sink.close()
+
+
+@contextlib.contextmanager
+def _owned(told: SinksFile) -> Iterator[ChangeLog]:
+    """The log, which is there already, to be written: places are its owner's."""
+    if not is_store(str(told.directory)) and kind_of(RealFileSystem(), told.directory) != "log":
+        raise NotALog(told.directory, "there is none; 'penstock append' makes one")
+    with owned(str(told.directory), told.log_name) as log:
+        yield log
+
+
+@contextlib.contextmanager
+def _looked_at(told: SinksFile) -> Iterator[ChangeLog]:
+    """The log, read-only: it may be another process that owns it."""
+    with followed(str(told.directory), told.log_name) as log:
+        yield log

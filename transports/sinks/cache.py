@@ -1,0 +1,228 @@
+"""Keys of Redis or Valkey that go, or are set, when entities change (the extra ``redis``)."""
+
+import string
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+import redis
+
+from publishers.errors import InvalidOption
+from publishers.model.change import Change
+from publishers.model.position import Position
+from publishers.options import check_whole
+from publishers.views.view import Images
+from transports.sinks.effects import EntityEffect, effect_of
+from transports.sinks.errors import TargetRefused, TargetUnavailable
+from transports.sinks.retry import check_seconds
+from transports.sinks.secrets import SecretReference
+from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+
+__all__ = ["CacheSink"]
+
+_URLS: Final = "redis://HOST:PORT/DB, rediss://..., unix://PATH, or a reference to one: env:NAME or file:PATH"
+_TEMPLATES: Final = "a text with {key}, and with {entity_type} if keys of several types could be the same"
+_LATER: Final = (
+    "OOM",
+    "READONLY",
+    "LOADING",
+    "BUSY",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+)
+_REFUSED: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
+_SCANNED: Final = 500  # keys a step
+
+
+class CacheSink:
+    """Deletes the key of each entity that changes, or sets it to the body.
+
+    A change that arrives twice has the effect of one. TRUNCATE looks for all keys of the template, by ``SCAN``.
+
+    Args:
+        url: ``redis://HOST:PORT/DB``, or where it is kept: ``env:NAME`` or ``file:PATH``.
+        template: How keys are made: a text with ``{entity_type}`` and ``{key}``.
+        values: Whether keys are set to the body; otherwise they are deleted, and whoever needs one fills it again.
+        ttl: Seconds after which a key that was set goes, from 1; None: it stays.
+        timeout: Seconds in which the server has to answer, from 0.05 to 600.
+
+    Raises:
+        InvalidOption: If something is out of its bounds.
+    """
+
+    stores_position: ClassVar[bool] = False
+    idempotent: ClassVar[bool] = True
+    partial: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    images: ClassVar[Images | None] = Images.AFTER
+
+    def __init__(
+        self,
+        url: str,
+        template: str = "{entity_type}:{key}",
+        *,
+        values: bool = False,
+        ttl: int | None = None,
+        timeout: float = 15.0,
+    ) -> None:
+        kept = isinstance(url, str) and url.startswith(("env:", "file:"))
+        self._kept_url = SecretReference(url) if kept else None
+        self._url = None if kept else _checked(url)
+        _check_template(template)
+        check_seconds("timeout", timeout, 0.05, 600.0)
+        if ttl is not None:
+            check_whole("ttl", ttl, "a whole number of seconds from 1, or None", 1)
+        self._template, self._values, self._ttl = template, values, ttl
+        self._timeout = float(timeout)
+        self._client: Any = None
+
+    def __repr__(self) -> str:
+        return f"<CacheSink {self._shown}>"
+
+    def open(self, context: SinkContext) -> None:
+        """See `Sink.open`. It does not connect: the first batch does."""
+        if self._kept_url is not None:
+            try:
+                self._url = _checked(self._kept_url.value())
+            except InvalidOption as error:
+                raise TargetRefused(f"{self._kept_url}: {error}") from None
+        assert self._url is not None
+        self._client = redis.Redis.from_url(
+            self._url,
+            socket_timeout=self._timeout,
+            socket_connect_timeout=self._timeout,
+            client_name=f"penstock-{context.name}",
+            max_connections=1,
+        )
+
+    def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
+        """See `Sink.write`."""
+        places: list[int] = []
+        answers: list[Any] = []
+        pipeline = self._client.pipeline(transaction=False)
+        try:
+            for place, change in enumerate(batch.changes):
+                if effect_of(change) is EntityEffect.CLEAR:
+                    answers += pipeline.execute(raise_on_error=False)  # so that what it sets is found
+                    for keys in self._keys_of_type(change):
+                        pipeline.unlink(*keys)
+                        places.append(place)
+                elif self._put(pipeline, change):
+                    places.append(place)
+            answers += pipeline.execute(raise_on_error=False)
+        except redis.RedisError as error:
+            raise self._failure(error) from None
+        return list(self._judged(zip(places, answers, strict=True)))
+
+    def flush(self) -> None:
+        """Nothing: how durable a cache is, is its own affair."""
+
+    def move(self, position: Position) -> None:
+        """Nothing: it stores no position."""
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def alive(self) -> bool:
+        """See `Sink.alive`."""
+        try:
+            return bool(self._client.ping())
+        except redis.RedisError:
+            return False
+
+    # Keys.
+
+    @property
+    def _shown(self) -> str:
+        if self._kept_url is not None:
+            return str(self._kept_url)
+        parts = urlsplit(self._url or "")
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def _key(self, entity_type: str | None, key: str) -> bytes:
+        made = self._template.format(entity_type=entity_type or "", key=key)
+        return made.encode("utf-8", "surrogateescape")
+
+    def _put(self, pipeline: Any, change: Change) -> bool:
+        """Whether there is something to do, which is done."""
+        effect = effect_of(change)
+        if effect is EntityEffect.NONE or change.key is None:
+            return False
+        key = self._key(change.entity_type, change.key)
+        if effect is EntityEffect.PUT and self._values and change.body_bytes is not None:
+            pipeline.set(key, change.body_bytes, ex=self._ttl)
+        else:
+            pipeline.unlink(key)
+        return True
+
+    def _keys_of_type(self, change: Change) -> Iterator[list[bytes]]:
+        """All keys of an entity type, as they are now."""
+        pattern = _escaped(self._template).replace("{key}", "*")
+        pattern = pattern.replace("{entity_type}", _escaped(change.entity_type or ""))
+        found: list[bytes] = []
+        for key in self._client.scan_iter(match=pattern.encode("utf-8", "surrogateescape"), count=_SCANNED):
+            found.append(key)
+            if len(found) == _SCANNED:
+                yield found
+                found = []
+        if found:
+            yield found
+
+    # Answers.
+
+    def _judged(self, answers: Any) -> Iterator[ItemResult]:
+        told: dict[int, ItemResult] = {}
+        for place, answer in answers:
+            if not isinstance(answer, Exception):
+                continue
+            if isinstance(answer, redis.ConnectionError) or str(answer).startswith(_REFUSED):
+                raise self._failure(answer)
+            later = _later(answer)
+            verdict = ItemVerdict.RETRY if later else ItemVerdict.REJECT
+            told[place] = ItemResult(place, verdict, str(answer))
+        yield from told.values()
+
+    def _failure(self, error: Exception) -> Exception:
+        why = f"{self._shown}: {type(error).__name__}: {error}"
+        if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
+            return TargetRefused(why)
+        later = isinstance(error, redis.ConnectionError | redis.TimeoutError) or _later(error)
+        return TargetUnavailable(why) if later else TargetRefused(why)
+
+
+def _later(error: Exception) -> bool:
+    kinds = (
+        redis.exceptions.BusyLoadingError,
+        redis.exceptions.ReadOnlyError,
+        redis.exceptions.OutOfMemoryError,
+    )
+    return isinstance(error, kinds) or str(error).startswith(_LATER)
+
+
+def _checked(url: object) -> str:
+    if not isinstance(url, str) or urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+        raise InvalidOption("url", "what is there", _URLS)
+    return url
+
+
+def _check_template(template: Any) -> None:
+    try:
+        parts = list(string.Formatter().parse(template))
+    except (ValueError, TypeError):
+        raise InvalidOption("template", template, _TEMPLATES) from None
+    names = [name for _, name, _, _ in parts if name is not None]
+    plain = all(not spec and not conversion for _, _, spec, conversion in parts)
+    braces = any("{" in text or "}" in text for text, _, _, _ in parts)
+    if "key" not in names or not set(names) <= {"key", "entity_type"} or not plain or braces:
+        raise InvalidOption("template", template, _TEMPLATES)
+
+
+def _escaped(text: str) -> str:
+    """A text in which nothing is a wildcard."""
+    return "".join(f"\\{one}" if one in "*?[]\\^" else one for one in text)

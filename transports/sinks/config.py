@@ -1,0 +1,210 @@
+"""Sinks as a file declares them (TOML): read so that every mistake is told with its place, and no secret is."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from publishers.criteria.criteria import Criteria, Criterion
+from publishers.errors import InvalidOption
+from publishers.slots.slots import check_slot_name
+from publishers.views.view import Content, View
+from transports.codec.starts import start_of_text
+from transports.errors import ExtraMissing
+from transports.sinks.config_lease import DeclaredLease, lease_of
+from transports.sinks.config_table import ConfigTable
+from transports.sinks.file import FileSink
+from transports.sinks.formats import WebhookSource
+from transports.sinks.options import SinkOptions
+from transports.sinks.rejects import DeadLetterFile
+from transports.sinks.retry import RetryPolicy
+from transports.sinks.sink import Sink
+from transports.sinks.stream import StreamSink
+
+__all__ = ["DeclaredSink", "SinksFile", "read_sinks"]
+
+_TOP: Final = ("log", "log_name", "lease", "sinks")
+_OPTIONS: Final = ("batch_changes", "batch_bytes", "linger", "on_reject", "store_every", "take_over")
+_COMMON: Final = (
+    "name", "kind", "entity_types", "criteria", "start", "content", "images", "fields", "mask", "integers", "retry",
+    "dead_letters", *_OPTIONS,
+)  # fmt: skip
+_RETRY: Final = ("first", "limit", "growth", "attempts", "circuit")
+_WEBHOOK: Final = ("url", "secrets", "headers", "profile", "timeout", "compress", "allow")
+_CACHE: Final = ("template", "values", "ttl", "timeout")
+_KAFKA: Final = ("topic", "form", "tombstones", "schema_topic", "settings", "timeout")
+_SQL: Final = ("create_tables", "tombstone_ttl", "places", "timeout")
+_TLS: Final = ("ca", "cert", "key", "server_name", "insecure_skip_verify")
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSink:
+    """One sink of a file.
+
+    Attributes:
+        name: What it, and its slot, is called.
+        kind: Of which kind it is.
+        sink: Where its changes go.
+        options: How it is run.
+    """
+
+    name: str
+    kind: str
+    sink: Sink
+    options: SinkOptions
+
+
+@dataclass(frozen=True, slots=True)
+class SinksFile:
+    """What a file declares.
+
+    Attributes:
+        directory: Of the log, or the store.
+        log_name: Which log of a store; None if there is one.
+        sinks: By their names.
+        lease: Says which of several processes runs them; None if one does.
+    """
+
+    directory: Path
+    log_name: str | None
+    sinks: Mapping[str, DeclaredSink]
+    lease: DeclaredLease | None = None
+
+
+def read_sinks(path: str | Path) -> SinksFile:
+    """Reads a file of sinks; other files that it names are relative to it.
+
+    Raises:
+        InvalidOption: If something in it is not what it must be.
+        ExtraMissing: If a kind of sink needs an extra that is not installed.
+    """
+    file = Path(path)
+    try:
+        told = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise InvalidOption("FILE", str(file), f"a file of sinks: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidOption(str(file), "what is there", f"TOML: {error}") from None
+    table = ConfigTable(str(file), told, _TOP)
+    listed = told.get("sinks")
+    if not isinstance(listed, list) or not listed:
+        raise table.wrong("sinks", "tables [[sinks]], one for each sink")
+    sinks: dict[str, DeclaredSink] = {}
+    for number, one in enumerate(listed, 1):
+        made = _declared(f"{file}: [[sinks]] {number}", one, file.parent)
+        if made.name in sinks:
+            raise InvalidOption(f"{file}: [[sinks]] {number} name", made.name, "another name for each sink")
+        sinks[made.name] = made
+    name = table.text("log_name") if "log_name" in told else None
+    lease = lease_of(table, file.parent) if "lease" in told else None
+    return SinksFile(file.parent / table.text("log"), name, sinks, lease)
+
+
+def _declared(place: str, told: object, folder: Path) -> DeclaredSink:
+    kind = told.get("kind") if isinstance(told, Mapping) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise InvalidOption(f"{place} kind", kind, f"one of {', '.join(_KINDS)}")
+    keys, make = _KINDS[kind]
+    table = ConfigTable(place, told, (*_COMMON, *keys))
+    name = table.text("name")
+    table.made(lambda: check_slot_name(name))
+    return DeclaredSink(
+        name, kind, table.made(lambda: make(table, folder)), table.made(lambda: _options(table, folder))
+    )
+
+
+def _options(table: ConfigTable, folder: Path) -> SinkOptions:
+    told = table.told
+    criteria = Criteria.from_json(told["criteria"]) if "criteria" in told else None
+    if "entity_types" in told:
+        if criteria is not None:
+            raise table.wrong("entity_types", "left out with criteria")
+        criteria = Criteria.of(Criterion(entity_types=told["entity_types"]))
+    viewed = table.picked(("images", "fields", "mask", "integers"))
+    letters = told.get("dead_letters")
+    return SinkOptions(
+        criteria=criteria,
+        start=start_of_text("start", str(told.get("start", "latest"))),
+        view=View.of(Content(told.get("content", "BODY")), **viewed),
+        retry=RetryPolicy(**table.table("retry", _RETRY)),
+        dead_letters=None if letters is None else DeadLetterFile(folder / letters),
+        **table.picked(_OPTIONS),
+    )
+
+
+def _file(table: ConfigTable, folder: Path) -> Sink:
+    named = {"name": table.told["files"]} if "files" in table.told else {}
+    return FileSink(folder / table.text("directory"), **named, **table.picked(("max_bytes", "max_age")))
+
+
+def _stdout(_table: ConfigTable, _folder: Path) -> Sink:
+    return StreamSink()
+
+
+def _webhook(table: ConfigTable, folder: Path) -> Sink:
+    try:
+        from transports.sinks.webhook import WebhookSink, WebhookTls  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise ExtraMissing("kind = 'webhook'", error.name or "httpcore", "webhook") from None
+    files = table.table("tls", _TLS)
+    for key in ("ca", "cert", "key"):
+        if key in files:
+            files[key] = str(folder / files[key])
+    return WebhookSink(
+        **table.picked(_WEBHOOK),
+        source=WebhookSource(**table.picked(("service", "node"))),
+        tls=WebhookTls(**files) if files else None,
+    )
+
+
+def _cache(table: ConfigTable, _folder: Path) -> Sink:
+    try:
+        from transports.sinks.cache import CacheSink  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise ExtraMissing("kind = 'cache'", error.name or "redis", "redis") from None
+    return CacheSink(table.text("url"), **table.picked(_CACHE))
+
+
+def _kafka(table: ConfigTable, _folder: Path) -> Sink:
+    try:
+        from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise ExtraMissing("kind = 'kafka'", error.name or "confluent_kafka", "kafka") from None
+    source = WebhookSource(**table.picked(("service", "node")))
+    make = ExactlyOnceKafkaSink if table.told.get("exactly_once", False) is True else KafkaSink
+    return make(table.text("servers"), source=source, **table.picked(_KAFKA))
+
+
+def _search(table: ConfigTable, _folder: Path) -> Sink:
+    try:
+        from transports.sinks.search import SearchSink  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise ExtraMissing("kind = 'search'", error.name or "opensearchpy", "search") from None
+    return SearchSink(table.text("url"), **table.picked(("index", "timeout")))
+
+
+def _sql(table: ConfigTable, _folder: Path) -> Sink:
+    try:
+        from transports.sinks.sql import SqlSink, SqlTable  # noqa: PLC0415 - an optional dependency
+    except ImportError as error:
+        raise ExtraMissing("kind = 'sql'", error.name or "sqlalchemy", "sql") from None
+    told = table.told.get("tables")
+    if isinstance(told, Mapping):
+        told = {kind: SqlTable(**one) if isinstance(one, Mapping) else one for kind, one in told.items()}
+    try:
+        return SqlSink(table.text("url"), told, **table.picked(_SQL))
+    except ImportError as error:
+        raise ExtraMissing("a sink for PostgreSQL", error.name or "psycopg", "postgresql") from None
+
+
+_KINDS: Final[dict[str, tuple[tuple[str, ...], Callable[[ConfigTable, Path], Sink]]]] = {
+    "cache": (("url", *_CACHE), _cache),
+    "file": (("directory", "files", "max_bytes", "max_age"), _file),
+    "stdout": ((), _stdout),
+    "kafka": (("servers", "exactly_once", "service", "node", *_KAFKA), _kafka),
+    "search": (("url", "index", "timeout"), _search),
+    "sql": (("url", "tables", *_SQL), _sql),
+    "webhook": ((*_WEBHOOK, "service", "node", "tls"), _webhook),
+}
+"""Of each kind its own keys, and what makes a sink of them."""

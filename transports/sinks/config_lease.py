@@ -1,0 +1,87 @@
+"""The lease that a file of sinks declares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from publishers.errors import InvalidOption
+from transports.errors import ExtraMissing
+from transports.sinks.config_table import ConfigTable
+from transports.sinks.file_leases import FileLeases
+from transports.sinks.lease import Lease, LeaseStore
+from transports.sinks.secrets import SecretReference
+from transports.sinks.sql_leases import SqlLeases
+
+__all__ = ["DeclaredLease", "lease_of"]
+
+_KEYS: Final = ("kind", "seconds", "every", "margin", "holder")
+_OF_KIND: Final = {"file": ("path",), "sql": ("url", "name", "table", "create")}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredLease:
+    """A lease of a file.
+
+    Attributes:
+        kind: Of which kind it is.
+        make: Makes it; what it raises says what is wrong.
+    """
+
+    kind: str
+    make: Callable[[], Lease]
+
+
+def lease_of(table: ConfigTable, folder: Path) -> DeclaredLease:
+    """The lease of a file.
+
+    Args:
+        table: The whole file.
+        folder: Of the file.
+
+    Raises:
+        InvalidOption: If something in it is not what it must be.
+        ExtraMissing: If it needs an extra that is not installed.
+    """
+    every = tuple(dict.fromkeys((*_KEYS, *(key for keys in _OF_KIND.values() for key in keys))))
+    kind = table.table("lease", every).get("kind")
+    if not isinstance(kind, str) or kind not in _OF_KIND:
+        raise InvalidOption(f"{table.place} lease kind", kind, f"one of {', '.join(_OF_KIND)}")
+    told = ConfigTable(f"{table.place} lease", table.told["lease"], (*_KEYS, *_OF_KIND[kind]))
+    durations = told.picked(_KEYS[1:])
+
+    def made() -> Lease:
+        lease: Lease = told.made(lambda: Lease(_store(kind, told, folder), **durations))
+        return lease
+
+    if kind == "sql":
+        _reference(told)
+        try:
+            import sqlalchemy  # noqa: F401, PLC0415 - an optional dependency
+        except ImportError as error:
+            raise ExtraMissing("lease kind = 'sql'", error.name or "sqlalchemy", "sql") from None
+    else:
+        told.text("path")
+    return DeclaredLease(kind, made)
+
+
+def _store(kind: str, told: ConfigTable, folder: Path) -> LeaseStore:
+    if kind == "file":
+        return FileLeases(folder / told.text("path"))
+    from sqlalchemy import create_engine  # noqa: PLC0415 - an optional dependency
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415 - likewise
+
+    reference = _reference(told)
+    try:
+        engine = create_engine(reference.value(), pool_pre_ping=True, hide_parameters=True)
+    except (ArgumentError, ImportError) as error:
+        raise InvalidOption(
+            "url", str(reference), f"an address that SQLAlchemy knows: {type(error).__name__}"
+        ) from None
+    given: dict[str, Any] = told.picked(("table", "create"))
+    return SqlLeases(engine, told.text("name"), **given)
+
+
+def _reference(told: ConfigTable) -> SecretReference:
+    reference: SecretReference = told.made(lambda: SecretReference(told.text("url")))
+    return reference

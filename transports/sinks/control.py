@@ -1,0 +1,151 @@
+"""Sinks that run are asked, and told what to do, by other processes: over a socket in the directory of their log."""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from publishers.errors import PenstockError
+from transports.codec.starts import start_of_text
+from transports.sinks.errors import SinkError, shown_error
+from transports.sinks.log_sinks import LogSinks
+from transports.sinks.status import SinkStatus
+
+__all__ = ["ControlSocket", "asked", "status_document"]
+
+_NAME: Final = "sinks.sock"
+_LINE: Final = 65536
+_PATIENCE: Final = 30.0  # seconds that one question may take
+_READ: Final = 5.0  # seconds in which it has to come
+
+
+def status_document(status: SinkStatus) -> dict[str, Any]:
+    """A status as JSON has it."""
+    lag = status.lag
+    return {
+        "name": status.name,
+        "state": status.state.name,
+        "reason": status.reason,
+        "last_error": status.last_error,
+        "last_error_age": status.last_error_age,
+        "attempt": status.attempt,
+        "retry_in": status.retry_in,
+        "circuit_open": status.circuit_open,
+        "position": None if status.position is None else str(status.position),
+        "confirmed": None if status.confirmed is None else str(status.confirmed),
+        "lag": None if lag is None else {"versions": lag.versions, "seconds": lag.seconds},
+        "epoch": status.epoch,
+        "counters": msgspec.to_builtins(status.counters),
+    }
+
+
+@contextlib.contextmanager
+def _path(directory: Path) -> Iterator[str]:
+    """A short name of the socket: those of sockets have 107 bytes at most, however long that of the directory is."""
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{number}/{_NAME}"
+    finally:
+        os.close(number)
+
+
+class ControlSocket:
+    """Answers for runners, one question at a time. A context manager.
+
+    Args:
+        directory: Where the socket is: that of the log, which has one owner.
+        runners: The sinks that run.
+    """
+
+    def __init__(self, directory: Path, runners: LogSinks) -> None:
+        self._directory, self._runners = directory, runners
+        self._listener = socket.socket(socket.AF_UNIX)
+        try:
+            (directory / _NAME).unlink(missing_ok=True)  # of an owner that has died
+            with _path(directory) as path:
+                self._listener.bind(path)
+            (directory / _NAME).chmod(0o600)
+            self._listener.listen(8)
+        except BaseException:
+            self._listener.close()
+            raise
+        self._thread = threading.Thread(target=self._serve, name="penstock-sinks", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        (self._directory / _NAME).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(_READ)
+                connection.sendall(msgspec.json.encode(self._answer(_read(connection))) + b"\n")
+
+    def _answer(self, question: bytes) -> dict[str, Any]:
+        try:
+            told = msgspec.json.decode(question, type=dict[str, str])
+            return {"done": self._done(told)}
+        except (PenstockError, msgspec.MsgspecError, KeyError, TimeoutError) as error:
+            return {"error": shown_error(error)}
+
+    def _done(self, told: dict[str, str]) -> Any:
+        if told["do"] == "status":
+            return [status_document(one.statistics()) for one in self._runners.values()]
+        name, place = told["name"], told.get("place")
+        start = None if place is None else start_of_text("PLACE", place)
+        return status_document(self._runners.order(name, told["do"], start, _PATIENCE))
+
+
+def asked(directory: Path, question: Mapping[str, str]) -> Any:
+    """Asks the process that runs the sinks of a log.
+
+    Returns:
+        What it has answered; None if there is no such process.
+
+    Raises:
+        SinkError: If it says that something is wrong, or does not answer.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PATIENCE)
+        try:
+            with _path(directory) as path:
+                connection.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+            return None
+        try:
+            connection.sendall(msgspec.json.encode(question) + b"\n")
+            answer: dict[str, Any] = msgspec.json.decode(_read(connection))
+        except (OSError, msgspec.MsgspecError) as error:
+            raise SinkError(
+                f"the process that runs the sinks does not answer: {shown_error(error)}"
+            ) from None
+    if "error" in answer:
+        raise SinkError(answer["error"])
+    return answer["done"]
+
+
+def _read(connection: socket.socket) -> bytes:
+    """One line, of bounded length."""
+    read = bytearray()
+    while not read.endswith(b"\n") and len(read) < _LINE * 16:
+        piece = connection.recv(_LINE)
+        if not piece:
+            break
+        read += piece
+    return bytes(read)

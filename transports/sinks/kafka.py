@@ -1,0 +1,426 @@
+"""Changes as records of Kafka: at least once, or exactly once with the place in the transaction of the records (the extra ``kafka``)."""
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from publishers.errors import InvalidOption, PositionError
+from publishers.model.change import Area, Change, Operation
+from publishers.model.position import Position
+from publishers.views.view import Images
+from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
+from transports.sinks.formats import WebhookSource
+from transports.sinks.records import RECORDS
+from transports.sinks.retry import check_seconds
+from transports.sinks.secrets import SecretReference
+from transports.sinks.sink import SinkBatch, SinkContext
+
+__all__ = ["ExactlyOnceKafkaSink", "KafkaSink"]
+
+_DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
+# librdkafka marks its own codes by an underscore.
+_FENCED_HERE: Final = KafkaError._FENCED  # noqa: SLF001 - see above
+_NO_LOGIN: Final = KafkaError._AUTHENTICATION  # noqa: SLF001 - see above
+_BAD_ARGUMENT: Final = KafkaError._INVALID_ARG  # noqa: SLF001 - see above
+_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - see above
+_NEVER: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.INVALID_RECORD, _NO_LOGIN,
+        KafkaError.INVALID_CONFIG, _BAD_ARGUMENT, KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)  # fmt: skip
+_FENCED: Final = frozenset({_FENCED_HERE, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
+_OURS: Final = (
+    "bootstrap.servers", "enable.idempotence", "acks", "transactional.id", "partitioner", "isolation.level",
+    "max.in.flight.requests.per.connection",
+)  # fmt: skip
+
+
+class KafkaSink:
+    """Sends each change of an entity as a record, whose key is the JSON of ``[entity_type, key]``.
+
+    Partitions are chosen as the Java client does (murmur2 of the key), so changes of an entity stay in order. A batch is confirmed when
+    all of its records are. After a crash it may come again; the header ``penstock-id`` tells.
+
+    Args:
+        servers: ``bootstrap.servers``.
+        topic: Of an entity type: a text with ``{entity_type}`` or without.
+        form: What values are: ``native``, ``debezium`` or ``cloudevents``.
+        tombstones: Whether a record without a value follows that of a removed entity, so that compaction forgets it.
+        schema_topic: Where schemas go, which has to have one partition; then a marker goes to all partitions of the topic of the
+            entity type, before the first change that needs the schema. None: they are left out.
+        settings: Further settings of librdkafka; a value may be a reference to a secret, ``env:NAME`` or ``file:PATH``.
+        source: Who sends, as ``debezium`` and ``cloudevents`` tell it.
+        timeout: Seconds in which a batch has to be confirmed, from 0.5 to 600.
+
+    Raises:
+        InvalidOption: If something is out of its bounds.
+    """
+
+    stores_position: ClassVar[bool] = False
+    idempotent: ClassVar[bool] = False
+    partial: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    images: ClassVar[Images | None] = None
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str = "{entity_type}",
+        *,
+        form: str = "native",
+        tombstones: bool = True,
+        schema_topic: str | None = None,
+        settings: Mapping[str, str | int | float | bool] | None = None,
+        source: WebhookSource | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        if not isinstance(servers, str) or not servers:
+            raise InvalidOption("servers", servers, "HOST:PORT, or several with commas")
+        if (
+            not isinstance(topic, str)
+            or not topic.replace("{entity_type}", "x")
+            or "{" in topic.replace("{entity_type}", "")
+        ):
+            raise InvalidOption("topic", topic, "the name of a topic, with or without {entity_type}")
+        if form not in RECORDS:
+            raise InvalidOption("form", form, f"one of {', '.join(RECORDS)}")
+        check_seconds("timeout", timeout, 0.5, 600.0)
+        for name in settings or {}:
+            if name in _OURS:
+                raise InvalidOption("settings", name, "settings that the sink does not make itself")
+        self._servers, self._topic, self._form = servers, topic, RECORDS[form]
+        self._tombstones, self._schema_topic = tombstones, schema_topic
+        self._settings = dict(settings or {})
+        self._source, self._timeout = source or WebhookSource(), float(timeout)
+        self._context: SinkContext | None = None
+        self._producer: Producer | None = None
+        self._partitions: dict[str, int] = {}
+        self._errors: list[KafkaError] = []
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._servers}>"
+
+    def open(self, context: SinkContext) -> Position | None:
+        """See `Sink.open`. It does not connect: the first batch does."""
+        self._context = context
+        self._producer = self._made_producer()
+        return None
+
+    def write(self, batch: SinkBatch) -> None:
+        """See `Sink.write`."""
+        self._guarded(lambda: self._send(batch.changes))
+
+    def flush(self) -> None:
+        """Nothing: what was written is confirmed."""
+
+    def move(self, position: Position) -> None:
+        """Nothing: it stores no position."""
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        producer, self._producer = self._producer, None
+        self._partitions = {}
+        if producer is not None:
+            producer.purge()
+            producer.flush(0)
+        self._errors = []
+
+    def alive(self) -> bool:
+        """See `Sink.alive`."""
+        try:
+            return bool(self._connected.list_topics(timeout=min(self._timeout, 10.0)).brokers)
+        except KafkaException:
+            return False
+
+    # Producers.
+
+    @property
+    def _opened(self) -> SinkContext:
+        assert self._context is not None
+        return self._context
+
+    @property
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            self._producer = self._made_producer()
+        return self._producer
+
+    def _common(self) -> dict[str, Any]:
+        told = {
+            name: SecretReference(value).value()
+            if isinstance(value, str) and value.startswith(("env:", "file:"))
+            else value
+            for name, value in self._settings.items()
+        }
+        return {
+            "log_level": 0,
+            "client.id": f"penstock-{self._opened.name}",
+            **told,
+            "bootstrap.servers": self._servers,
+        }
+
+    def _made_producer(self, **more: Any) -> Producer:
+        defaults = {"compression.type": "zstd", "linger.ms": 5}
+        try:
+            return Producer(
+                {
+                    **defaults,
+                    **self._common(),
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    "max.in.flight.requests.per.connection": 5,
+                    "partitioner": "murmur2_random",
+                    "message.timeout.ms": int(self._timeout * 1000),
+                    **more,
+                }
+            )
+        except (KafkaException, ValueError, TypeError) as error:
+            raise TargetRefused(f"settings of Kafka: {error}") from None
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Does something with the producer, which is thrown away when that fails."""
+        try:
+            work()
+        except (KafkaException, BufferError) as error:
+            error.__traceback__ = (
+                None  # whose frames would keep the producer, and its threads and connections
+            )
+            self.close()
+            raise self._judged(error) from None
+        except SystemError as error:  # a fatal error of the client, raised while it calls back
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            error.__traceback__ = error.__cause__.__traceback__ = None
+            self.close()
+            raise self._judged(error.__cause__) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _judged(self, error: Exception) -> Exception:
+        told = error.args[0] if error.args else None
+        if not isinstance(told, KafkaError):
+            return TargetUnavailable(f"{self._servers}: {error}")
+        why = f"{self._servers}: {told.str()}"
+        if told.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+            return TooLargeForTarget(why)
+        if told.code() in _FENCED:
+            return TargetRefused(f"a newer runner of sink {self._opened.name} sends: {why}")
+        return TargetRefused(why) if told.code() in _NEVER else TargetUnavailable(why)
+
+    # Records.
+
+    def _send(self, changes: Sequence[Change]) -> None:
+        """Sends records, and returns when all are confirmed."""
+        for change in changes:
+            if change.area is Area.SCHEMA:
+                self._tell_schema(change)
+            elif change.area is Area.DATA and change.entity_type is not None:
+                self._tell(change)
+        self._settle()
+
+    def _tell(self, change: Change) -> None:
+        assert change.entity_type is not None
+        topic = self._topic.replace("{entity_type}", change.entity_type)
+        value = msgspec.json.encode(self._form(change, self._opened, self._source))
+        if change.key is None:
+            self._everywhere(topic, change, value)
+            return
+        self._produce(topic, change, value)
+        if self._tombstones and change.operation in _DELETES:
+            self._produce(topic, change, None)
+
+    def _tell_schema(self, change: Change) -> None:
+        """A schema, and behind it a marker in each partition that may hold changes of it."""
+        if self._schema_topic is None:
+            return
+        value = msgspec.json.encode(RECORDS["native"](change, self._opened, self._source))
+        self._settle()  # nothing of it comes before what stands before it
+        self._produce(self._schema_topic, change, value, 0)
+        self._settle()
+        if change.entity_type is not None:
+            topic = self._topic.replace("{entity_type}", change.entity_type)
+            told = {
+                "marker": "schema",
+                "entity_type": change.entity_type,
+                "id": self._opened.change_id(change),
+            }
+            self._everywhere(topic, change, msgspec.json.encode(told))
+
+    def _everywhere(self, topic: str, change: Change, value: bytes) -> None:
+        for partition in range(self._partitions_of(topic)):
+            self._produce(topic, change, value, partition)
+
+    def _partitions_of(self, topic: str) -> int:
+        if topic not in self._partitions:
+            found = self._connected.list_topics(topic, timeout=self._timeout).topics[topic]
+            if found.error is not None:
+                raise KafkaException(found.error)
+            self._partitions[topic] = len(found.partitions)
+        return self._partitions[topic]
+
+    def _produce(self, topic: str, change: Change, value: bytes | None, partition: int = -1) -> None:
+        headers = {
+            "penstock-position": str(change.position),
+            "penstock-operation": change.operation.name,
+            "penstock-id": self._opened.change_id(change),
+        }
+        told: list[tuple[str, str | bytes | None]] = [
+            (name, text.encode("utf-8", "surrogateescape")) for name, text in headers.items()
+        ]
+        arguments: dict[str, Any] = {"partition": partition} if partition >= 0 else {}
+        key = json.dumps([change.entity_type, change.key], ensure_ascii=False, separators=(",", ":"))
+        producer = self._connected
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    value,
+                    key.encode("utf-8", "surrogateescape"),
+                    headers=told,
+                    on_delivery=self._delivered,
+                    **arguments,
+                )
+            except BufferError:
+                producer.poll(0.05)
+                continue
+            producer.poll(0)
+            return
+
+    def _delivered(self, error: KafkaError | None, _record: object) -> None:
+        if error is not None:
+            self._errors.append(error)
+
+    def _settle(self) -> None:
+        """Returns when all that was sent is confirmed."""
+        waiting = self._connected.flush(self._timeout)
+        errors, self._errors = self._errors, []
+        if errors:
+            raise KafkaException(errors[0])
+        if waiting:
+            raise TargetUnavailable(
+                f"{self._servers}: {waiting} records are not confirmed in {self._timeout:g} s"
+            )
+
+
+class ExactlyOnceKafkaSink(KafkaSink):
+    """As `KafkaSink`, each batch in one transaction of Kafka, and the place in the same one.
+
+    The place is in a compacted topic of one partition, ``penstock.places.LOG.SINK``, which is made if it is not there. Readers that
+    take committed records only (``isolation.level=read_committed``) get each change once. A newer runner fences the older one.
+    """
+
+    stores_position: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+
+    def open(self, context: SinkContext) -> Position | None:
+        """See `Sink.open`.
+
+        Raises:
+            TargetRefused: If the place is none of this log's history.
+        """
+        self._context = context
+        self._stored: Position | None = None
+        if context.generation:
+            self._guarded(self._begin)
+        else:  # only looked at
+            self._stored = self._read_place()
+        return self._stored
+
+    def write(self, batch: SinkBatch) -> None:
+        """See `Sink.write`. Of a batch whose end was not told before, it is found out whether it was committed."""
+        self._guarded(lambda: self._transact(batch.changes, batch.next))
+
+    def move(self, position: Position) -> None:
+        """See `Sink.move`."""
+        self._stored = None
+        self._guarded(lambda: self._transact((), position))
+
+    @property
+    def _places(self) -> str:
+        return f"penstock.places.{self._opened.log_id}.{self._opened.name}"
+
+    def _begin(self) -> None:
+        """Fences older runners, finishes what they have begun, and reads the place."""
+        context = self._opened
+        admin = AdminClient(self._common())
+        made = NewTopic(self._places, num_partitions=1, config={"cleanup.policy": "compact"})
+        for future in admin.create_topics([made], operation_timeout=self._timeout).values():
+            try:
+                future.result(self._timeout)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+            except TimeoutError:
+                raise TargetUnavailable(f"{self._servers}: no answer in {self._timeout:g} s") from None
+        name = f"penstock-{context.log_id}-{context.name}"
+        self._producer = self._made_producer(
+            **{"transactional.id": name, "transaction.timeout.ms": int(self._timeout * 1000) + 1000}
+        )
+        self._producer.init_transactions(self._timeout)
+        self._stored = self._read_place()
+
+    def _transact(self, changes: Sequence[Change], place: Position) -> None:
+        if self._producer is None:
+            self._begin()
+        stored = self._stored
+        todo = changes if stored is None else [one for one in changes if one.position >= stored]
+        if changes and not todo:
+            return  # it was committed, although that was not told
+        producer = self._connected
+        producer.begin_transaction()
+        self._send(todo)
+        text = self._opened.token(place).encode()
+        producer.produce(self._places, text, b"place", partition=0, on_delivery=self._delivered)
+        self._settle()
+        producer.commit_transaction(self._timeout)
+        self._stored = None if not changes else place
+
+    def _read_place(self) -> Position | None:
+        """The last committed place, as far as the topic reached when nobody else could write any more."""
+        partition = TopicPartition(self._places, 0, 0)
+        common = {**self._common(), "group.id": f"penstock-{self._opened.name}", "enable.auto.commit": False}
+        looking = Consumer({**common, "isolation.level": "read_uncommitted"})
+        reader = Consumer({**common, "isolation.level": "read_committed", "enable.partition.eof": True})
+        try:
+            _, high = looking.get_watermark_offsets(partition, timeout=self._timeout)
+            reader.assign([partition])
+            return self._last(reader, high)
+        finally:
+            for one in (looking, reader):
+                with contextlib.suppress(KafkaException):
+                    one.close()
+
+    def _last(self, reader: Consumer, high: int) -> Position | None:
+        clock, text = self._opened.clock, None
+        end = clock.monotonic() + self._timeout
+        while clock.monotonic() < end:
+            record = reader.poll(1.0)
+            if record is None:
+                continue
+            error = record.error()
+            if error is None:
+                text = record.value()
+            elif error.code() != _END:
+                raise KafkaException(error)
+            elif (record.offset() or 0) >= high:
+                return None if text is None else self._position_of(bytes(text).decode())
+        raise TargetUnavailable(
+            f"{self._servers}: {self._places} cannot be read to its end in {self._timeout:g} s"
+        )
+
+    def _position_of(self, text: str) -> Position:
+        try:
+            return self._opened.position_of(text)
+        except PositionError as error:
+            raise TargetRefused(
+                f"the place in {self._places} is none of this log ({error}); delete that topic to begin anew"
+            ) from None

@@ -1,0 +1,158 @@
+"""The sinks of one log: added, asked and ended together."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Self
+
+from flow.clock import SYSTEM_CLOCK, Clock
+from publishers.errors import InvalidOption
+from publishers.model.position import Position
+from transports.sinks.errors import NoSuchSink
+from transports.sinks.lease import Lease
+from transports.sinks.options import SinkOptions
+from transports.sinks.runner import SinkRunner
+from transports.sinks.sink import Sink, SinkLog
+from transports.sinks.status import SinkStatus
+
+__all__ = ["LogSinks"]
+
+SINKS_MOST: Final = 64
+"""Sinks of one log, as each is a thread, and a label of metrics."""
+
+
+class LogSinks(Mapping[str, SinkRunner]):
+    """Runners by the names of their sinks. A context manager that closes them; close it before the log.
+
+    Args:
+        log: An open log, whose owner this process is.
+        lease: Says which of several processes sends, for all of them; not closed here. None for one that always sends.
+        clock: What time it is.
+
+    Attributes:
+        log_name: What the log is called.
+    """
+
+    def __init__(self, log: SinkLog, *, lease: Lease | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.log_name = log.name
+        self._log, self._lease, self._clock = log, lease, clock
+        self._lock = threading.Lock()
+        self._runners: dict[str, SinkRunner] = {}
+
+    def add(self, name: str, sink: Sink, options: SinkOptions | None = None) -> SinkRunner:
+        """Begins to carry changes to a sink, on a thread of its own.
+
+        Args:
+            name: Of the sink and of its slot.
+            sink: Where the changes go.
+            options: How; ``SinkOptions()`` if None.
+
+        Raises:
+            InvalidOption: If the name is none, or there is a sink of that name, or there are 64 of them.
+        """
+        runner = SinkRunner(self._log, name, sink, options, lease=self._lease, clock=self._clock)
+        with self._lock:
+            if name in self._runners:
+                raise InvalidOption("name", name, "another name for each sink of a log")
+            if len(self._runners) == SINKS_MOST:
+                raise InvalidOption("name", name, f"one of at most {SINKS_MOST} sinks of a log")
+            self._runners = {**self._runners, name: runner}
+        return runner.start()
+
+    def remove(self, name: str) -> None:
+        """Ends a sink, and stores its place; its slot stays, and holds its history.
+
+        Raises:
+            NoSuchSink: If there is none of that name.
+        """
+        runner = self[name]
+        runner.close()
+        with self._lock:
+            self._runners = {key: one for key, one in self._runners.items() if one is not runner}
+
+    def order(self, name: str, do: str, place: Any = None, timeout: float = 30.0) -> SinkStatus:
+        """Has a runner do something, and waits for that.
+
+        Args:
+            name: Of the sink.
+            do: ``pause``, ``resume`` or ``seek``.
+            place: Where to go on, for ``seek``: as ``since`` of ``ChangeLog.changes``.
+            timeout: Seconds; then ``TimeoutError``, and it is done when the target lets the runner go on.
+
+        Raises:
+            NoSuchSink: If there is no sink of that name.
+            InvalidOption: If ``do`` is something else.
+            SinkStopped, SinkStandsBy, PositionError: As ``SinkRunner`` says.
+        """
+        runner = self[name]
+        if do == "pause":
+            runner.pause().result(timeout)
+        elif do == "resume":
+            runner.resume().result(timeout)
+        elif do == "seek":
+            runner.seek(place).result(timeout)
+        else:
+            raise InvalidOption("do", do, "'pause', 'resume' or 'seek'")
+        return runner.statistics()
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        """The statistics of each as JSON has them, with names as ``/statistics`` writes them."""
+        return {name: _told(runner.statistics()) for name, runner in self._runners.items()}
+
+    def close(self) -> None:
+        """Ends all of them, and stores their places. Idempotent."""
+        runners = list(self._runners.values())
+        for runner in runners:
+            runner.close(0.0)  # all end at once, and are waited for together
+        for runner in runners:
+            runner.close()
+
+    def __getitem__(self, name: str) -> SinkRunner:
+        found = self._runners.get(name)
+        if found is None:
+            raise NoSuchSink(name, self._runners)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runners)
+
+    def __len__(self) -> int:
+        return len(self._runners)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<LogSinks of {self.log_name!r}: {', '.join(self._runners)}>"
+
+
+def _told(status: SinkStatus) -> dict[str, Any]:
+    lag, counters = status.lag, status.counters
+    return {
+        "state": status.state.name,
+        "reason": status.reason,
+        "lastError": status.last_error,
+        "lastErrorAge": status.last_error_age,
+        "attempt": status.attempt,
+        "retryIn": status.retry_in,
+        "circuitOpen": status.circuit_open,
+        "position": _text(status.position),
+        "confirmed": _text(status.confirmed),
+        "epoch": status.epoch,
+        "lag": None
+        if lag is None
+        else {"versions": lag.versions, "changes": lag.changes, "bytes": lag.nbytes, "seconds": lag.seconds},
+        "batches": counters.batches,
+        "changes": counters.changes,
+        "failures": counters.failures,
+        "givenUp": counters.given_up,
+        "rejected": counters.rejected,
+        "dropped": counters.dropped,
+        "deadLetters": counters.dead_letters,
+    }
+
+
+def _text(position: Position | None) -> str | None:
+    return None if position is None else str(position)

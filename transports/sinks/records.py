@@ -1,0 +1,65 @@
+"""One change as the value of one record, in the form that its readers know."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from publishers.model.change import Area, Change, Operation
+from transports.sinks.formats import WebhookSource, change_object, cloudevent_object
+from transports.sinks.sink import SinkContext
+
+__all__ = ["RECORDS"]
+
+_LETTERS: Final = {
+    Operation.REMOVE: "d",
+    Operation.EXPIRE: "d",
+    Operation.TRUNCATE: "t",
+    Operation.READ: "r",
+}
+
+
+def _native(change: Change, context: SinkContext, _source: WebhookSource) -> dict[str, Any]:
+    return change_object(change, context)
+
+
+def _debezium(change: Change, context: SinkContext, source: WebhookSource) -> dict[str, Any]:
+    """The envelope of Debezium, without a schema in it (``schemas.enable=false``)."""
+    letter = _LETTERS.get(change.operation)
+    if letter is None:
+        letter = "c" if change.before_bytes is None else "u"
+    moment = int(change.timestamp.timestamp() * 1000)
+    before, after = (
+        None if one is None else msgspec.Raw(one) for one in (change.before_bytes, change.body_bytes)
+    )
+    return {
+        "before": before,
+        "after": None if letter in "dt" else after,
+        "source": {
+            "version": "1",
+            "connector": "penstock",
+            "name": source.service,
+            "ts_ms": moment,
+            "snapshot": "true" if letter == "r" else "false",
+            "db": context.log_name,
+            "table": change.entity_type or (change.area.name if change.area is not Area.DATA else ""),
+            "log_id": context.log_id,
+            "position": str(change.position),
+            "id": context.change_id(change),
+        },
+        "op": letter,
+        "ts_ms": context.clock.now_us() // 1000,
+        "transaction": {
+            "id": f"{context.log_id}:{change.version}",
+            "total_order": change.index,
+            "data_collection_order": change.index,
+        },
+    }
+
+
+RECORDS: Final[Mapping[str, Callable[[Change, SinkContext, WebhookSource], dict[str, Any]]]] = {
+    "native": _native,
+    "debezium": _debezium,
+    "cloudevents": cloudevent_object,
+}
+"""By the names of the forms: what makes a value of a change."""

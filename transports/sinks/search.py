@@ -1,0 +1,202 @@
+"""Entities as documents of OpenSearch, by bulk requests with external versions (the extra ``search``)."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+import opensearchpy
+
+from publishers.errors import InvalidOption
+from publishers.model.change import Change
+from publishers.model.position import Position
+from publishers.views.view import Images
+from transports.sinks.effects import EntityEffect, effect_of
+from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
+from transports.sinks.retry import check_seconds
+from transports.sinks.secrets import SecretReference
+from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+
+__all__ = ["SearchSink"]
+
+_INDEX: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,254}")
+_INDICES: Final = 2**20  # positions of one version that can be told apart
+_VERSIONS: Final = 2**43
+_KEY_BYTES: Final = 512
+_LATER: Final = frozenset({408, 429, 502, 503, 504})
+
+
+class SearchSink:
+    """Keeps the newest state of each entity as a document, whose id is the key.
+
+    Documents have versions of their own (``version_type=external``), made of the position: what is sent again, or late, changes
+    nothing. The engine forgets deletions after ``index.gc_deletes`` (60 s): set that above the time for which a target may be away.
+
+    Args:
+        url: ``https://HOST:9200``, or where it is kept: ``env:NAME`` or ``file:PATH``.
+        index: Of an entity type: a text with ``{entity_type}`` or without.
+        timeout: Seconds in which the engine has to answer, from 0.05 to 600.
+
+    Raises:
+        InvalidOption: If something is out of its bounds.
+    """
+
+    stores_position: ClassVar[bool] = False
+    idempotent: ClassVar[bool] = True
+    partial: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    images: ClassVar[Images | None] = Images.AFTER
+
+    def __init__(self, url: str, index: str = "{entity_type}", *, timeout: float = 15.0) -> None:
+        if not isinstance(url, str) or not url.startswith(("http://", "https://", "env:", "file:")):
+            raise InvalidOption(
+                "url", "what is there", "https://HOST:9200, or a reference to it: env:NAME or file:PATH"
+            )
+        if not isinstance(index, str) or _INDEX.fullmatch(index.replace("{entity_type}", "x")) is None:
+            raise InvalidOption("index", index, "small letters, digits, '_', '.' and '-', and {entity_type}")
+        check_seconds("timeout", timeout, 0.05, 600.0)
+        self._url = SecretReference(url if url.startswith(("env:", "file:")) else f"plain:{url}")
+        self._index, self._timeout = index, float(timeout)
+        self._client: Any = None
+
+    def __repr__(self) -> str:
+        return f"<SearchSink {self._index}>"
+
+    def open(self, context: SinkContext) -> None:
+        """See `Sink.open`. It does not connect: the first batch does."""
+        self._client = opensearchpy.OpenSearch(self._url.value(), timeout=self._timeout, max_retries=0)
+
+    def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
+        """See `Sink.write`."""
+        results: list[ItemResult] = []
+        lines: list[bytes] = []
+        places: list[int] = []
+        for place, change in enumerate(batch.changes):
+            effect = effect_of(change)
+            if effect is EntityEffect.CLEAR:
+                results += self._bulk(lines, places)
+                lines, places = [], []
+                self._clear(change)
+            elif effect is not EntityEffect.NONE:
+                try:
+                    lines += self._action(change, effect)
+                    places.append(place)
+                except ValueError as error:
+                    results.append(ItemResult(place, ItemVerdict.REJECT, str(error)))
+        return results + self._bulk(lines, places)
+
+    def flush(self) -> None:
+        """Nothing: what was answered is in the engine's own log, synced."""
+
+    def move(self, position: Position) -> None:
+        """Nothing: it stores no position."""
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def alive(self) -> bool:
+        """See `Sink.alive`."""
+        return bool(self._client.ping())
+
+    # Requests.
+
+    def _name(self, change: Change) -> str:
+        name = self._index.replace("{entity_type}", (change.entity_type or "").lower())
+        if _INDEX.fullmatch(name) is None:
+            raise ValueError(f"no index can be called {name!r}, after its entity type")
+        return name
+
+    def _action(self, change: Change, effect: EntityEffect) -> list[bytes]:
+        key = (change.key or "").encode("utf-8", "strict")
+        if not key or len(key) > _KEY_BYTES:
+            raise ValueError(f"its key has {len(key)} bytes; an id has 1 to {_KEY_BYTES}")
+        what = {
+            "_index": self._name(change),
+            "_id": change.key,
+            "version": _version(change),
+            "version_type": "external",
+        }
+        if effect is EntityEffect.DELETE:
+            return [msgspec.json.encode({"delete": what})]
+        if change.body_bytes is None:
+            raise ValueError("the log does not hold the whole entity")
+        # A line ends a document: outside of texts, JSON may have some.
+        return [
+            msgspec.json.encode({"index": what}),
+            change.body_bytes.replace(b"\n", b" ").replace(b"\r", b" "),
+        ]
+
+    def _bulk(self, lines: list[bytes], places: list[int]) -> list[ItemResult]:
+        if not lines:
+            return []
+        answer = self._asked(lambda: self._client.bulk(body=b"\n".join(lines) + b"\n"))
+        found = []
+        for place, item in zip(places, answer["items"], strict=True):
+            ((what, told),) = item.items()
+            status = told["status"]
+            if status < 300 or status == 409 or (what == "delete" and status == 404):
+                continue  # 409: a newer one is there
+            verdict = ItemVerdict.RETRY if status in _LATER else ItemVerdict.REJECT
+            error = told.get("error") or {}
+            found.append(
+                ItemResult(place, verdict, f"{status} {error.get('type')}: {error.get('reason')}"[:300])
+            )
+        return found
+
+    def _clear(self, change: Change) -> None:
+        """Deletes what is of a lower position; documents that the engine has not made visible yet, are before."""
+        name, most = self._name(change), _version(change)
+        if not self._asked(lambda: self._client.indices.exists(index=name)):
+            return
+        self._asked(lambda: self._client.indices.refresh(index=name))
+        after: list[Any] = []
+        while True:
+            query: dict[str, Any] = {
+                "size": 1000,
+                "version": True,
+                "_source": False,
+                "sort": [{"_id": "asc"}],
+            }
+            query |= {"search_after": after} if after else {}
+            hits = self._asked(lambda: self._client.search(index=name, body=query))["hits"]["hits"]  # noqa: B023 - called at once
+            if not hits:
+                return
+            lines = [
+                msgspec.json.encode(
+                    {
+                        "delete": {
+                            "_index": name,
+                            "_id": one["_id"],
+                            "version": most,
+                            "version_type": "external",
+                        }
+                    }
+                )
+                for one in hits
+            ]
+            failed = self._bulk(lines, [0] * len(lines))
+            if failed:
+                raise TargetUnavailable(f"{name}: {failed[0].error}")
+            after = hits[-1]["sort"]
+
+    def _asked(self, ask: Any) -> Any:
+        try:
+            return ask()
+        except opensearchpy.TransportError as error:
+            why = f"the search engine: {type(error).__name__} {error.status_code}: {str(error.error)[:300]}"
+            if error.status_code == 413:
+                raise TooLargeForTarget(why) from None
+            if error.status_code == "N/A" or error.status_code in _LATER or error.status_code == 500:
+                raise TargetUnavailable(why, overloaded=error.status_code in (429, 503)) from None
+            raise TargetRefused(why) from None
+
+
+def _version(change: Change) -> int:
+    if change.index >= _INDICES or change.version >= _VERSIONS:
+        raise TargetRefused(
+            f"{change.position} is beyond what a document's version can tell: 2^43 versions of 2^20 changes"
+        )
+    return change.version * _INDICES + change.index

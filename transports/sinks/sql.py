@@ -1,0 +1,434 @@
+"""Entities as rows of PostgreSQL or SQLite, effectively once: the place is stored in the transaction of the rows (the extra ``sql``)."""
+
+import contextlib
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from publishers.errors import InvalidOption, PositionError
+from publishers.model.change import Change
+from publishers.model.position import Position
+from publishers.views.view import Images
+from transports.sinks.effects import EntityEffect, Unfit, effect_of
+from transports.sinks.errors import TargetRefused, TargetUnavailable
+from transports.sinks.retry import check_seconds
+from transports.sinks.secrets import SecretReference
+from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.sql_table import EntityTable, SqlTable, check_identifier
+
+__all__ = ["SqlSink", "SqlTable"]
+
+_URLS: Final = "postgresql://HOST/DATABASE, sqlite:///FILE, or a reference to one: env:NAME or file:PATH"
+_LATER: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM,
+    }
+)  # fmt: skip
+_READ_ONLY: Final = "25006"  # a PostgreSQL that stands by: another one, or this one, takes over
+_PURGE_EVERY: Final = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one change does."""
+
+    place: int
+    table: EntityTable
+    effect: EntityEffect
+    key: str | None
+    parameters: dict[str, Any]
+
+
+class SqlSink:
+    """Keeps the newest state of each entity as a row.
+
+    Of an UPSERT the row is put in its place, of a REMOVE it is deleted; neither is done where the row is of a later position. Rows and
+    place are written in one transaction, so that nothing is lost or done twice. A sender that was replaced writes nothing.
+
+    Args:
+        url: ``postgresql://USER:PASSWORD@HOST/DATABASE``, ``sqlite:///FILE``, or where it is kept: ``env:NAME`` or ``file:PATH``.
+        tables: The table, or its name, of each entity type; others are left out. None: each is in a table of its name.
+        create_tables: Whether to make tables that are not there; columns of fields are texts then.
+        tombstone_ttl: Seconds for which a row stays where an entity was removed, from 1; None: it is deleted at once.
+        places: The table of the places; it may be that of many sinks.
+        timeout: Seconds in which the database has to answer, from 0.05 to 600.
+
+    Raises:
+        InvalidOption: If something is out of its bounds.
+        ImportError: If the driver of PostgreSQL is not installed.
+    """
+
+    stores_position: ClassVar[bool] = True
+    idempotent: ClassVar[bool] = True
+    partial: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
+    images: ClassVar[Images | None] = Images.AFTER
+
+    def __init__(
+        self,
+        url: str,
+        tables: Mapping[str, SqlTable | str] | None = None,
+        *,
+        create_tables: bool = False,
+        tombstone_ttl: float | None = None,
+        places: str = "penstock_places",
+        timeout: float = 15.0,
+    ) -> None:
+        kept = isinstance(url, str) and url.startswith(("env:", "file:"))
+        self._kept_url = SecretReference(url) if kept else None
+        self._url = None if kept else _url(url)
+        check_seconds("timeout", timeout, 0.05, 600.0)
+        if tombstone_ttl is not None:
+            check_seconds("tombstone_ttl", tombstone_ttl, 1.0, 10 * 366 * 86400.0)
+        if tables is not None and not isinstance(tables, Mapping):
+            raise InvalidOption("tables", tables, "entity types, with the table of each")
+        self._told = None if tables is None else {kind: _table(one) for kind, one in tables.items()}
+        self._create, self._ttl, self._timeout = create_tables, tombstone_ttl, float(timeout)
+        self._places = sa.Table(
+            check_identifier("places", places),
+            sa.MetaData(),
+            sa.Column("log_id", sa.String(32), primary_key=True),
+            sa.Column("sink", sa.String(64), primary_key=True),
+            sa.Column("place", sa.Text()),
+            sa.Column("generation", sa.BigInteger(), nullable=False),
+        )
+        self._tables: dict[str, EntityTable | None] = {}
+        self._engine: sa.Engine | None = None
+        self._connection: sa.Connection | None = None
+        self._context: SinkContext | None = None
+        self._purged = 0.0
+
+    def __repr__(self) -> str:
+        return f"<SqlSink {self._shown}>"
+
+    def open(self, context: SinkContext) -> Position | None:
+        """See `Sink.open`.
+
+        Raises:
+            TargetRefused: If a later opening of the slot has written, or the place is none of this log's history.
+        """
+        self._context = context
+        if self._kept_url is not None:
+            try:
+                self._url = _url(self._kept_url.value())
+            except (InvalidOption, ImportError) as error:
+                raise TargetRefused(f"{self._kept_url}: {error}") from None
+        self._engine = self._made_engine()
+        with self._transaction() as connection:
+            text = self._taken_over(connection, context)
+        if text is None:
+            return None
+        try:
+            return context.position_of(text)
+        except PositionError as error:
+            raise TargetRefused(
+                f"the place in {self._places.name} is none of this log ({error}); clear the tables and delete its row to begin anew"
+            ) from None
+
+    def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
+        """See `Sink.write`: up to the first change that does not fit, so that the place never goes over one."""
+        steps, bad = self._steps(batch)
+        try:
+            self._apply(steps, _end(batch, bad))
+        except _Misfit:
+            bad = self._apply_singly(steps, batch, bad)
+        if bad is None:
+            return None
+        refused = ItemResult(bad[0], ItemVerdict.REJECT, bad[1])
+        rest = range(bad[0] + 1, len(batch))
+        return [refused, *(ItemResult(one, ItemVerdict.RETRY, "behind one that was refused") for one in rest)]
+
+    def flush(self) -> None:
+        """See `Sink.flush`: what was committed is durable. Rows of what was removed long ago go now and then."""
+        if self._ttl is None:
+            return
+        now = self._opened.clock.monotonic()
+        if now - self._purged >= min(_PURGE_EVERY, self._ttl):
+            self._purged = now
+            before = self._opened.clock.now_us() - int(self._ttl * 1e6)
+            with self._transaction() as connection:
+                for table in self._tables.values():
+                    if table is not None:
+                        table.purge(connection, before)
+
+    def move(self, position: Position) -> None:
+        """See `Sink.move`."""
+        with self._transaction() as connection:
+            self._store(connection, position)
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        self._let_go()
+        engine, self._engine = self._engine, None
+        self._tables = {}
+        if engine is not None:
+            engine.dispose()
+
+    def alive(self) -> bool:
+        """See `Sink.alive`."""
+        try:
+            with self._transaction() as connection:
+                connection.execute(sa.select(self._places.c.place).limit(1))
+        except (TargetUnavailable, TargetRefused):
+            return False
+        return True
+
+    # Connections.
+
+    @property
+    def _opened(self) -> SinkContext:
+        assert self._context is not None
+        return self._context
+
+    @property
+    def _shown(self) -> str:
+        if self._kept_url is not None:
+            return str(self._kept_url)
+        assert self._url is not None
+        return self._url.set(query={}).render_as_string(hide_password=True)
+
+    def _made_engine(self) -> sa.Engine:
+        assert self._url is not None
+        if self._url.get_backend_name() == "sqlite":
+            arguments: dict[str, Any] = {"timeout": self._timeout, "check_same_thread": False}
+        else:
+            arguments = {"connect_timeout": max(int(self._timeout), 2)}
+            arguments["application_name"] = f"penstock {self._opened.name}"
+        return sa.create_engine(
+            self._url, poolclass=sa.NullPool, connect_args=arguments, hide_parameters=True
+        )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """A transaction on the one connection, which is thrown away when something goes wrong with it."""
+        try:
+            if self._connection is None:
+                assert self._engine is not None
+                self._connection = self._connected(self._engine)
+            with _deadline(self._connection, self._timeout), self._connection.begin():
+                yield self._connection
+        except (sa.exc.IntegrityError, sa.exc.DataError) as error:
+            raise _Misfit(_said(error)) from None
+        except sa.exc.SQLAlchemyError as error:
+            self._let_go()
+            raise self._judged(error) from None
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _connected(self, engine: sa.Engine) -> sa.Connection:
+        connection = engine.connect()
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SET statement_timeout = {int(self._timeout * 1000)}")
+            connection.commit()
+        return connection
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sa.exc.SQLAlchemyError):
+                connection.invalidate()
+            with contextlib.suppress(sa.exc.SQLAlchemyError):
+                connection.close()
+
+    def _judged(self, error: sa.exc.SQLAlchemyError) -> Exception:
+        why = f"{self._shown}: {_said(error)}"
+        if not isinstance(error, sa.exc.DBAPIError):
+            return TargetRefused(why)
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code is not None:
+            later = code & 0xFF in _LATER
+        else:
+            later = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
+            later = (
+                later or error.connection_invalidated or getattr(error.orig, "sqlstate", None) == _READ_ONLY
+            )
+        return TargetUnavailable(why) if later else TargetRefused(why)
+
+    # Places.
+
+    def _taken_over(self, connection: sa.Connection, context: SinkContext) -> str | None:
+        """The place, which from now on this opening of the slot alone may move."""
+        places = self._places
+        if self._create:
+            connection.execute(sa.schema.CreateTable(places, if_not_exists=True))
+        elif not sa.inspect(connection).has_table(places.name):
+            made = " ".join(str(sa.schema.CreateTable(places).compile(connection)).split())
+            raise TargetRefused(f"there is no table {places.name}: {made}")
+        mine = sa.and_(places.c.log_id == context.log_id, places.c.sink == context.name)
+        if context.generation:
+            make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+            row = {"log_id": context.log_id, "sink": context.name, "generation": context.generation}
+            put = make(places).values(row)
+            connection.execute(
+                put.on_conflict_do_update(
+                    index_elements=[places.c.log_id, places.c.sink],
+                    set_={"generation": put.excluded.generation},
+                    where=places.c.generation <= put.excluded.generation,
+                )
+            )
+        found = connection.execute(sa.select(places.c.place, places.c.generation).where(mine)).first()
+        if found is None:
+            return None
+        if context.generation and found.generation != context.generation:
+            raise TargetRefused(self._replaced())
+        place: str | None = found.place
+        return place
+
+    def _store(self, connection: sa.Connection, place: Position) -> None:
+        """Moves the place; it is done first in a transaction, so that another sender waits, and then is refused."""
+        context, places = self._opened, self._places
+        done = connection.execute(
+            sa.update(places)
+            .where(
+                places.c.log_id == context.log_id,
+                places.c.sink == context.name,
+                places.c.generation == context.generation,
+            )
+            .values(place=context.token(place))
+        )
+        if done.rowcount != 1:
+            raise TargetRefused(self._replaced())
+
+    def _replaced(self) -> str:
+        return f"another sender has taken over the place of sink {self._opened.name} in {self._places.name}"
+
+    # Rows.
+
+    def _steps(self, batch: SinkBatch) -> tuple[list[_Step], tuple[int, str] | None]:
+        """What the changes do, up to the first one that does not fit."""
+        now, steps = self._opened.clock.now_us(), []
+        for place, change in enumerate(batch.changes):
+            effect = effect_of(change)
+            try:
+                table = None if effect is EntityEffect.NONE else self._table_of(change)
+                if table is not None:
+                    given = table.parameters(change, effect, now)
+                    steps.append(_Step(place, table, effect, change.key, given))
+            except Unfit as error:
+                return steps, (place, str(error))
+        return steps, None
+
+    def _table_of(self, change: Change) -> EntityTable | None:
+        kind = change.entity_type
+        if kind is None:
+            return None
+        if kind not in self._tables:
+            if self._told is None:
+                try:
+                    told: SqlTable | None = SqlTable(name=kind)
+                except InvalidOption as error:
+                    raise Unfit(f"no table has the name of its entity type: {error}") from None
+            else:
+                told = self._told.get(kind)
+            self._tables[kind] = None if told is None else self._found(told)
+        return self._tables[kind]
+
+    def _found(self, told: SqlTable) -> EntityTable:
+        with self._transaction() as connection:
+            return EntityTable(told, connection, create=self._create, tombstones=self._ttl is not None)
+
+    def _apply(self, steps: Sequence[_Step], place: Position) -> None:
+        """Does all of it in one transaction; of several changes of one entity the last one counts."""
+        clears: dict[EntityTable, _Step] = {}
+        last: dict[tuple[EntityTable, str | None], _Step] = {}
+        for step in steps:
+            if step.effect is EntityEffect.CLEAR:
+                clears[step.table] = step
+                last = {one: each for one, each in last.items() if one[0] is not step.table}
+            else:
+                last[step.table, step.key] = step
+        grouped: dict[tuple[EntityTable, EntityEffect], list[dict[str, Any]]] = {}
+        for step in (*clears.values(), *last.values()):
+            grouped.setdefault((step.table, step.effect), []).append(step.parameters)
+        with self._transaction() as connection:
+            self._store(connection, place)
+            for (table, effect), given in grouped.items():
+                connection.execute(table.statement(effect), given)
+
+    def _apply_singly(
+        self, steps: Sequence[_Step], batch: SinkBatch, bad: tuple[int, str] | None
+    ) -> tuple[int, str] | None:
+        """Does it one by one, up to the first one that the database refuses."""
+        with self._transaction() as connection:
+            self._store(connection, _end(batch, bad))
+            for step in steps:
+                try:
+                    with connection.begin_nested():
+                        connection.execute(step.table.statement(step.effect), step.parameters)
+                except (sa.exc.IntegrityError, sa.exc.DataError) as error:
+                    bad = (step.place, _said(error))
+                    self._store(connection, _end(batch, bad))
+                    break
+        return bad
+
+
+class _Misfit(Exception):
+    """The database refuses a value."""
+
+
+def _end(batch: SinkBatch, bad: tuple[int, str] | None) -> Position:
+    return batch.next if bad is None else batch.changes[bad[0]].position
+
+
+def _said(error: sa.exc.SQLAlchemyError) -> str:
+    """What the database says, without the statement and its values."""
+    origin = getattr(error, "orig", None)
+    return " ".join(str(error if origin is None else origin).split())
+
+
+def _url(text: object) -> sa.URL:
+    try:
+        url = sa.make_url(text)  # type: ignore[arg-type]  # whatever it is, it is judged
+    except (sa.exc.ArgumentError, ValueError, TypeError, AttributeError):
+        raise InvalidOption("url", "what is there", _URLS) from None
+    if url.drivername in ("postgresql", "postgresql+psycopg"):
+        import psycopg  # noqa: F401, PLC0415 - the extra postgresql
+
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername in ("sqlite", "sqlite+pysqlite"):
+        return url
+    raise InvalidOption("url", url.drivername, _URLS)
+
+
+def _table(told: SqlTable | str) -> SqlTable:
+    return told if isinstance(told, SqlTable) else SqlTable(name=check_identifier("tables", told))
+
+
+@contextlib.contextmanager
+def _deadline(connection: sa.Connection, seconds: float) -> Iterator[None]:
+    """Cuts the connection to a server that does not answer in time; the driver itself would wait for ever."""
+    cut = _cutter(connection)
+    if cut is None:
+        yield
+        return
+    timer = threading.Timer(seconds * 1.5 + 1.0, cut)  # the server's own timeout comes first
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cutter(connection: sa.Connection) -> Callable[[], None] | None:
+    driver: Any = connection.connection.driver_connection
+    number = getattr(driver, "fileno", None)
+    if number is None:
+        return None
+
+    def cut() -> None:
+        with contextlib.suppress(Exception), socket.socket(fileno=number()) as held:
+            try:
+                held.shutdown(socket.SHUT_RDWR)
+            finally:
+                held.detach()
+
+    return cut

@@ -1,0 +1,297 @@
+"""Tables that hold the entities of a type: which columns they have, and the statements that change them."""
+
+import base64
+import datetime as dt
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from publishers.errors import InvalidOption
+from publishers.model.change import Change
+from transports.sinks.effects import EntityEffect, Unfit
+from transports.sinks.errors import TargetRefused
+
+__all__ = ["EntityTable", "SqlTable", "check_identifier"]
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_DECODER: Final = msgspec.json.Decoder(float_hook=Decimal)
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+def check_identifier(parameter: str, name: object) -> str:
+    """A name of a table or a column, which goes into statements in quotes.
+
+    Raises:
+        InvalidOption: If it is none.
+    """
+    if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None:
+        raise InvalidOption(parameter, name, "1 to 63 letters, digits and '_', the first no digit")
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlTable:
+    """Where the entities of a type go.
+
+    Attributes:
+        name: Of the table.
+        schema: In which schema it is; None for the one that the connection looks into.
+        key: The column of the key, which has to be unique.
+        body: The column of the whole body, as JSON; None if there is none.
+        columns: Further columns, and the field of the body of which each is.
+        version: The column of the position's version.
+        index: The column of the position's index.
+        deleted: The column that says when an entity was removed, in microseconds since 1970; there with ``tombstone_ttl`` only.
+
+    Raises:
+        InvalidOption: If a name is none.
+    """
+
+    name: str
+    schema: str | None = None
+    key: str = "key"
+    body: str | None = "body"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    version: str = "penstock_version"
+    index: str = "penstock_index"
+    deleted: str = "penstock_deleted"
+
+    def __post_init__(self) -> None:
+        for parameter in ("name", "key", "version", "index", "deleted"):
+            check_identifier(parameter, getattr(self, parameter))
+        for parameter in ("schema", "body"):
+            if getattr(self, parameter) is not None:
+                check_identifier(parameter, getattr(self, parameter))
+        if not isinstance(self.columns, Mapping):
+            raise InvalidOption("columns", self.columns, "names of columns, with the field of each")
+        for column in self.columns:
+            check_identifier("columns", column)
+
+
+class EntityTable:
+    """A table of a database, with what changes it.
+
+    Args:
+        told: What the user says of it.
+        connection: To the database.
+        create: Whether to make it if it is not there.
+        tombstones: Whether a row stays where an entity was removed.
+
+    Raises:
+        TargetRefused: If it is not there, or not as it must be.
+    """
+
+    def __init__(self, told: SqlTable, connection: sa.Connection, *, create: bool, tombstones: bool) -> None:
+        self._told, self._tombstones = told, tombstones
+        self._postgres = connection.dialect.name == "postgresql"
+        plan = self._plan(postgresql.JSONB() if self._postgres else sa.Text())
+        if create:
+            connection.execute(sa.schema.CreateTable(plan, if_not_exists=True))
+        try:
+            self.table = sa.Table(
+                sa.quoted_name(told.name, quote=True),
+                sa.MetaData(),
+                schema=told.schema,
+                autoload_with=connection,
+                resolve_fks=False,
+            )
+        except sa.exc.NoSuchTableError:
+            made = sa.schema.CreateTable(plan).compile(connection)
+            raise TargetRefused(f"there is no table {told.name}: {' '.join(str(made).split())}") from None
+        lacks = [column.name for column in plan.c if column.name not in self.table.c]
+        if lacks:
+            raise TargetRefused(f"table {told.name} has no column {', '.join(lacks)}")
+        columns = self.table.c
+        self._key, self._version, self._index = (columns[one] for one in (told.key, told.version, told.index))
+        self._made: dict[EntityEffect, Any] = {
+            EntityEffect.PUT: self._put(),
+            EntityEffect.DELETE: self._delete(),
+            EntityEffect.CLEAR: self._clear(),
+        }
+
+    def statement(self, effect: EntityEffect) -> Any:
+        """What has that effect, given the parameters of `parameters`."""
+        return self._made[effect]
+
+    def parameters(self, change: Change, effect: EntityEffect, now_us: int) -> dict[str, Any]:
+        """What a change gives to the statement of its effect.
+
+        Raises:
+            Unfit: If a value does not fit its column.
+        """
+        told: dict[str, Any] = {"v": change.version, "i": change.index}
+        if effect is not EntityEffect.CLEAR:
+            told["k"] = _converted(_text(change.key), self._key)
+        if effect is EntityEffect.PUT:
+            self._fill(told, change)
+        elif self._tombstones:
+            told["d"] = now_us
+        return told
+
+    def purge(self, connection: sa.Connection, before_us: int) -> None:
+        """Deletes the rows of what was removed before a time."""
+        if self._tombstones:
+            connection.execute(sa.delete(self.table).where(self.table.c[self._told.deleted] < before_us))
+
+    # Statements.
+
+    def _plan(self, body: Any) -> sa.Table:
+        """The table as it is made."""
+        told = self._told
+        columns: list[sa.Column[Any]] = [sa.Column(told.key, sa.Text(), primary_key=True, quote=True)]
+        if told.body is not None:
+            columns.append(sa.Column(told.body, body, quote=True))
+        columns += [sa.Column(name, sa.Text(), quote=True) for name in told.columns]
+        columns += [sa.Column(name, sa.BigInteger(), quote=True) for name in (told.version, told.index)]
+        if self._tombstones:
+            columns.append(sa.Column(told.deleted, sa.BigInteger(), quote=True))
+        return sa.Table(sa.quoted_name(told.name, quote=True), sa.MetaData(), *columns, schema=told.schema)
+
+    def _older(self, version: Any, index: Any) -> Any:
+        """Whether what a row says is of a lower position."""
+        here = sa.tuple_(self._version, self._index)
+        return sa.or_(self._version.is_(None), sa.tuple_(version, index) > here)
+
+    def _position(self) -> tuple[Any, Any]:
+        return sa.bindparam("v", type_=sa.BigInteger()), sa.bindparam("i", type_=sa.BigInteger())
+
+    def _put(self) -> Any:
+        told, columns = self._told, self.table.c
+        values: dict[str, Any] = {told.key: sa.bindparam("k", type_=self._key.type)}
+        values[told.version], values[told.index] = self._position()
+        if told.body is not None:
+            values[told.body] = self._bound(columns[told.body], "b")
+        for number, name in enumerate(told.columns):
+            values[name] = self._bound(columns[name], f"c{number}")
+        if self._tombstones:
+            values[told.deleted] = sa.null()
+        return self._upsert(values)
+
+    def _delete(self) -> Any:
+        told = self._told
+        key = sa.bindparam("k", type_=self._key.type)
+        if not self._tombstones:
+            return sa.delete(self.table).where(self._key == key, self._older(*self._position()))
+        values: dict[str, Any] = {told.key: key}
+        values[told.version], values[told.index] = self._position()
+        values[told.deleted] = sa.bindparam("d", type_=sa.BigInteger())
+        values |= dict.fromkeys(self._content(), sa.null())
+        return self._upsert(values)
+
+    def _clear(self) -> Any:
+        told, older = self._told, self._older(*self._position())
+        if not self._tombstones:
+            return sa.delete(self.table).where(older)
+        version, index = self._position()
+        values: dict[str, Any] = {told.version: version, told.index: index}
+        values[told.deleted] = sa.bindparam("d", type_=sa.BigInteger())
+        values |= dict.fromkeys(self._content(), sa.null())
+        return sa.update(self.table).where(older).values(values)
+
+    def _content(self) -> tuple[str, ...]:
+        return (*(() if self._told.body is None else (self._told.body,)), *self._told.columns)
+
+    def _upsert(self, values: dict[str, Any]) -> Any:
+        make = postgresql.insert if self._postgres else sqlite.insert
+        made = make(self.table).values(values)
+        told, new = self._told, made.excluded
+        return made.on_conflict_do_update(
+            index_elements=[self._key],
+            set_={name: new[name] for name in values if name != told.key},
+            where=self._older(new[told.version], new[told.index]),
+        )
+
+    def _bound(self, column: sa.Column[Any], name: str) -> Any:
+        """A value of a column; JSON is given as the text that it is."""
+        if isinstance(column.type, sa.JSON):
+            text = sa.bindparam(name, type_=sa.Text())
+            return sa.cast(text, column.type) if self._postgres else text
+        return sa.bindparam(name, type_=column.type)
+
+    # Values.
+
+    def _fill(self, told: dict[str, Any], change: Change) -> None:
+        if change.body_bytes is None:
+            raise Unfit("the log does not hold the whole entity")
+        if self._told.body is not None:
+            told["b"] = change.body_bytes.decode("utf-8")
+        if self._told.columns:
+            body = _DECODER.decode(change.body_bytes)
+            if not isinstance(body, dict):
+                raise Unfit("the body is no object, so it has no fields")
+            for number, (name, source) in enumerate(self._told.columns.items()):
+                told[f"c{number}"] = _converted(body.get(source), self.table.c[name])
+
+
+def _text(key: str | None) -> str:
+    if key is None:
+        raise Unfit("it has no key")
+    try:
+        key.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Unfit(f"its key is not UTF-8: {key!r}") from None
+    return key
+
+
+def _converted(value: Any, column: sa.Column[Any]) -> Any:
+    """A value as the driver takes it for a column."""
+    if value is None:
+        return None
+    if isinstance(column.type, sa.JSON):
+        return _ENCODER.encode(value).decode()
+    try:
+        kind = column.type.python_type
+    except NotImplementedError:
+        kind = str
+    convert = _CONVERTERS.get(kind)
+    if convert is None:
+        return value
+    try:
+        made = convert(value)
+    except (ValueError, TypeError, InvalidOperation, OverflowError):
+        raise Unfit(f"{value!r} does not fit column {column.name}, {column.type}") from None
+    if (
+        isinstance(made, dt.datetime)
+        and made.tzinfo is not None
+        and not getattr(column.type, "timezone", False)
+    ):
+        return made.astimezone(dt.UTC).replace(tzinfo=None)
+    return made
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else _ENCODER.encode(value).decode()
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, Decimal) and value != value.to_integral_value():
+        raise ValueError(value)
+    return int(value)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(value)
+
+
+_CONVERTERS: Final[Mapping[type, Callable[[Any], Any]]] = {
+    str: _as_text,
+    int: _whole,
+    float: float,
+    bool: _flag,
+    Decimal: lambda value: Decimal(str(value)),
+    dt.datetime: dt.datetime.fromisoformat,
+    dt.date: dt.date.fromisoformat,
+    dt.time: dt.time.fromisoformat,
+    bytes: lambda value: base64.b64decode(value, validate=True),
+    UUID: UUID,
+}
+"""By the Python type of a column: what makes a value of it from JSON."""
