@@ -24,6 +24,9 @@ NAMES = (
     "wire",
     "tailing",
     "growth",
+    "slots",
+    "state",
+    "groups",
     "spark",
     "spark_source",
 )

@@ -40,8 +40,7 @@ def table(directory: Path, count: int) -> Table:
         url = f"ws://127.0.0.1:{server.port}/ws"
         windows = max(1, APPENDS // (WINDOW * count))
         total = windows * WINDOW * count
-        socket = str(place / "redis" / "redis.sock")
-        ways = {_OURS: ("penstock", url)} | {one.name: ("redis", socket) for one in others}
+        ways = {_OURS: ("penstock", url)} | {one.name: ("redis", one.socket) for one in others}
         asked = {"count": count, "windows": windows, "window": WINDOW}
         clients = {
             name: ClientProcess("benchmarks.appending", json.dumps({"kind": kind, "where": where, **asked}))

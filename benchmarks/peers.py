@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import struct
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -126,23 +127,24 @@ class Lmdb:
 
 
 class RedisStream:
-    """A stream of a server of its own, by a socket in its directory; a transaction of several is a MULTI."""
+    """A stream of a server of its own, by a socket of this machine; a transaction of several is a MULTI."""
 
-    def __init__(self, place: Path, *, synced: bool, callers: int = 1) -> None:
-        mode = "always" if synced else "no"
+    def __init__(self, place: Path, *, synced: bool, callers: int = 1, left: str = "no") -> None:
+        mode = "always" if synced else left
         self.name = f"Redis Streams, appendfsync={mode}"
         directory = place / "redis"
         directory.mkdir()
-        # The path of a socket is short, and the server changes to its directory.
+        # The path of a socket may have 107 bytes, and that of a directory of tests has more.
+        self._short = tempfile.TemporaryDirectory(prefix="redis-")
+        self.socket = path = str(Path(self._short.name, "redis.sock"))
         self._server = subprocess.Popen(
             [
-                *(str(shutil.which("redis-server")), "--port", "0", "--unixsocket", "redis.sock"),
+                *(str(shutil.which("redis-server")), "--port", "0", "--unixsocket", path),
                 *("--dir", str(directory), "--save", "", "--appendonly", "yes", "--appendfsync", mode),
                 *("--auto-aof-rewrite-percentage", "0", "--daemonize", "no", "--loglevel", "warning"),
             ],
             stdout=subprocess.DEVNULL,
         )
-        path = str(directory / "redis.sock")
         pause = threading.Event()
         for _ in range(1000):
             if os.path.exists(path) or self._server.poll() is not None:
@@ -175,12 +177,25 @@ class RedisStream:
     def count(self) -> int:
         return int(self._clients[0].xlen("changes"))
 
+    def share(self, group: str, most: int) -> int:
+        """Has a consumer of a new group read everything and acknowledge it, so many at a time; answers how many that were."""
+        client, done = self._clients[0], 0
+        client.xgroup_create("changes", group, id="0")
+        while answer := client.xreadgroup(group, "one", {"changes": ">"}, count=most):
+            entries = answer[0][1] if isinstance(answer, list) else next(iter(answer.values()))
+            if entries and isinstance(entries[0], list):
+                (entries,) = entries
+            done += client.xack("changes", group, *[entry[0] for entry in entries])
+        client.xgroup_destroy("changes", group)
+        return done
+
     def close(self) -> None:
         for client in self._clients:
             with contextlib.suppress(redis.ConnectionError):
                 client.close()
         self._server.terminate()
         self._server.wait(30)
+        self._short.cleanup()
 
 
 def peers(place: Path, *, synced: bool, callers: int = 1) -> list[Peer]:
@@ -191,6 +206,13 @@ def peers(place: Path, *, synced: bool, callers: int = 1) -> list[Peer]:
     if redis is not None and shutil.which("redis-server"):
         found.append(RedisStream(place, synced=synced, callers=callers))
     return found
+
+
+def redis_stream(place: Path, *, synced: bool) -> RedisStream | None:
+    """A stream that is synced at every change, or every second, if this machine has Redis."""
+    if redis is None or not shutil.which("redis-server"):
+        return None
+    return RedisStream(place, synced=synced, left="everysec")
 
 
 def missing() -> list[str]:

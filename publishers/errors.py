@@ -37,6 +37,7 @@
     |   |-- StateOff           the log was opened without its compacted state  (name)
     |   |-- StateIncomplete    the compacted state cannot be made of what is kept  (since)
     |   |-- StateUnusable      the file of the compacted state cannot be used  (path, why)  retryable
+    |   |-- SourceRowRefused   rows of a snapshot have a null key, or one twice  (entity_type, key)
     |   |-- FormatTooNew       a newer version of penstock wrote the log        (found, known)
     |   `-- WalCorrupted       acknowledged data are damaged                    (segment, offset)
     |-- AdmissionStopped       the wait for gating subscribers was ended
@@ -108,6 +109,7 @@ __all__ = [
     "PredecessorFailed",
     "PublishingOff",
     "SnapshotGone",
+    "SourceRowRefused",
     "StateIncomplete",
     "StateOff",
     "StateUnusable",
@@ -568,6 +570,24 @@ class StateUnusable(LogError):
         super().__init__(f"the state in {path} cannot be used: it is {why}")
         self.path = path
         self.why = why
+
+
+class SourceRowRefused(LogError):
+    """A source of rows has one without a key, or two of the same: the pages of a snapshot would leave rows out.
+
+    Attributes:
+        entity_type: Of the row.
+        key: Its key; None if that is null.
+    """
+
+    def __init__(self, entity_type: str, key: str | None) -> None:
+        what = "a row whose key is null" if key is None else f"two rows of the key {key!r:.120}"
+        super().__init__(
+            f"the source of {entity_type!r:.120} has {what}, but each row of a snapshot needs a key of its own; leave such rows "
+            "out by a condition, or name the columns that tell rows apart with key="
+        )
+        self.entity_type = entity_type
+        self.key = key
 
 
 class FormatTooNew(LogError):

@@ -78,6 +78,10 @@ class Limits:
         slot_grace: How long a slot is kept for a client whose connection was lost, so that it goes on with the opening that it has.
         slot_leases: Most slots that clients of a server have open, those of clients that are away included; the one that was left
             first makes room, and where none was, a further one is refused.
+        group_grace: How long a consumer of a group stays joined whose connection was lost, so that it goes on with the generation that it has.
+        group_members: Most consumers of groups that clients of a server have joined as, those of clients that are away included; the one
+            that was left first makes room, and where none was, a further one is refused.
+        group_calls: Most calls of such a consumer, such as acknowledgements, that are not answered yet; a further one is refused.
         scan_threads: Most threads of a server on which queries, look-ups and searches for a start read the log.
         scan_share: Most of these that one client has at a time, counted by its address; queries count until their
             answers were taken.
@@ -148,6 +152,9 @@ class Limits:
     producer_idle: float = 3_600.0
     slot_grace: float = 10.0
     slot_leases: int = 1_000
+    group_grace: float = 10.0
+    group_members: int = 10_000
+    group_calls: int = 256
     scan_threads: int = 8
     scan_share: int = 4
     scans_waiting: int = 1_000

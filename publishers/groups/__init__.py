@@ -15,6 +15,7 @@ from publishers.groups.delivery import (
     DeadLetter,
     GroupDelivery,
     GroupStatistics,
+    GroupTotals,
     PendingRow,
     PendingSummary,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "GroupSettings",
     "GroupState",
     "GroupStatistics",
+    "GroupTotals",
     "GroupWorker",
     "PendingRow",
     "PendingSummary",

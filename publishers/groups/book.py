@@ -17,7 +17,7 @@ from publishers.groups.errors import GroupForked, GroupLost, GroupPaused, GroupU
 from publishers.groups.machine import GroupMachine
 from publishers.groups.ports import GroupLog
 from publishers.groups.record import GROUP_FORMAT, GroupEntry, GroupRecord
-from publishers.groups.state import DeliveryState, GroupState
+from publishers.groups.state import GroupState
 from publishers.journal import Journal
 from publishers.model.position import Position, PositionToken
 from publishers.options import LogOptions
@@ -376,7 +376,8 @@ class GroupBook:
     @property
     def due(self) -> int:
         """How many are to be delivered again; under the lock."""
-        return sum(unit.state is DeliveryState.DUE for unit in self.machine.units.values())
+        machine = self.machine
+        return len(machine.units) - machine.pending - machine.parked - len(machine.dying)
 
 
 def _wrote(position: Position) -> int:

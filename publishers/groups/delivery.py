@@ -13,6 +13,7 @@ __all__ = [
     "DeadLetter",
     "GroupDelivery",
     "GroupStatistics",
+    "GroupTotals",
     "PendingRow",
     "PendingSummary",
 ]
@@ -160,3 +161,18 @@ class GroupStatistics:
     lost: int
     lag: SubscriptionLag
     unsynced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTotals:
+    """All groups of a log at this moment.
+
+    Attributes:
+        count: How many there are, at most the option ``slots``.
+        stopped: How many of them give nothing until an operator does something: they are lost, forked, or paused by their breaker.
+        listed: Those that are told one by one, by their names.
+    """
+
+    count: int = 0
+    stopped: int = 0
+    listed: tuple[GroupStatistics, ...] = ()

@@ -11,13 +11,14 @@ from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption, PenstockError, TooCostly
 from publishers.groups.book import GroupBook
 from publishers.groups.dead_letters import DeadLetters
-from publishers.groups.delivery import GroupStatistics
+from publishers.groups.delivery import GroupStatistics, GroupTotals
 from publishers.groups.errors import GroupCorrupted, GroupError, GroupExists, NoSuchGroup
 from publishers.groups.group import ConsumerGroup
 from publishers.groups.member import GroupMember
 from publishers.groups.ports import DeadLog, GroupLog
 from publishers.groups.record import GROUPS_NAME, GroupRecord, replay_group
 from publishers.groups.settings import GroupSettings
+from publishers.groups.state import GroupState
 from publishers.journal import Journal, JournalDamaged
 from publishers.model.position import Start
 from publishers.options import LogOptions
@@ -27,6 +28,7 @@ from publishers.wal import FileSystem
 __all__ = ["ConsumerGroups"]
 
 _LOG: Final = logging.getLogger("penstock.groups")
+_STOPPED: Final = (GroupState.LOST, GroupState.FORKED, GroupState.TRIPPED)
 
 
 class ConsumerGroups:
@@ -200,9 +202,15 @@ class ConsumerGroups:
         group.notify(moved=True)
         group.dead.close()
 
-    def statistics(self) -> tuple[GroupStatistics, ...]:
-        """What all of them tell of themselves."""
-        return tuple(self._groups[name].info() for name in sorted(self._groups))
+    def statistics(self, *, listed: int | None = None) -> GroupTotals:
+        """What all of them tell of themselves.
+
+        Args:
+            listed: Most groups that are told one by one; None for all.
+        """
+        found = sorted(self._groups.items())
+        stopped = sum(group.book.state in _STOPPED for _, group in found)
+        return GroupTotals(len(found), stopped, tuple(group.info() for _, group in found[:listed]))
 
     def settle(self) -> bool:
         """Does what is due, and writes what was acknowledged, where it is time; for the housekeeping.

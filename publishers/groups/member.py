@@ -1,6 +1,7 @@
 """A consumer that has joined a group."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Self
 from weakref import WeakSet
 
@@ -90,21 +91,37 @@ class GroupMember:
         """
         return self._group.watch(self._consumer, notify)
 
-    def deliveries(self) -> DeliveryFeed:
+    def deliveries(self, *, history: bool = False, nbytes: int | None = None) -> DeliveryFeed:
         """The deliveries as a publisher, over which a loop may be written too: ``for`` and ``async for``.
 
         A subscriber is given as many as it has requested. So one that requests one more for each that it has acknowledged never has more
         than it began with; a loop asks for up to 32 ahead, and `flow.aiter` and `flow.iter_blocking` take another ``prefetch``.
+
+        Args:
+            history: As for `read`.
+            nbytes: Most bytes of the changes that are read at once, at least one change; None for ``max_bytes``.
         """
-        return DeliveryFeed(self._subscribe)
+        check_switches(history=history)
+        if nbytes is not None:
+            check_whole("nbytes", nbytes, "a whole number from 1", 1)
+        return DeliveryFeed(partial(self._subscribe, history=history, nbytes=nbytes))
 
     def _subscribe(
-        self, subscriber: Subscriber[GroupDelivery], executor: AnyExecutor | None
+        self,
+        subscriber: Subscriber[GroupDelivery],
+        executor: AnyExecutor | None,
+        *,
+        history: bool,
+        nbytes: int | None,
     ) -> DeliverySubscription:
-        subscription = self._group.serve(self._consumer, subscriber, executor)
+        subscription = self._group.serve(self._consumer, subscriber, executor, history=history, nbytes=nbytes)
         self._subscriptions.add(subscription)
         subscription.start()
         return subscription
+
+    def give_back(self, deliveries: Iterable[GroupDelivery]) -> None:
+        """What could not be passed on to whatever handles it is due at once, and counts as no delivery. What is another one's is left alone."""
+        self._group.give_back(self._consumer, list(deliveries))
 
     def has(self, delivery: GroupDelivery) -> bool:
         """Whether a delivery is still this consumer's: not done, not due again, not given again since."""

@@ -13,7 +13,7 @@ from publishers.groups.delivery import GroupDelivery
 from publishers.groups.members import GroupConsumer
 from publishers.groups.ports import GroupLog
 from publishers.groups.state import GroupState
-from publishers.groups.subscription import DeliverySubscription
+from publishers.groups.subscription import DeliverySubscription, ReadBounds
 from publishers.groups.supply import GroupSupply
 from publishers.groups.unit import GroupUnit
 from publishers.model.change import Change
@@ -80,8 +80,10 @@ class ServedGroup:
 
     # --- for its consumers ----------------------------------------------------------------------------------------------
 
-    def deliver(self, consumer: GroupConsumer, most: int, *, history: bool) -> list[GroupDelivery]:
-        """What there is for a consumer now."""
+    def deliver(
+        self, consumer: GroupConsumer, most: int, *, history: bool, nbytes: int | None = None
+    ) -> list[GroupDelivery]:
+        """What there is for a consumer now, up to ``max_bytes``, or to fewer bytes."""
         book = self.book
         book.check_serving()
         with book.lock:
@@ -89,7 +91,7 @@ class ServedGroup:
         self.bury()
         units = self._supply.take(consumer, most, history=history)
         try:
-            found = self._supply.fetch(consumer, units)
+            found = self._supply.fetch(consumer, units, nbytes)
             if book.record.settings.max_deliver is not None and found:
                 book.flush()  # a change that kills its process is counted all the same
             if book.record.settings.ack == "none":
@@ -223,10 +225,13 @@ class ServedGroup:
         consumer: GroupConsumer,
         subscriber: Subscriber[GroupDelivery],
         executor: AnyExecutor | None,
+        *,
+        history: bool = False,
+        nbytes: int | None = None,
     ) -> DeliverySubscription:
         """Begins a subscription of a consumer."""
-        batch = self.book.record.settings.batch
-        return DeliverySubscription(self, self._log, consumer, subscriber, executor, batch)
+        bounds = ReadBounds(self.book.record.settings.batch, nbytes, history=history)
+        return DeliverySubscription(self, self._log, consumer, subscriber, executor, bounds)
 
     def notify(self, *, moved: bool = False) -> None:
         """There may be something for those who wait.

@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
@@ -19,14 +19,16 @@ from publishers.groups.members import GroupConsumer
 if TYPE_CHECKING:
     from publishers.groups.ports import GroupLog
 
-__all__ = ["DeliveryFeed", "DeliverySource", "DeliverySubscription"]
+__all__ = ["DeliveryFeed", "DeliverySource", "DeliverySubscription", "ReadBounds"]
 
 
 class DeliverySource(Protocol):
     """The group, as its subscriptions use it."""
 
-    def deliver(self, consumer: GroupConsumer, most: int, *, history: bool) -> list[GroupDelivery]:
-        """What there is for a consumer now."""
+    def deliver(
+        self, consumer: GroupConsumer, most: int, *, history: bool, nbytes: int | None
+    ) -> list[GroupDelivery]:
+        """What there is for a consumer now, up to ``max_bytes``, or to fewer bytes."""
         ...
 
     def check(self, consumer: GroupConsumer) -> None:
@@ -50,6 +52,20 @@ class DeliverySource(Protocol):
         ...
 
 
+class ReadBounds(NamedTuple):
+    """How a subscription reads.
+
+    Attributes:
+        batch: Most deliveries of one read.
+        nbytes: Most bytes of their changes; None for ``max_bytes`` of the group.
+        history: Whether what a consumer of the name had before it joined again comes first.
+    """
+
+    batch: int
+    nbytes: int | None = None
+    history: bool = False
+
+
 class DeliverySubscription:
     """What a drain pulls deliveries from. They are read on the pool of the log, never more than were asked for.
 
@@ -61,7 +77,7 @@ class DeliverySubscription:
         consumer: Of which consumer.
         subscriber: Gets the deliveries.
         executor: Where signals run; None for the thread of the pool, or whichever requests.
-        batch: Most deliveries of one read.
+        bounds: How it reads.
     """
 
     def __init__(
@@ -71,12 +87,13 @@ class DeliverySubscription:
         consumer: GroupConsumer,
         subscriber: Subscriber[GroupDelivery],
         executor: AnyExecutor | None,
-        batch: int,
+        bounds: ReadBounds,
     ) -> None:
         self._source = source
         self._log = log
         self._consumer = consumer
-        self._batch = batch
+        self._bounds = bounds
+        self._history = bounds.history
         self._lock = threading.Lock()
         self._found: deque[GroupDelivery] = deque()
         self._reading = False
@@ -158,13 +175,16 @@ class DeliverySubscription:
         found: list[GroupDelivery] = []
         unlisten: Callable[[], object] = _nothing
         try:
-            most = min(self._drain.demand, self._batch)
+            most = min(self._drain.demand, self._bounds.batch)
             if most:
                 with contextlib.suppress(
                     GroupPaused
                 ):  # it was logged as an error; whoever resumes the group tells
-                    found = self._source.deliver(self._consumer, most, history=False)
+                    found = self._source.deliver(
+                        self._consumer, most, history=self._history, nbytes=self._bounds.nbytes
+                    )
                 if not found:
+                    self._history = False  # it has come
                     unlisten = self._source.listen(self._consumer, self.set)
         except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
             self._drain.fail(error)

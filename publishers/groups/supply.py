@@ -82,19 +82,22 @@ class GroupSupply:
             raise
         return units
 
-    def fetch(self, consumer: GroupConsumer, units: Sequence[GroupUnit]) -> list[GroupDelivery]:
-        """The changes of what was taken, up to ``max_bytes``; the rest goes back.
+    def fetch(
+        self, consumer: GroupConsumer, units: Sequence[GroupUnit], most: int | None = None
+    ) -> list[GroupDelivery]:
+        """The changes of what was taken, up to ``max_bytes``, or to fewer bytes; the rest goes back.
 
         Raises:
             HistoryPruned: If retention took one of them.
             WalCorrupted: If the log is damaged there.
         """
         found: list[GroupDelivery] = []
-        nbytes = 0
+        nbytes, bound = 0, self._book.record.settings.max_bytes
+        bound = bound if most is None else min(bound, most)
         for at, unit in enumerate(units):
             changes = self.changes(unit.position)
             nbytes += sum(_weight(one) for one in changes)
-            if found and nbytes > self._book.record.settings.max_bytes:
+            if found and nbytes > bound:
                 with self._book.lock:
                     self._book.machine.give_back(consumer, units[at:])
                 break

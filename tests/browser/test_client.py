@@ -447,3 +447,64 @@ def test_a_slot_is_read_and_acknowledged_over_lost_connections(place, tab, wait_
     tab.complaints = [
         one for one in tab.complaints if "WebSocket connection" not in one and "ERR_" not in one
     ]
+
+
+def test_a_consumer_of_a_group_reads_and_acknowledges_over_lost_connections(place, tab, wait_for):
+    """F75 to F80, F84: each delivery once, what was refused again, and what another one has is refused."""
+    group = place.log.groups.create("pickers", Criterion(entity_types={"flight"}), start="earliest")
+    place.authorise = Grant({LogAction.CONSUME}, groups=["pick*"])
+    place.commit(30)
+    place.restart()
+    tab.run("""
+        globalThis.worker = client.group("pickers", "tab", { window: 7 });
+        globalThis.held = [];
+        globalThis.work = async (most) => {
+          for await (const delivery of worker) {
+            held.push(delivery);
+            if (held.length % 3) await worker.ack(delivery);
+            seen.push(delivery.events[0].key);
+            if (seen.length >= most) break;
+          }
+        };
+        globalThis.working = work(70).then(() => globalThis.left = true);
+        true""")
+    tab.until("seen.length === 30")
+    assert tab.run(
+        "[worker.generation, held[0].count, held[0].generation, held[0].events[0].body !== undefined]"
+    ) == [1, 1, 1, True]
+    wait_for(lambda: group.info().acked == 20)
+    assert tab.run(
+        "worker.pending({ limit: 2 }).then(({ total, rows }) => [total, rows.length, rows[0].consumer])"
+    ) == [10, 2, "tab"]
+    assert tab.run("worker.inProgress(held[2])") == 1
+    assert tab.run("worker.nack(held[2], { delayMs: 0, count: false })") == 1
+    tab.until("seen.length === 31")
+    assert tab.run("[held[30].at === held[2].at, held[30].count]") == [True, 1]
+    assert tab.run("worker.term(held[5], 'broken')") == 1
+    assert [letter.last_error for letter in group.dead.inspect()] == ["broken"]
+    assert tab.run("worker.ack(held.slice(6, 30), { durable: true })") == 8
+    assert tab.run("worker.ack([])") == 0
+    place.restart()
+    place.commit(10)
+    tab.until("seen.length >= 40")
+    assert tab.run("worker.generation") == 2  # it left when the server stopped
+    assert tab.run("worker.claim({ at: [held[0].at] }).then((e) => [e.deliveries, e.next, e.lost])") == [
+        [],
+        None,
+        [],
+    ]
+    assert tab.run("client.group('bills', 'tab').next().catch((e) => e.code)") == "FORBIDDEN"
+    with group.join("other") as other:
+        place.commit(1)
+        at = tab.run("held[39].at")
+        tab.until("seen.length >= 41")
+        (taken,) = other.claim(0.0, [row.position for row in group.pending_rows()][:1]).deliveries
+        assert other.ack(taken) == 1
+    assert at
+    tab.run("worker.return(); true")
+    tab.until("globalThis.left")
+    wait_for(lambda: not group.info().consumers)
+    assert tab.run("worker.ack(held[0]).catch((e) => e.code)") == "CLOSED"
+    tab.complaints = [
+        one for one in tab.complaints if "WebSocket connection" not in one and "ERR_" not in one
+    ]

@@ -8,7 +8,7 @@ from flow import INLINE
 from flow.drain import COMPLETED
 from flow.tck import ENDLESS, PublisherVerification
 from publishers import ChangeLog, upsert
-from publishers.groups.subscription import DeliveryFeed, DeliverySubscription
+from publishers.groups.subscription import DeliveryFeed, DeliverySubscription, ReadBounds
 from tests.publishers.support import QUICK, scratch
 from tests.tck.places import SILENCE, On, Placed, closed
 
@@ -34,8 +34,8 @@ class Ending(DeliverySubscription):
 
     left = 0
 
-    def deliver(self, consumer, most, *, history):
-        found = self.group.deliver(consumer, min(most, self.left), history=history) if self.left else []
+    def deliver(self, consumer, most, **reading):
+        found = self.group.deliver(consumer, min(most, self.left), **reading) if self.left else []
         self.left -= len(found)
         return found
 
@@ -83,7 +83,7 @@ class Groups(Placed, PublisherVerification):
         def subscribe(subscriber, executor):
             source = Source(member._group)
             ending = source.subscription = Ending(
-                source, self.log.groups._log, member._consumer, subscriber, executor, PLENTY
+                source, self.log.groups._log, member._consumer, subscriber, executor, ReadBounds(PLENTY)
             )
             ending.group, ending.left = member._group, n
             ending.start()

@@ -21,7 +21,8 @@ from publishers.errors import (
     WalCorrupted,
 )
 from publishers.model.position import LogIdentity, Position
-from transports.errors import CloseCode, GoingAway, LogNotFound, close_reason, describe
+from transports.errors import CloseCode, GoingAway, LogNotFound, close_reason
+from transports.problems import describe
 
 
 def token(position):

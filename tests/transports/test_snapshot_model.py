@@ -16,7 +16,8 @@ from tests.publishers.support import QUICK
 from tests.transports.server.test_change_driver import FakeLink
 from transports.codec.replies import RemoteChange
 from transports.limits import Limits
-from transports.protocol.client import ClientSession, ClientSubscription, Deliver, Ended, Retry
+from transports.protocol.client import ClientSession, Deliver, Ended, Retry
+from transports.protocol.client_subscription import ClientSubscription
 from transports.protocol.connection import Send
 from transports.server.change_driver import ChangeDriver
 

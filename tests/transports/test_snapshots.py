@@ -18,7 +18,8 @@ from transports.access.grant import check_rows
 from transports.codec import snapshot_places
 from transports.codec.replies import ChunkEndReply, SnapshotEndReply
 from transports.codec.snapshot_places import opened, sealed
-from transports.errors import Forbidden, Violation, describe
+from transports.errors import Forbidden, Violation
+from transports.problems import describe
 
 ORDERS = [{"entity_types": ["order"]}]
 

@@ -43,7 +43,7 @@ class LogAction(enum.Enum):
     OPERATE = "OPERATE"
     """Be told how the log and its subscriptions are doing: statistics and metrics."""
     CONSUME = "CONSUME"
-    """Open the slots, and make and use the groups, that the grant names: be given what they give, and acknowledge it."""
+    """Make and use the slots and the groups that the grant names: be given what they give, and acknowledge it; move, pause, drop slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Grant:
         criteria: Which changes it may see at all, whatever it asks for; None for all. Nothing tells of the others but positions:
             changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name. Not
             together with WRITE: what is written is not narrowed; nor with CONSUME, as a slot has its own criteria.
-        slots: Which slots it may open, with CONSUME: patterns of their names as in a shell; none unless more is said.
+        slots: Which slots it may make, and use, with CONSUME: patterns of their names as in a shell; none unless more is said.
         groups: Which groups it may make, and use, with CONSUME: likewise.
 
     Raises:
@@ -110,7 +110,7 @@ class Grant:
         if self.view not in (None, other.view):
             return False
         if slot is not None:
-            return self._holds(slot)
+            return self.names_slot(slot)
         if LogAction.READ not in self.actions:
             return False
         if self.criteria is None or self.criteria == other.criteria:
@@ -126,7 +126,7 @@ class Grant:
         Raises:
             Forbidden: If not.
         """
-        if not self._holds(name):
+        if not self.names_slot(name):
             raise Forbidden("slot.name", "that of a slot that may be opened here")
 
     def check_group(self, name: str) -> None:
@@ -138,7 +138,8 @@ class Grant:
         if not any(fnmatchcase(name, pattern) for pattern in self.groups):
             raise Forbidden("group", "that of a group that may be used here")
 
-    def _holds(self, slot: str) -> bool:
+    def names_slot(self, slot: str) -> bool:
+        """Whether a slot of a name may be had."""
         return any(fnmatchcase(slot, pattern) for pattern in self.slots)
 
     def shows_type(self, entity_type: str) -> bool:

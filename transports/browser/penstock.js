@@ -22,7 +22,10 @@
  * lets the client write: once, whatever happens to the connection.
  *
  * `const stock = client.slot("stock")` opens a slot, a place that the server keeps: read its changes as any other, and say
- * `stock.ack(event)` of those that were handled.
+ * `stock.ack(event)` of those that were handled. `await client.slots("info", { name: "stock" })` tells how far it is.
+ *
+ * `for await (const delivery of client.group("pickers", "tab 1"))` joins a group, and is given its changes to share with others:
+ * `await worker.ack(delivery)`, or `nack`, `inProgress`, `term`.
  *
  * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits, unless a subscription asks for them as
  * text with `integers: "TEXT"`. A change of an entity without `entry_version` has its `version` for that.
@@ -104,6 +107,30 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {number} [maxEvents] Most events in one message.
  * @property {number} [heartbeatMs] How soon the server tells where it is when nothing comes.
  *
+ * @typedef {object} SlotOrder What is asked of a slot, or done with it, beside opening it.
+ * @property {string} [name] Of the slot; left out for "list".
+ * @property {string} [log] Needed where the server has several.
+ * @property {Criterion[]} [criteria] Of "create".
+ * @property {string} [since] Of "create" and "seek": a cursor.
+ * @property {string | object} [start] Likewise: a place that is no cursor.
+ * @property {"transaction" | "change"} [granularity] Of "create".
+ * @property {string} [copyFrom] Of "create": a slot whose place is taken.
+ *
+ * @typedef {object} SlotTold
+ * @property {string} log
+ * @property {string} name
+ * @property {"free" | "served" | "lost" | "forked"} state
+ * @property {string} cursor The next change that its consumer has not acknowledged.
+ * @property {number} version The version of that.
+ * @property {number} generation Of the last opening.
+ * @property {string | null} owner Who has it open.
+ * @property {boolean} paused
+ * @property {{versions: number, changes: number | null, bytes: number | null, seconds: number | null}} lag
+ * @property {string | null} history What becomes of the history that is held for it.
+ * @property {number} heldBytes
+ * @property {number | null} bytesLeft Until it is above its cap.
+ * @property {number | null} secondsLeft
+ *
  * @typedef {object} Schema
  * @property {string} log
  * @property {string} entity_type
@@ -175,11 +202,11 @@ export class Client extends EventTarget {
   #options;
   /** @type {WebSocket | null} */
   #socket = null;
-  /** @type {Set<Changes>} */
+  /** @type {Set<Changes | Deliveries>} */
   #open = new Set();
-  /** @type {Map<string, Changes>} */
+  /** @type {Map<string, Changes | Deliveries>} */
   #byId = new Map();
-  /** @type {Map<string, {message: object, resolve: (schema: Schema | null) => void, reject: (error: Error) => void}>} */
+  /** @type {Map<string, {message: object, resolve: (answer: any) => void, reject: (error: Error) => void}>} */
   #asked = new Map();
   #appends = new Appends({ send: (text) => this.#socket?.send(text), delay: () => this.#delay() });
   #producer = `connection-${Math.random().toString(36).slice(2)}${Date.now().toString(36)}`;
@@ -188,6 +215,7 @@ export class Client extends EventTarget {
   #status = "connecting";
   #attempts = 0;
   #serial = 0;
+  #calls = 1; // of a consumer of a group, that the server takes before it has answered them
   #heard = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #retry;
@@ -234,12 +262,27 @@ export class Client extends EventTarget {
     );
   }
 
+  /**
+   * Joins a group as one of its consumers, which are given its changes to share: read them with `for await`, by one reader, and say
+   * what became of each. Leaving the loop leaves the group. A lost connection does not, if the client is back within the grace time
+   * of the server: what it was given is still its own, and what was on its way comes again.
+   *
+   * @param {string} name
+   * @param {string} consumer What it is called; another one that joins under this name takes its place.
+   * @param {{log?: string, window?: number, history?: boolean, integers?: "NUMBER" | "TEXT"}} [wish]
+   * @returns {Deliveries}
+   */
+  group(name, consumer, { window, ...wish } = {}) {
+    const link = { ...this.#link(), calls: () => this.#calls };
+    return this.#opened(new Deliveries({ ...wish, group: name, consumer }, link, window));
+  }
+
   #link() {
     if (this.#status === "closed") throw new PenstockError("CLOSED", "the client was closed");
     return {
       send: (/** @type {object} */ message) => this.#send(message),
-      again: (/** @type {Changes} */ one) => this.#again(one),
-      leave: (/** @type {Changes} */ one, /** @type {string | null} */ id) => {
+      again: (/** @type {Changes | Deliveries} */ one) => this.#again(one),
+      leave: (/** @type {Changes | Deliveries} */ one, /** @type {string | null} */ id) => {
         this.#open.delete(one);
         if (id !== null) this.#byId.delete(id);
       },
@@ -247,7 +290,7 @@ export class Client extends EventTarget {
   }
 
   /**
-   * @template {Changes} T
+   * @template {Changes | Deliveries} T
    * @param {T} changes
    * @returns {T}
    */
@@ -281,9 +324,30 @@ export class Client extends EventTarget {
    * @returns {Promise<Schema | null>}
    */
   schema(entityType, { version, log } = {}) {
+    return this.#ask("schema", { entity_type: entityType, version, log });
+  }
+
+  /**
+   * Asks about slots, or has something done with one, beside opening it: what they tell of themselves then. What was not answered
+   * when the connection was lost is asked again on the next one.
+   *
+   * @param {"list" | "info" | "create" | "seek" | "pause" | "resume" | "drop"} what
+   * @param {SlotOrder} [order]
+   * @returns {Promise<SlotTold[]>}
+   */
+  slots(what, order = {}) {
+    return this.#ask("slot", { ...order, do: what });
+  }
+
+  /**
+   * @param {string} type
+   * @param {object} payload
+   * @returns {Promise<any>}
+   */
+  #ask(type, payload) {
     if (this.#status === "closed") return Promise.reject(new PenstockError("CLOSED", "the client was closed"));
     const id = `s${(this.#serial += 1)}`;
-    const message = { type: "schema", id, payload: { entity_type: entityType, version, log } };
+    const message = { type, id, payload };
     return new Promise((resolve, reject) => {
       this.#asked.set(id, { message, resolve, reject });
       if (this.#status === "open") this.#send(message);
@@ -357,6 +421,7 @@ export class Client extends EventTarget {
       case "connection_ack":
         this.#attempts = 0;
         this.#guard(message.payload?.keepAliveMs ?? 12_000);
+        this.#calls = message.payload?.limits?.groupCalls ?? 1;
         this.#turn("open");
         for (const changes of this.#open) this.#subscribe(changes);
         for (const { message } of this.#asked.values()) this.#send(message);
@@ -373,6 +438,9 @@ export class Client extends EventTarget {
         break;
       case "subscribed":
       case "acked":
+      case "joined":
+      case "deliveries":
+      case "group":
       case "gap":
       case "next":
       case "snapshot_begin":
@@ -381,6 +449,7 @@ export class Client extends EventTarget {
         this.#byId.get(message.id)?.tell(message.type, message);
         break;
       case "schema":
+      case "slot":
         this.#asked.get(message.id)?.resolve(message.payload);
         this.#asked.delete(message.id);
         break;
@@ -403,14 +472,14 @@ export class Client extends EventTarget {
     }
   }
 
-  /** @param {Changes} changes */
+  /** @param {Changes | Deliveries} changes */
   #subscribe(changes) {
     const id = `c${(this.#serial += 1)}`;
     this.#byId.set(id, changes);
     changes.tell("open", id);
   }
 
-  /** @param {Changes} changes */
+  /** @param {Changes | Deliveries} changes */
   #again(changes) {
     const wait = this.#delay();
     setTimeout(() => {
@@ -1012,6 +1081,303 @@ class SlotPlace {
     clearTimeout(this.#timer);
     for (const { reject } of this.#waiting.values()) reject(this.#over);
     this.#waiting.clear();
+  }
+}
+
+/**
+ * @typedef {object} Delivery Something that a consumer of a group was given.
+ * @property {string} at Its place, by which it is known.
+ * @property {number} count How often it was delivered, this time included.
+ * @property {number} generation Of the consumer.
+ * @property {ChangeEvent[]} events The change, or all of a transaction.
+ */
+
+/**
+ * @typedef {object} Call Something that a consumer has said, and that is not answered.
+ * @property {{n: number, do: string, payload: object}} told
+ * @property {(result: any) => void} resolve
+ * @property {(error: Error) => void} reject
+ */
+
+/**
+ * A consumer of a group: an async iterable of deliveries, of which each is acknowledged, refused or given up. Its methods take
+ * deliveries, and are answered by the server; what was not answered on a connection that was lost is said again on the next one.
+ *
+ * @implements {AsyncIterableIterator<Delivery>}
+ */
+export class Deliveries {
+  #wish;
+  #link;
+  #window;
+  /** @type {string | null} */
+  #id = null;
+  #joined = false;
+  /** @type {Delivery[]} */
+  #buffer = [];
+  /** @type {{resolve: (result: any) => void, reject: (error: Error) => void}[]} */
+  #waiting = [];
+  #demand = 0;
+  #received = 0; // deliveries of this generation
+  /** @type {Map<number, Call>} */
+  #calls = new Map();
+  #last = 0; // the number of the newest call,
+  #sent = 0; // and of the newest that was sent
+  #over = false;
+  /** @type {Error | null} */
+  #failure = null;
+  /** @type {number | null} */
+  #generation = null;
+
+  /**
+   * @param {{group: string, consumer: string, log?: string, history?: boolean, integers?: string}} wish
+   * @param {{send: (message: object) => void, again: (one: Deliveries) => void, leave: (one: Deliveries, id: string | null) => void, calls: () => number}} link
+   * @param {number} [window] Most deliveries that are asked for and not taken by the reader.
+   */
+  constructor(wish, link, window = 100) {
+    const opening = `${Math.random().toString(36).slice(2)}${Date.now().toString(36)}`;
+    this.#wish = { ...wish, opening };
+    this.#link = link;
+    this.#window = positive(window);
+  }
+
+  /** Of the joining, as the server last told; null before that. */
+  get generation() {
+    return this.#generation;
+  }
+
+  /** Whether the server knows of it at this moment. */
+  get subscribed() {
+    return this.#id !== null;
+  }
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  /** @returns {Promise<IteratorResult<Delivery, undefined>>} */
+  next() {
+    const value = this.#buffer.shift();
+    if (value !== undefined) {
+      this.#refill();
+      return Promise.resolve({ done: false, value });
+    }
+    if (this.#failure) return Promise.reject(this.#failure);
+    if (this.#over) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
+  }
+
+  /** Leaves: what was not acknowledged is due at once, for every consumer. @returns {Promise<IteratorResult<Delivery, undefined>>} */
+  return() {
+    if (!this.#over) {
+      if (this.#id !== null) this.#link.send({ type: "complete", id: this.#id });
+      this.#finish(null);
+    }
+    this.#buffer = [];
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  /**
+   * Acknowledges; tells how many were newly acknowledged.
+   *
+   * @param {Delivery | Delivery[]} deliveries
+   * @param {{durable?: boolean, upto?: boolean}} [how] Whether it is answered only when a crash cannot take it, and whether
+   * everything up to the one delivery is meant.
+   * @returns {Promise<number>}
+   */
+  ack(deliveries, { durable, upto } = {}) {
+    return this.#count(upto ? "ack_upto" : "ack", deliveries, { durable });
+  }
+
+  /**
+   * Refuses: they are due again, for every consumer; tells how many were pending.
+   *
+   * @param {Delivery | Delivery[]} deliveries
+   * @param {{delayMs?: number, count?: boolean, error?: string}} [how] `count` is false if they were not tried.
+   * @returns {Promise<number>}
+   */
+  nack(deliveries, how = {}) {
+    return this.#count("nack", deliveries, how);
+  }
+
+  /**
+   * Asks for more time. @param {Delivery | Delivery[]} deliveries @returns {Promise<number>}
+   */
+  inProgress(deliveries) {
+    return this.#count("in_progress", deliveries, {});
+  }
+
+  /**
+   * Gives up: they become dead letters. @param {Delivery | Delivery[]} deliveries @param {string} reason @returns {Promise<number>}
+   */
+  term(deliveries, reason) {
+    return this.#count("term", deliveries, { reason });
+  }
+
+  /**
+   * What the group has delivered and is not acknowledged.
+   *
+   * @param {{start?: string, consumer?: string, minIdleMs?: number, limit?: number}} [which]
+   * @returns {Promise<{total: number, rows: {at: string, consumer: string, generation: number, idleMs: number, count: number}[]}>}
+   */
+  pending(which = {}) {
+    return this.#say("pending", which);
+  }
+
+  /**
+   * Takes over what others have. It is rejected with CONNECTION_LOST if nobody knows whether that was done.
+   *
+   * @param {{at?: string[], start?: string, minIdleMs?: number, limit?: number, onlyIds?: boolean}} [which]
+   * @returns {Promise<{deliveries: Delivery[], next: string | null, lost: string[]}>}
+   */
+  async claim(which = {}) {
+    const claimed = await this.#say("claim", which);
+    return { ...claimed, deliveries: claimed.deliveries.map((/** @type {any} */ one) => this.#made(one)) };
+  }
+
+  /**
+   * What the client learns about this consumer; not for others.
+   *
+   * @param {string} what
+   * @param {any} message
+   */
+  tell(what, message) {
+    switch (what) {
+      case "open":
+        this.#join(message);
+        break;
+      case "joined":
+        this.#begin(message.group.generation);
+        break;
+      case "deliveries":
+        this.#take(message.items);
+        break;
+      case "group":
+        this.#answered(message);
+        break;
+      case "error":
+        if (message.payload.retryable) {
+          this.#forget();
+          this.#link.again(this);
+        } else {
+          this.#finish(failure(message.payload));
+        }
+        break;
+      case "complete":
+        this.#finish(null);
+        break;
+      case "lost":
+        this.#forget();
+        break;
+      case "over":
+        this.#finish(message);
+        break;
+    }
+  }
+
+  /** @param {string} id */
+  #join(id) {
+    this.#id = id;
+    this.#demand = Math.max(0, this.#window - this.#buffer.length);
+    const resumed = this.#generation === null ? {} : { generation: this.#generation, received: this.#received };
+    this.#link.send({ type: "join", id, payload: { ...this.#wish, ...resumed, credits: this.#demand } });
+  }
+
+  /** What is buffered of an older generation is another one's by now, and comes again. @param {number} generation */
+  #begin(generation) {
+    if (this.#generation !== generation) {
+      this.#received = 0;
+      this.#buffer = [];
+    }
+    this.#generation = generation;
+    this.#joined = true;
+    const why = new PenstockError("CONNECTION_LOST", "nobody knows what was claimed; claim again");
+    for (const [n, { told, reject }] of [...this.#calls]) {
+      if (told.do !== "claim" || n > this.#sent) continue;
+      this.#calls.delete(n);
+      reject(why);
+    }
+    this.#sent = 0;
+    this.#flush();
+    this.#refill();
+  }
+
+  /** @param {any[]} items */
+  #take(items) {
+    this.#demand -= items.length;
+    this.#received += items.length;
+    this.#buffer.push(...items.map((one) => this.#made(one)));
+    while (this.#waiting.length && this.#buffer.length) {
+      this.#waiting.shift()?.resolve({ done: false, value: this.#buffer.shift() });
+    }
+    this.#refill();
+  }
+
+  /** @param {any} told @returns {Delivery} */
+  #made(told) {
+    return { ...told, generation: this.#generation };
+  }
+
+  #refill() {
+    const room = this.#window - this.#demand - this.#buffer.length;
+    if (!this.#joined || room < 1 || 2 * room < this.#window) return;
+    this.#demand += room;
+    this.#link.send({ type: "request", id: this.#id, n: room });
+  }
+
+  /** @param {string} what @param {Delivery | Delivery[]} deliveries @param {object} how @returns {Promise<number>} */
+  async #count(what, deliveries, how) {
+    const at = [deliveries].flat().map((one) => one.at);
+    return at.length ? (await this.#say(what, { at, ...how })).count : 0;
+  }
+
+  /** @param {string} what @param {object} payload @returns {Promise<any>} */
+  #say(what, payload) {
+    if (this.#over) return Promise.reject(this.#failure ?? new PenstockError("CLOSED", "the consumer has left its group"));
+    const n = (this.#last += 1);
+    return new Promise((resolve, reject) => {
+      this.#calls.set(n, { told: { n, do: what, payload }, resolve, reject });
+      this.#flush();
+    });
+  }
+
+  /** Sends what may be sent now. */
+  #flush() {
+    if (!this.#joined) return;
+    for (const { told } of [...this.#calls.values()].slice(0, this.#link.calls())) {
+      if (told.n <= this.#sent) continue;
+      this.#sent = told.n;
+      this.#link.send({ type: "group", id: this.#id, ...told });
+    }
+  }
+
+  /** @param {{n: number, result?: any, error?: any}} message */
+  #answered({ n, result, error }) {
+    const call = this.#calls.get(n);
+    this.#calls.delete(n);
+    if (error === undefined) call?.resolve(result);
+    else call?.reject(failure(error));
+    this.#flush();
+  }
+
+  #forget() {
+    this.#id = null;
+    this.#joined = false;
+    this.#demand = 0;
+  }
+
+  /** @param {Error | null} failure */
+  #finish(failure) {
+    this.#over = true;
+    this.#failure = failure;
+    this.#link.leave(this, this.#id);
+    this.#forget();
+    const why = failure ?? new PenstockError("CLOSED", "the consumer has left its group");
+    for (const { reject } of this.#calls.values()) reject(why);
+    this.#calls.clear();
+    for (const { resolve, reject } of this.#waiting.splice(0)) {
+      if (failure) reject(failure);
+      else resolve({ done: true, value: undefined });
+    }
   }
 }
 

@@ -165,6 +165,10 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "list, make, move and drop groups of consumers, and see to what they could not handle",
         "penstock group dead inspect var/orders pickers",
     ),
+    "sinks": (
+        "run the sinks that a file declares, ask how they are, and tell them what to do",
+        "penstock sinks run penstock.toml",
+    ),
     "state": (
         "look at the compacted state beside a log, and make it anew",
         "penstock state get var/orders order 42",

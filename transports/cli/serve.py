@@ -21,6 +21,7 @@ from transports.access.tokens import TokenFile
 from transports.access.web_origins import checked_origins
 from transports.cli import lines
 from transports.cli.arguments import ArgumentParser, number
+from transports.cli.sinks import run_beside
 from transports.cli.source import check_directory, is_store
 from transports.cli.view import add_lens, view_of
 from transports.cli.wait import wait_for
@@ -30,6 +31,7 @@ from transports.server.logs import FollowedName
 from transports.server.tls import ServerCertificate
 from transports.server.uvicorn import Server
 from transports.server.uvicorn import serve as start
+from transports.sinks.log_sinks import LogSinks
 
 __all__ = ["add_arguments", "run"]
 
@@ -46,6 +48,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--state", "with --own: keep the newest body of each entity, and give it to clients that ask for it"
     )
     parser.flag("--writable", "with --own: let every client append that is let in")
+    parser.each(
+        "--slots",
+        "PATTERN",
+        "with --own: let clients make and use the slots of these names, such as 'stock*'",
+    )
     parser.flag(
         "--follow-name", "when what DIR names is replaced, renamed or removed, serve what comes to that name"
     )
@@ -80,6 +87,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "FILE",
         "let in, and allow, what this file says (TOML); read again when it changes, and on SIGHUP",
     )
+    parser.value("--sinks", "FILE", "with --own: run the sinks that this file declares (TOML), of this log")
     parser.value("--tls-cert", "FILE", "speak TLS with this certificate (PEM); read again on SIGHUP")
     parser.value("--tls-key", "FILE", "its private key, if it is in a file of its own")
     parser.value(
@@ -103,6 +111,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     with (
         _opened(chosen) as served,
+        _sinks(chosen, served) as sinks,
         start(
             served,
             chosen.host,
@@ -121,6 +130,8 @@ def run(chosen: argparse.Namespace) -> int:
     ):
         if chosen.otel:
             _observe(server)
+        if sinks is not None:
+            server.application.sinks = lambda: {sinks.log_name: sinks.told()}
         before = signal.signal(signal.SIGTERM, finish)
         kept = [one for one in (authenticate, tls) if isinstance(one, _Kept)]
         hung_up = signal.signal(signal.SIGHUP, lambda *_: _reload(kept)) if kept else None
@@ -150,9 +161,14 @@ def _grant(chosen: argparse.Namespace) -> Grant:
     """
     if chosen.writable and not chosen.own:
         raise InvalidOption("--writable", True, "given with --own: a follower cannot write")
+    if chosen.slots and not chosen.own:
+        raise InvalidOption(
+            "--slots", chosen.slots, "given with --own: a follower keeps no places for consumers"
+        )
     view = view_of(chosen)
     actions = EVERYBODY.actions | ({LogAction.WRITE} if chosen.writable else set())
-    return Grant(actions, view if view.lenses else None)
+    actions |= {LogAction.CONSUME} if chosen.slots else set()
+    return Grant(actions, view if view.lenses else None, slots=chosen.slots)
 
 
 def _policy(chosen: argparse.Namespace) -> Policy | None:
@@ -163,7 +179,7 @@ def _policy(chosen: argparse.Namespace) -> Policy | None:
     """
     if chosen.policy is None:
         return None
-    for name in ("token_file", "field", "mask", "writable"):
+    for name in ("token_file", "field", "mask", "writable", "slots"):
         if getattr(chosen, name):
             option = "--" + name.replace("_", "-")
             raise InvalidOption(option, getattr(chosen, name), "left out with --policy, whose file says that")
@@ -238,6 +254,21 @@ def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedNam
     if is_store(chosen.directory):
         return ChangeStore.open(chosen.directory, read_only=not chosen.own, **options)
     return ChangeLog.open(chosen.directory, read_only=not chosen.own, **options)
+
+
+def _sinks(
+    chosen: argparse.Namespace, served: ChangeLog | ChangeStore | FollowedName
+) -> contextlib.AbstractContextManager[LogSinks | None]:
+    """Those that run beside the server, if any do.
+
+    Raises:
+        InvalidOption: If the log is another process's.
+    """
+    if chosen.sinks is None:
+        return contextlib.nullcontext()
+    if isinstance(served, FollowedName) or not chosen.own:
+        raise InvalidOption("--sinks", chosen.sinks, "given with --own: the places of sinks are the owner's")
+    return run_beside(chosen.sinks, chosen.directory, served)
 
 
 def _named(served: ChangeLog | ChangeStore | FollowedName) -> str:

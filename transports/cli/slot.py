@@ -1,23 +1,35 @@
 """``penstock slot``: the places that a log keeps for consumers."""
 
 import argparse
-from collections.abc import Sequence
-from typing import Any, Final
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from publishers.log.changelog import ChangeLog
+from publishers.log.start import Since
+from publishers.model.position import Position, PositionToken
 from publishers.slots.errors import NoSuchSlot
 from publishers.slots.inspection import StoredSlot, stored_slots
 from publishers.slots.state import SlotState
+from publishers.slots.statistics import SlotStatistics
 from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
+from transports.cli.http import add_token, token_of, trust_of
 from transports.cli.output import show
 from transports.cli.places import PLACES, age_of, existing, seconds_text, table
-from transports.cli.source import followed
+from transports.cli.source import followed, url_of
+from transports.client.remote_log import connect
+from transports.client.remote_slots import RemoteSlots
+from transports.codec.slot_orders import SlotTold
 from transports.codec.starts import start_of_text
 
 __all__ = ["add_arguments"]
 
+_T = TypeVar("_T")
 _DONE: Final = 0
 _HEADS: Final = ("NAME", "PLACE", "BEHIND", "GENERATION", "STATE")
 
@@ -51,6 +63,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "NAME",
     )
     seeking.value("place", "PLACE", PLACES)
+    _add(commands, "pause var/orders stock", "let a slot give nothing until it is resumed", _pause, "NAME")
+    _add(commands, "resume var/orders stock", "let a slot go on", _resume, "NAME")
     _add(commands, "drop var/orders stock", "drop a slot that nobody has open", _drop, "NAME")
 
 
@@ -59,28 +73,35 @@ def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> Argum
     parser: ArgumentParser = commands.add_parser(
         name, help=what, description=what, example=f"penstock slot {example}"
     )
-    parser.directory()
+    parser.value("directory", "URL|DIR", "http://host:port/ of a server, or the directory of a log or store")
     for one in names:
         parser.value(one.lower(), one, "name of a slot")
-    parser.log_name("store")
+    parser.log_name()
     parser.json()
+    add_token(parser)
     parser.set_defaults(command=run)
     return parser
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    with followed(chosen.directory, chosen.log) as log:
-        found = [_told(log, one) for one in _stored(log)]
+    if (url := url_of(chosen.directory)) is not None:
+        found = [_seen(one) for one in _afar(chosen, url, lambda slots: slots.list())]
+    else:
+        with followed(chosen.directory, chosen.log) as log:
+            found = [_told(log, one) for one in _stored(log)]
     show(chosen, {"slots": found}, table([_HEADS, *map(_row, found)]) if found else ["no slots yet"])
     return _DONE
 
 
 def _info(chosen: argparse.Namespace) -> int:
-    with followed(chosen.directory, chosen.log) as log:
-        stored = {one.record.name: one for one in _stored(log)}
-        if chosen.name not in stored:
-            raise NoSuchSlot(chosen.name, stored)
-        told = _told(log, stored[chosen.name])
+    if (url := url_of(chosen.directory)) is not None:
+        told = _seen(_afar(chosen, url, lambda slots: slots.info(chosen.name)))
+    else:
+        with followed(chosen.directory, chosen.log) as log:
+            stored = {one.record.name: one for one in _stored(log)}
+            if chosen.name not in stored:
+                raise NoSuchSlot(chosen.name, stored)
+            told = _told(log, stored[chosen.name])
     lag = told["lag"]
     lines = [f"{name}: {value}" for name, value in told.items() if name != "lag"]
     show(chosen, told, [*lines, f"lag: {lag['versions']} versions, {seconds_text(lag['seconds'])}"])
@@ -89,30 +110,92 @@ def _info(chosen: argparse.Namespace) -> int:
 
 def _create(chosen: argparse.Namespace) -> int:
     since = start_of_text("--since", chosen.since)
-    with existing(chosen) as log:
-        made = log.slots.create(chosen.name, criteria_of(chosen), start=since, granularity=chosen.granularity)
-    show(
-        chosen,
-        {"created": made.name, "position": str(made.position)},
-        [f"slot {made.name} is there, at {made.position}"],
-    )
+    if (url := url_of(chosen.directory)) is not None:
+        make = partial(_create_afar, chosen=chosen, since=since)
+        place = _place(_afar(chosen, url, make))
+    else:
+        with existing(chosen) as log:
+            place = log.slots.create(
+                chosen.name, criteria_of(chosen), start=since, granularity=chosen.granularity
+            ).position
+    document = {"created": chosen.name, "position": str(place)}
+    show(chosen, document, [f"slot {chosen.name} is there, at {place}"])
     return _DONE
 
 
+def _create_afar(slots: RemoteSlots, *, chosen: argparse.Namespace, since: Since) -> Awaitable[SlotTold]:
+    return slots.create(chosen.name, criteria_of(chosen), start=since, granularity=chosen.granularity)
+
+
 def _seek(chosen: argparse.Namespace) -> int:
-    place = start_of_text("PLACE", chosen.place)
-    with existing(chosen) as log:
-        moved = log.slots.reset(chosen.name, place)
-    document = {"moved": moved.name, "position": str(moved.position), "generation": moved.generation}
-    show(chosen, document, [f"slot {moved.name} is at {moved.position} now"])
+    wanted = start_of_text("PLACE", chosen.place)
+    moved: SlotTold | SlotStatistics
+    if (url := url_of(chosen.directory)) is not None:
+        moved = _afar(chosen, url, lambda slots: slots.seek(chosen.name, wanted))
+        place = _place(moved)
+    else:
+        with existing(chosen) as log:
+            moved = log.slots.reset(chosen.name, wanted)
+        place = moved.position
+    document = {"moved": moved.name, "position": str(place), "generation": moved.generation}
+    show(chosen, document, [f"slot {moved.name} is at {place} now"])
+    return _DONE
+
+
+def _pause(chosen: argparse.Namespace) -> int:
+    if (url := url_of(chosen.directory)) is not None:
+        _afar(chosen, url, lambda slots: slots.pause(chosen.name))
+    else:
+        with existing(chosen) as log:
+            log.slots.pause(chosen.name)
+    show(chosen, {"paused": chosen.name}, [f"slot {chosen.name} gives nothing until it is resumed"])
+    return _DONE
+
+
+def _resume(chosen: argparse.Namespace) -> int:
+    if (url := url_of(chosen.directory)) is not None:
+        _afar(chosen, url, lambda slots: slots.resume(chosen.name))
+    else:
+        with existing(chosen) as log:
+            log.slots.resume(chosen.name)
+    show(chosen, {"resumed": chosen.name}, [f"slot {chosen.name} goes on"])
     return _DONE
 
 
 def _drop(chosen: argparse.Namespace) -> int:
-    with existing(chosen) as log:
-        log.slots.drop(chosen.name)
+    if (url := url_of(chosen.directory)) is not None:
+        _afar(chosen, url, lambda slots: slots.drop(chosen.name))
+    else:
+        with existing(chosen) as log:
+            log.slots.drop(chosen.name)
     show(chosen, {"dropped": chosen.name}, [f"slot {chosen.name} is dropped"])
     return _DONE
+
+
+def _afar(chosen: argparse.Namespace, url: str, ask: Callable[[RemoteSlots], Awaitable[_T]]) -> _T:
+    """What a server answers about its slots."""
+    trust = trust_of(chosen, url)
+
+    async def asked() -> _T:
+        async with connect(
+            url,
+            token=token_of(chosen),
+            ssl=None if trust is None else trust.context,
+            server_name=None if trust is None else trust.name,
+        ) as remote:
+            return await ask(remote.slots if chosen.log is None else remote.slots.of(chosen.log))
+
+    return asyncio.run(asked())
+
+
+def _place(told: SlotTold) -> Position:
+    return PositionToken.parse(told.cursor).position
+
+
+def _seen(told: SlotTold) -> dict[str, Any]:
+    """A slot as a server tells it: what it is doing too, which only its owner knows."""
+    plain: dict[str, Any] = msgspec.to_builtins(told)
+    return {"name": told.name, "place": str(_place(told)), **plain}
 
 
 def _stored(log: ChangeLog) -> list[StoredSlot]:

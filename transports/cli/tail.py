@@ -6,13 +6,16 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 from uuid import UUID
 
+from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption
 from publishers.fanout.batch import Batch
 from publishers.log.start import Since
 from publishers.model.change import Change
+from publishers.slots.slots import check_slot_name
+from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers
 from transports.cli.arguments import ArgumentParser, number
 from transports.cli.criteria import add_criteria, criteria_of
@@ -23,6 +26,7 @@ from transports.cli.wait import wait_for
 from transports.client.backoff import Backoff
 from transports.client.remote_feed import RemoteSubscription
 from transports.client.remote_log import connect
+from transports.client.remote_slot import RemoteSlot
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
 from transports.codec.snapshot_places import token_in
@@ -35,6 +39,16 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 _WINDOW: Final = 256
+
+
+class _Shown(TypedDict):
+    """How changes are seen."""
+
+    content: Content
+    images: Images
+    fields: list[str] | None
+    mask: dict[str, Rule] | None
+    integers: Integers
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -51,10 +65,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_criteria(parser)
     parser.add_argument(
         "--since",
-        default="latest",
         metavar="WHERE",
         help="latest, earliest, a version, a time such as 2026-03-01T12:00:00Z, the id of a transaction, the cursor of "
-        "an event, or state, of a server that keeps it: first the entities that there are, then every change (default: %(default)s)",
+        "an event, or state, of a server that keeps it: first the entities that there are, then every change (default: latest)",
+    )
+    parser.value(
+        "--slot",
+        "NAME",
+        "of a server: from the place of this slot on, which is acknowledged as far as changes were printed",
     )
     parser.value("--until", "VERSION", "end after this version", type=number(1, 2**53 - 1))
     parser.value("--limit", "N", "end after so many changes", type=number(1, 2**53 - 1))
@@ -72,11 +90,29 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Prints until the limit, the last version, the end of the log, or an interrupt."""
     url = url_of(chosen.source)
+    if chosen.slot is not None:
+        _check_slot(chosen, url)
     if url is not None:
         asyncio.run(_remote(chosen, url))
     else:
         _local(chosen)
     return 0
+
+
+def _check_slot(chosen: argparse.Namespace, url: str | None) -> None:
+    """A slot says itself which changes there are, and where they begin.
+
+    Raises:
+        InvalidOption: If something else is to say that.
+    """
+    check_slot_name(chosen.slot)
+    if url is None:
+        raise InvalidOption("--slot", chosen.slot, "given with the URL of a server, which keeps its place")
+    if chosen.since is not None or chosen.until is not None:
+        name = "--since" if chosen.since is not None else "--until"
+        raise InvalidOption(name, getattr(chosen, name[2:]), "left out with --slot")
+    if criteria_of(chosen) != Criteria.of():
+        raise InvalidOption("--slot", chosen.slot, "given without criteria, as the slot has its own")
 
 
 class _Printer:
@@ -87,12 +123,14 @@ class _Printer:
         limit: int | None,
         finished: Callable[[], object],
         encode: Callable[[Sequence[Change]], list[bytes]],
+        printed: Callable[[Change], object] = lambda _change: None,
     ) -> None:
         self.error: BaseException | None = None
         self.subscription: Subscription | None = None
         self._left = limit
         self._finished = finished
         self._encode = encode
+        self._printed = printed
         self._asked = 0
 
     def on_subscribe(self, subscription: "Subscription", /) -> None:
@@ -107,6 +145,7 @@ class _Printer:
             lines = [line.replace(b"\n", b" ").replace(b"\r", b" ") for line in self._encode(changes)]
             sys.stdout.buffer.write(b"\n".join(lines) + b"\n")
             sys.stdout.buffer.flush()
+            self._printed(changes[-1])
         except Exception as error:  # noqa: BLE001 - the main thread waits, and ends the command with it
             # Most likely whoever read our output has left.
             self.give_up(error)
@@ -144,7 +183,7 @@ class _Printer:
 
 
 def _since(chosen: argparse.Namespace) -> Since:
-    text: str = chosen.since
+    text: str = chosen.since or "latest"
     return text if asks_for_state(text) else start_of_text("--since", text)
 
 
@@ -174,9 +213,8 @@ def _local(chosen: argparse.Namespace) -> None:
 
 
 async def _remote(chosen: argparse.Namespace, url: str) -> None:
-    criteria = criteria_of(chosen)
-    since = _since(chosen)
     finished = asyncio.Event()
+    slot: RemoteSlot | None = None
 
     def encode(changes: Sequence[Change]) -> list[bytes]:
         return [
@@ -185,7 +223,11 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
             if isinstance(change, RemoteChange)
         ]
 
-    printer = _Printer(chosen.limit, finished.set, encode)
+    def printed(change: Change) -> None:
+        if slot is not None and isinstance(change, RemoteChange):
+            slot.ack(change)
+
+    printer = _Printer(chosen.limit, finished.set, encode, printed)
 
     trust = trust_of(chosen, url)
     async with connect(
@@ -196,17 +238,20 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
         reconnect=chosen.retry != 0 and Backoff(attempts=chosen.retry),
         on_wait=partial(_wait, url, printer),
     ) as log:
-        feed = log.changes(
-            criteria,
-            since=since,
-            until=chosen.until,
+        shown = _Shown(
             content=Content(chosen.content),
             images=Images(chosen.images),
             fields=chosen.field or None,
             mask=mask_of(chosen.mask),
             integers=Integers(chosen.integers),
-            log=chosen.log,
         )
+        if chosen.slot is None:
+            feed = log.changes(
+                criteria_of(chosen), since=_since(chosen), until=chosen.until, log=chosen.log, **shown
+            )
+        else:
+            slot = log.slot(chosen.slot, log=chosen.log)
+            feed = slot.changes(**shown)
         feed.subscribe(printer)
         await finished.wait()
     if printer.error is not None:

@@ -27,6 +27,8 @@ _LOG: Final = logging.getLogger("penstock.transports")
 _QUIET: Final = logging.getLogger("penstock.transports.client")
 _QUIET.setLevel(logging.WARNING)
 _SUBPROTOCOL: Final = "penstock.v1+json"
+_TURNS: Final = 3  # of the loop, from the end of a subscription until the machine has said so
+_LAST: Final = 1.0  # seconds that a server has to take what was said before the end
 _KEEPALIVE: Final = 12.0
 
 
@@ -72,6 +74,8 @@ class Reconnection:
         self._attempt = 0  # in a row, without an acknowledgement
         self._outgoing: deque[bytes] = deque()
         self._wake = asyncio.Event()
+        self._idle = asyncio.Event()  # whether nothing waits to be sent
+        self._idle.set()
         self._task: asyncio.Task[None] | None = None
         self._socket: ClientConnection | None = None
         self._opened: asyncio.Future[None] | None = None
@@ -97,9 +101,15 @@ class Reconnection:
             raise
 
     async def close(self) -> None:
-        """Closes the connection for good. Idempotent."""
+        """Sends what waits, for a second at most, and closes the connection for good. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            if self._session.ready:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LAST):
+                        await self._idle.wait()
             task.cancel()
             await asyncio.wait([task])
         self._give_up(ConnectionLost(self._url, "it was closed here", retryable=False))
@@ -114,6 +124,7 @@ class Reconnection:
     def send(self, message: bytes) -> None:
         """Sends a message, behind those that wait already."""
         self._outgoing.append(message)
+        self._idle.clear()
         self._wake.set()
 
     async def _run(self) -> None:
@@ -190,6 +201,7 @@ class Reconnection:
             self._session.lost()
             self._socket = None
             self._outgoing.clear()
+            self._idle.set()
         return self._closed(1000, "closed by the server")
 
     def _closed(self, code: int | None, reason: str) -> ConnectionLost:
@@ -229,6 +241,7 @@ class Reconnection:
             while True:
                 while self._outgoing:
                     await socket.send(self._outgoing.popleft().decode())
+                self._idle.set()
                 self._wake.clear()
                 await self._wake.wait()
 

@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
@@ -14,12 +14,16 @@ from flow.executors import Executor
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.gap import OnGap, require_told
 from publishers.snapshots.signals import telling
-from transports.codec.replies import Item, RemoteChange, RemoteGap, RemoteSignal, SubscribedReply
+from transports.codec.replies import Item, JoinedReply, RemoteChange, RemoteGap, RemoteSignal, SubscribedReply
 from transports.errors import ConnectionLost, RemoteError
-from transports.protocol.client import ClientSubscription
 from transports.protocol.client_slots import ClientSlot
+from transports.protocol.client_subscription import ClientSubscription
 
 __all__ = ["FeedConnection", "RemoteFeed", "RemoteSubscription"]
+
+
+_TOLD: Final = (RemoteGap, RemoteSignal)
+"""What is told, and is no element."""
 
 
 class FeedConnection(Protocol):
@@ -135,7 +139,7 @@ class RemoteSubscription:
         self._window = window
         self._on_gap = on_gap
         self._lock = threading.Lock()
-        self._buffer: deque[RemoteChange | RemoteGap | RemoteSignal] = deque()
+        self._buffer: deque[Any] = deque()  # changes, or deliveries; gaps; and what was told of a snapshot
         self._outstanding = 0  # wanted from the server, and not in the buffer yet
         self._received = entry.cursor  # behind what is in the buffer
         self._delivered = self._received
@@ -184,16 +188,18 @@ class RemoteSubscription:
 
     # What its connection does with it, on the event loop of the client.
 
-    def buffer(self, events: Sequence[RemoteChange | RemoteGap | RemoteSignal], cursor: str) -> None:
+    def buffer(self, events: Sequence[Any], cursor: str) -> None:
         """Some events have come, a gap, or what was told of a snapshot, behind which the cursor is."""
         with self._lock:
-            self._outstanding -= sum(isinstance(event, RemoteChange) for event in events)
+            self._outstanding -= sum(not isinstance(event, _TOLD) for event in events)
             self._received = cursor
             self._buffer.extend(events)
         self._drain.signal()
 
-    def told(self, item: SubscribedReply | Item) -> None:
+    def told(self, item: SubscribedReply | JoinedReply | Item) -> None:
         """The server has registered it, or a checkpoint has come."""
+        if isinstance(item, JoinedReply):
+            return
         self.head = item.head
         if isinstance(item, Item):
             self.live, self.state = item.live, item.state
@@ -205,6 +211,9 @@ class RemoteSubscription:
 
     def acked(self, n: int, error: RemoteError | None) -> None:
         """What was acknowledged of a slot was answered; see ``RemoteSlot``."""
+
+    def called(self, n: int, result: bytes, error: RemoteError | None) -> None:
+        """What a consumer of a group has said was answered; see ``RemoteMember``."""
 
     def end(self, error: Exception | None) -> None:
         """The last message has come; what is buffered is delivered first."""
@@ -220,7 +229,7 @@ class RemoteSubscription:
             buffer = self._buffer
             taken: list[RemoteChange] = []
             while buffer and len(taken) < limit:
-                if isinstance(first := buffer[0], RemoteChange):
+                if not isinstance(first := buffer[0], _TOLD):
                     taken.append(first)
                 elif taken:
                     break  # it is told when all that was before it has been delivered
@@ -264,7 +273,7 @@ class RemoteSubscription:
     def outcome(self) -> Outcome | None:
         """Whether it has ended and everything was delivered."""
         with self._lock:
-            while self._buffer and not isinstance(first := self._buffer[0], RemoteChange):
+            while self._buffer and isinstance(first := self._buffer[0], _TOLD):
                 self._tell(first)
                 self._buffer.popleft()
         return None if self._buffer else self._outcome

@@ -6,6 +6,7 @@ import enum
 import itertools
 import ssl as ssl_module
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Literal, Self, TypedDict, Unpack, overload
 from uuid import uuid4
 
@@ -28,7 +29,10 @@ from publishers.views.view import Content, Images, Integers, View
 from transports.client.backoff import Backoff
 from transports.client.reconnect import Reconnection
 from transports.client.remote_feed import RemoteFeed, RemoteSubscription
+from transports.client.remote_group import RemoteMember
+from transports.client.remote_questions import RemoteQuestions
 from transports.client.remote_slot import RemoteSlot
+from transports.client.remote_slots import RemoteSlots
 from transports.codec.appends import expect_json
 from transports.codec.changes import changes_json
 from transports.codec.messages import view_json
@@ -39,16 +43,16 @@ from transports.limits import CREDITS_MAX
 from transports.protocol.client import (
     Acked,
     Answered,
-    ClientQuestion,
     ClientSession,
-    ClientSubscription,
     Deliver,
     Ended,
     Progress,
     Retry,
 )
 from transports.protocol.client_appends import AppendAnswered, ClientAppend, ResumeAppends
+from transports.protocol.client_consumers import Called, ClientConsumer
 from transports.protocol.client_slots import ClientSlot
+from transports.protocol.client_subscription import ClientSubscription
 from transports.protocol.connection import Effect, Send
 
 __all__ = ["RemoteLog", "connect"]
@@ -118,7 +122,7 @@ class RemoteLog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._session = ClientSession(token, self._delay)
         self._subscriptions: dict[ClientSubscription, RemoteSubscription] = {}
-        self._questions: dict[ClientQuestion, asyncio.Future[SchemaVersion | None]] = {}
+        self._questions = RemoteQuestions(self._session, self._perform)
         self._appends: dict[ClientAppend, asyncio.Future[RemoteCommit]] = {}
         self._producer = f"connection-{uuid4().hex}"
         self._sequences = itertools.count(1)
@@ -268,6 +272,29 @@ class RemoteLog:
         """
         return RemoteSlot(self, name, take_over=take_over, owner=owner, of=log)
 
+    def group(
+        self,
+        name: str,
+        consumer: str,
+        *,
+        history: bool = False,
+        integers: Integers = Integers.NUMBER,
+        log: str | None = None,
+    ) -> RemoteMember:
+        """A consumer of a group of the log, which joins with a subscription to its ``deliveries()``.
+
+        Args:
+            name: Of the group, which there has to be, and which the grant of the server has to name.
+            consumer: What it is called. Another one that joins under this name fences it.
+            history: Whether what a consumer of this name had before it joined again comes first; that counts as no delivery.
+            integers: How large whole numbers are given.
+            log: Name of the log; may be left out if the server has one.
+
+        Raises:
+            InvalidOption: If one of them is something else.
+        """
+        return RemoteMember(self, name, consumer, history=history, integers=integers, of=log)
+
     async def schema(
         self, entity_type: str, version: int | None = None, *, log: str | None = None
     ) -> SchemaVersion | None:
@@ -286,19 +313,20 @@ class RemoteLog:
             ConnectionLost: If the connection is lost, and not made again.
             LogForked: In a child of ``fork``.
         """
+        asked = {"entity_type": entity_type, "version": version, "log": log}
+        found: SchemaVersion | None = await self._ask("schema", asked)
+        return found
+
+    @property
+    def slots(self) -> RemoteSlots:
+        """What the server tells of slots, and has done with them; those that its grant names."""
+        return RemoteSlots(partial(self._ask, "slot"))
+
+    async def _ask(self, kind: str, asked: dict[str, Any]) -> Any:
         self._check_here()
         if self._lost is not None:
             raise self._lost
-        asked = {"entity_type": entity_type, "version": version, "log": log}
-        question = ClientQuestion(self._session.name(), asked)
-        answer: asyncio.Future[SchemaVersion | None] = self.loop.create_future()
-        self._questions[question] = answer
-        self._perform(self._session.ask(question))
-        try:
-            return await answer
-        finally:
-            if self._questions.pop(question, None) is not None:
-                self._perform(self._session.cancel(question))  # its answer is not wanted any more
+        return await self._questions.ask(kind, asked)
 
     # Writing.
 
@@ -438,6 +466,14 @@ class RemoteLog:
         """Sends what was acknowledged of a slot and not sent; on the loop."""
         self._perform(self._session.acknowledge(entry))
 
+    def consumer(self, payload: Mapping[str, Any]) -> ClientConsumer:
+        """What the machine is to know a consumer of a group by."""
+        return ClientConsumer(self._session.name(), payload)
+
+    def call(self, entry: ClientConsumer) -> None:
+        """Sends what a consumer has said and was not sent; on the loop."""
+        self._perform(self._session.call(entry))
+
     def enlist(self, subscription: RemoteSubscription) -> None:
         """Subscribes at the server."""
         loop_executor(self.loop).submit(lambda: self._enlist(subscription))
@@ -479,10 +515,12 @@ class RemoteLog:
                     self._subscriptions[entry].told(item)
                 case Acked(entry, n, refused):
                     self._subscriptions[entry].acked(n, refused)
+                case Called(consumer, n, result, refused):
+                    self._subscriptions[consumer].called(n, result, refused)
                 case Ended(entry, error):
                     self._subscriptions.pop(entry).end(error)
                 case Answered(question, answer):
-                    self._answer(question, answer)
+                    self._questions.answer(question, answer)
                 case AppendAnswered(append, result):
                     self._appended(append, result)
                 case ResumeAppends(delay):
@@ -503,15 +541,6 @@ class RemoteLog:
 
     def _resume_appends(self) -> None:
         self._perform(self._session.appends.resume())
-
-    def _answer(self, question: ClientQuestion, answer: SchemaVersion | Exception | None) -> None:
-        waiting = self._questions.pop(question)
-        if waiting.done():
-            return
-        if isinstance(answer, Exception):
-            waiting.set_exception(answer)
-        else:
-            waiting.set_result(answer)
 
     # What its connection tells.
 

@@ -19,8 +19,8 @@ from transports.codec.messages import view_json
 from transports.codec.replies import RemoteChange
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
-from transports.protocol.client import ClientSubscription
 from transports.protocol.client_slots import ClientSlot
+from transports.protocol.client_subscription import ClientSubscription
 
 __all__ = ["RemoteSlot", "SlotConnection"]
 

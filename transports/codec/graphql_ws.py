@@ -11,7 +11,7 @@ import msgspec
 
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.codec.fields import checked_credits
-from transports.errors import Problem
+from transports.problems import Problem
 
 __all__ = [
     "GraphQLComplete",

@@ -31,11 +31,14 @@ __all__ = [
     "Append",
     "Ask",
     "BeginParts",
+    "Call",
     "CommitParts",
     "Complete",
+    "Join",
     "Message",
     "Part",
     "Request",
+    "Steer",
     "Subscribe",
     "SubscribeWish",
     "check_weight",
@@ -85,8 +88,38 @@ class Acknowledge(msgspec.Struct, frozen=True):
     durable: bool = False
 
 
+class Join(msgspec.Struct, frozen=True):
+    """``join``: a consumer of a group, still unchecked."""
+
+    id: _Id
+    payload: dict[str, Any]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """``group``: what such a consumer says or asks.
+
+    Attributes:
+        id: Of the consumer.
+        n: What the answer is to bear.
+        do: What is to be done, unchecked.
+        payload: Its arguments, unchecked.
+    """
+
+    id: _Id
+    n: int
+    do: str
+    payload: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
 class Ask(msgspec.Struct, frozen=True):
     """``schema``: what is asked is still unchecked."""
+
+    id: _Id
+    payload: dict[str, Any]
+
+
+class Steer(msgspec.Struct, frozen=True):
+    """``slot``: what is to be done with a slot is still unchecked."""
 
     id: _Id
     payload: dict[str, Any]
@@ -144,7 +177,10 @@ Message = (
     | Request
     | Complete
     | Acknowledge
+    | Join
+    | Call
     | Ask
+    | Steer
     | Append
     | BeginParts
     | Part
@@ -161,7 +197,10 @@ _envelope: Final[Envelope[Message]] = Envelope(
         "request": Request,
         "complete": Complete,
         "ack": Acknowledge,
+        "join": Join,
+        "group": Call,
         "schema": Ask,
+        "slot": Steer,
         "append": Append,
         "begin": BeginParts,
         "part": Part,

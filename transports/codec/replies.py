@@ -13,11 +13,14 @@ from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
 from publishers.model.change import Action, Area, Change, Operation, row_id
 from publishers.model.position import Position, PositionToken
+from publishers.schemas.registry import SchemaVersion
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
 from publishers.snapshots.signals import SnapshotSignal
 from publishers.views.entities import M
 from transports.codec.envelope import Ping, Pong
+from transports.codec.groups import MemberReply
 from transports.codec.schemas import SchemaAnswer
+from transports.codec.slot_orders import SlotTold
 from transports.codec.slots import SlotReply
 from transports.codec.snapshot_places import token_in
 from transports.errors import CloseCode, Violation
@@ -28,23 +31,29 @@ __all__ = [
     "AppendedReply",
     "CheckpointReply",
     "ChunkEndReply",
+    "DeliveriesReply",
     "Done",
     "Failure",
     "Goaway",
+    "GroupReply",
     "Item",
+    "JoinedReply",
     "Missing",
     "Next",
     "RemoteChange",
     "RemoteCommit",
+    "RemoteDelivery",
     "RemoteGap",
     "RemoteModelChange",
     "RemoteSignal",
     "Reply",
     "Schema",
+    "SlotsReply",
     "SnapshotBeginReply",
     "SnapshotEndReply",
     "SpooledReply",
     "SubscribedReply",
+    "WireDelivery",
     "WireEvent",
     "read",
 ]
@@ -93,6 +102,28 @@ class RemoteModelChange(RemoteChange, Generic[M], frozen=True, gc=True, eq=False
     def before(self) -> M | None:
         """As ``ModelChange.before``."""
         return self._before
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDelivery:
+    """What a consumer of a group was given, to be acknowledged.
+
+    Attributes:
+        cursor: Its place, by which it is known.
+        changes: The change; with ``ack="transaction"`` all of the transaction that match.
+        count: How often it was delivered, this time included.
+        generation: Of the consumer.
+    """
+
+    cursor: str
+    changes: tuple[RemoteChange, ...]
+    count: int
+    generation: int
+
+    @property
+    def change(self) -> RemoteChange:
+        """The change, or the first one."""
+        return self.changes[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +247,53 @@ class SubscribedReply(msgspec.Struct, tag_field="type", tag="subscribed"):
     oldest: str
     head: str
     slot: SlotReply | None = None
+
+
+class JoinedReply(msgspec.Struct, tag_field="type", tag="joined"):
+    """A consumer has joined its group, or goes on with the joining that it had."""
+
+    id: str
+    log: str
+    group: MemberReply
+
+
+class WireDelivery(msgspec.Struct):
+    """A delivery, as the server tells it."""
+
+    at: str
+    count: int
+    events: list[WireEvent]
+
+    def delivery(self, generation: int) -> RemoteDelivery:
+        """The delivery to a consumer of a generation."""
+        return RemoteDelivery(self.at, tuple(event.change() for event in self.events), self.count, generation)
+
+
+class DeliveriesReply(msgspec.Struct, tag_field="type", tag="deliveries"):
+    """Some deliveries of a group."""
+
+    id: str
+    items: list[WireDelivery]
+
+    def deliveries(self, generation: int) -> list[RemoteDelivery]:
+        """The deliveries to a consumer of a generation."""
+        return [item.delivery(generation) for item in self.items]
+
+
+class GroupReply(msgspec.Struct, tag_field="type", tag="group"):
+    """What a consumer of a group has said was done; or it was refused, which ``error`` tells.
+
+    Attributes:
+        id: Of the consumer.
+        n: Of its call.
+        result: What it answers with, as JSON.
+        error: Why it was refused.
+    """
+
+    id: str
+    n: int
+    result: msgspec.Raw = msgspec.Raw()
+    error: dict[str, Any] | None = None
 
 
 class AckedReply(msgspec.Struct, tag_field="type", tag="acked"):
@@ -342,6 +420,21 @@ class Schema(msgspec.Struct, tag_field="type", tag="schema"):
     id: str
     payload: SchemaAnswer | None
 
+    def told(self) -> SchemaVersion | None:
+        """The schema as it is in process."""
+        return None if self.payload is None else self.payload.found()
+
+
+class SlotsReply(msgspec.Struct, tag_field="type", tag="slot"):
+    """What slots tell of themselves, of which that was asked."""
+
+    id: str
+    payload: list[SlotTold]
+
+    def told(self) -> list[SlotTold]:
+        """What they tell."""
+        return self.payload
+
 
 class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
     """A transaction is as far as was asked for."""
@@ -382,6 +475,9 @@ Reply = (
     Ack
     | SubscribedReply
     | AckedReply
+    | JoinedReply
+    | DeliveriesReply
+    | GroupReply
     | Next
     | Missing
     | SnapshotBeginReply
@@ -391,6 +487,7 @@ Reply = (
     | Failure
     | Done
     | Schema
+    | SlotsReply
     | AppendedReply
     | SpooledReply
     | Goaway
@@ -431,10 +528,14 @@ def _with_surrogates(text: bytes | str) -> Reply:
     high = next(high for high in _PRIVATE if not _occurs(high, data))
     free = b"\\u%02x" % high
     reply = _decoder.decode(_ESCAPE.sub(lambda found: free + found[1] if found[1] else found[0], data))
-    if not isinstance(reply, Next):
+    if isinstance(reply, DeliveriesReply):
+        events = [event for item in reply.items for event in item.events]
+    elif isinstance(reply, Next):
+        events = reply.events
+    else:
         raise TypeError("only events have keys")
     back = {(high << 8) + byte: 0xDC00 + byte for byte in range(0x80, 0x100)}
-    for event in reply.events:
+    for event in events:
         event.key = None if event.key is None else event.key.translate(back)
         event.linked = None if event.linked is None else event.linked.translate(back)
         event.body, event.before, event.meta = (

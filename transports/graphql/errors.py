@@ -7,7 +7,8 @@ from graphql import GraphQLError
 
 from publishers.errors import PenstockError
 from transports.codec.graphql_ws import graphql_error
-from transports.errors import Problem, describe, shortened
+from transports.errors import shortened
+from transports.problems import Problem, describe
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog

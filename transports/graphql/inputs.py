@@ -19,7 +19,7 @@ from transports.codec.starts import start_of
 from transports.errors import InvalidRequest
 from transports.graphql.types import DateTime, Long, Value, described
 
-__all__ = ["ConditionInput", "CriterionInput", "MaskRuleInput", "OnGap", "StartInput"]
+__all__ = ["ConditionInput", "CriterionInput", "MaskRuleInput", "OnGap", "SnapshotMode", "StartInput"]
 
 strawberry.enum(Comparison, name="Comparison", description="How a value is compared.")
 strawberry.enum(Image, name="Image", description="Which image of the entity a condition looks at.")
@@ -147,6 +147,14 @@ class OnGap(enum.Enum):
         "jump",
         description="It goes on at the oldest place that is kept; the event that follows says so in `extensions.gap`.",
     )
+
+
+@strawberry.enum(name="Snapshot", description="What follows the entities that there are.")
+class SnapshotMode(enum.Enum):
+    """The ways to go on behind the rows."""
+
+    INITIAL = strawberry.enum_value("initial", description="Every change after them.")
+    INITIAL_ONLY = strawberry.enum_value("initial_only", description="The end of the operation.")
 
 
 @strawberry.input(name="Start", description="Where to begin, in one way only; `index` goes with `version`.")

@@ -25,10 +25,10 @@ from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
 from transports.codec.snapshot_places import opened
 from transports.codec.starts import asks_for_state, explained, kept_place
-from transports.errors import InvalidRequest, describe
+from transports.errors import InvalidRequest
 from transports.graphql.appends import AppendOutcome, ChangeInput, KeyInput
 from transports.graphql.errors import told
-from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, StartInput
+from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, SnapshotMode, StartInput
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
 from transports.graphql.sources import OperationSource
@@ -45,6 +45,7 @@ from transports.graphql.types import (
     argument,
     described,
 )
+from transports.problems import describe
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -310,6 +311,9 @@ def _on_change(
         bool,
         argument("Whether a start inside a transaction sends it again from its beginning."),
     ] = False,
+    snapshot: Annotated[
+        SnapshotMode, argument("What follows the entities that there are, where it begins with these.")
+    ] = SnapshotMode.INITIAL,
     log: LogName = None,
 ) -> AsyncGenerator[ChangeEvent, None]:
     """The source of the events; subscribes to nothing yet."""
@@ -320,6 +324,9 @@ def _on_change(
             _criteria(criteria, info.context.limits),
             _live_place(found, since, start, on_gap, grant),
         )
+        only = snapshot is SnapshotMode.INITIAL_ONLY
+        if only and not asks_for_state(place):
+            raise InvalidRequest("snapshot", "INITIAL_ONLY", "INITIAL where start is not STATE")
         view, wishes = info.context.view(grant, wishes, images, fields, mask, integers)
         jump = on_gap is OnGap.JUMP
         source = OperationSource(
@@ -333,6 +340,7 @@ def _on_change(
             whole=whole,
             name=name,
             grant=grant,
+            snapshot="initial_only" if only else "initial",
         )
     except PenstockError as error:
         raise told(error, found) from None

@@ -14,7 +14,7 @@ from publishers.views.view import Content, View
 from transports.access.access import EVERYBODY
 from transports.access.grant import Grant
 from transports.codec.snapshot_places import sealed
-from transports.codec.starts import asks_for_state, feed_of, reads_disk
+from transports.codec.starts import WireSnapshot, asks_for_state, feed_of, reads_disk
 from transports.errors import InvalidRequest
 from transports.graphql.types import ChangeEvent
 
@@ -44,6 +44,7 @@ class OperationSource:
         whole: Whether to send a transaction inside which it begins from its beginning.
         name: What the client knows the log by.
         grant: What the principal may do with it.
+        snapshot: What follows the entities that there are, if they come first.
     """
 
     log: "ChangeLog"
@@ -56,6 +57,7 @@ class OperationSource:
     whole: bool = False
     name: str = ""
     grant: Grant = EVERYBODY
+    snapshot: WireSnapshot = "initial"
 
     @property
     def stated(self) -> bool:
@@ -78,7 +80,15 @@ class OperationSource:
         criteria = () if self.empty else self.criteria
         since, until = self.since, self.until
         return feed_of(
-            self.log, criteria, since, until, view, whole=self.whole, jump=self.jump, prepared=prepared
+            self.log,
+            criteria,
+            since,
+            until,
+            view,
+            whole=self.whole,
+            jump=self.jump,
+            prepared=prepared,
+            snapshot=self.snapshot,
         )
 
     async def __aiter__(self) -> AsyncIterator[ChangeEvent]:

@@ -27,10 +27,11 @@ from transports.access.web_origins import WebOrigins
 from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
 from transports.codec.appends import AppendPayload, AppendWish, outcome
 from transports.codec.changes import read_array, read_lines, read_objects
-from transports.errors import InvalidRequest, describe
+from transports.errors import InvalidRequest
 from transports.http.asgi import ASGISend, Receive, Scope, respond
 from transports.http.scope import client_of, credentials_of, headers_of
 from transports.limits import Limits
+from transports.problems import describe
 from transports.quotas.pool import Pools
 
 if TYPE_CHECKING:

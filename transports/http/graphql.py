@@ -17,13 +17,14 @@ import msgspec
 from transports.access.access import Access
 from transports.access.principal import ANONYMOUS, Principal
 from transports.codec.graphql_ws import graphql_error
-from transports.errors import Unauthenticated, describe
+from transports.errors import Unauthenticated
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused
 from transports.graphql.execution import Engine
 from transports.http.asgi import ASGISend, Receive, Scope, respond
 from transports.http.scope import client_of, credentials_of, headers_of
 from transports.limits import Limits
+from transports.problems import describe
 from transports.quotas.pool import Pool, Pools, Turn
 
 __all__ = ["HttpEndpoint"]

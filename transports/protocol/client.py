@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from publishers.schemas.registry import SchemaVersion
-from publishers.snapshots import SnapshotCursor
 from transports.codec import replies
 from transports.codec.envelope import Ping, pong
 from transports.codec.messages import encode
-from transports.codec.replies import RemoteChange, RemoteGap, RemoteSignal, Reply, read
+from transports.codec.replies import RemoteChange, RemoteDelivery, RemoteGap, RemoteSignal, Reply, read
+from transports.codec.slot_orders import SlotTold
 from transports.errors import CloseCode, RemoteError, Violation
 from transports.protocol.client_appends import ClientAppends
-from transports.protocol.client_slots import ClientSlot
+from transports.protocol.client_consumers import ClientConsumer
+from transports.protocol.client_subscription import ClientSubscription
 from transports.protocol.connection import Effect, Send, WireEntry
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
@@ -25,7 +26,6 @@ __all__ = [
     "Answered",
     "ClientQuestion",
     "ClientSession",
-    "ClientSubscription",
     "Deliver",
     "Ended",
     "Progress",
@@ -41,72 +41,19 @@ _CLIENT: Final = "penstock-python/1.0"
 _CROWDED: Final = 0.1  # seconds to wait for room at a server, if nothing is said of reconnecting
 
 
-class ClientSubscription(WireEntry):
-    """One subscription, over all connections.
+class ClientQuestion(WireEntry):
+    """A schema that is asked for, or what is to be done with a slot.
 
     Attributes:
-        wanted: How many events were requested of it so far. Only what drains it adds to this; all else is the machine's.
-        cursor: Behind everything that has come; None before that is known.
-        attempts: How often it was subscribed again since it last went on.
-        slot: The slot that it opens; None for none.
+        kind: ``schema`` or ``slot``.
+        payload: What is asked.
     """
 
-    __slots__ = ("_announced", "_came", "_payload", "attempts", "cursor", "slot", "wanted")
+    __slots__ = ("kind", "payload")
 
-    def __init__(self, name: str, payload: Mapping[str, Any], slot: ClientSlot | None = None) -> None:
+    def __init__(self, name: str, payload: Mapping[str, Any], kind: str = "schema") -> None:
         super().__init__(name, b"")
-        self._payload = payload
-        self.slot = slot
-        self.cursor: str | None = payload.get("since")
-        self.wanted = 0
-        self.attempts = 0
-        self._announced = 0  # how much of that the server was told on this connection,
-        self._came = 0  # and how much it has sent
-
-    def wish(self) -> dict[str, Any]:
-        """The payload with which to subscribe, the first time or again."""
-        self._announced = self.wanted
-        payload = {**self._payload, "credits": self._announced - self._came}
-        if self.slot is not None:
-            payload["slot"] = self.slot.wish()
-        if self.cursor is not None:
-            payload["since"] = self.cursor
-            if self.cursor != self._payload.get("since"):
-                payload.pop("whole", None)  # what has come is not to come again
-            payload.pop("start", None)
-            if not SnapshotCursor.is_text(self.cursor):
-                payload.pop("snapshot", None)
-        return payload
-
-    @property
-    def ends_with_rows(self) -> bool:
-        """Whether nothing is wanted behind the rows of a snapshot."""
-        return self._payload.get("snapshot") == "initial_only"
-
-    def unannounced(self) -> int:
-        """How many events to request; counted as requested from now on."""
-        before, self._announced = self._announced, self.wanted
-        return self._announced - before
-
-    def take(self, count: int) -> None:
-        """Counts events that have come.
-
-        Raises:
-            Violation: If they are more than were requested.
-        """
-        requested = self._announced - self._came
-        if count > requested:
-            raise Violation(CloseCode.FLOOD, f"{count} events came, but {requested} were requested")
-        self._came += count
-
-
-class ClientQuestion(WireEntry):
-    """A schema that is asked for."""
-
-    __slots__ = ("payload",)
-
-    def __init__(self, name: str, payload: Mapping[str, Any]) -> None:
-        super().__init__(name, b"")
+        self.kind = kind
         self.payload = payload
 
 
@@ -114,7 +61,7 @@ class Deliver(Effect, frozen=True):
     """Buffer some events, a gap, or what was told of a snapshot, behind which the cursor is."""
 
     entry: ClientSubscription
-    events: Sequence[RemoteChange | RemoteGap | RemoteSignal]
+    events: Sequence[RemoteChange | RemoteDelivery | RemoteGap | RemoteSignal]
     cursor: str
 
 
@@ -122,7 +69,7 @@ class Progress(Effect, frozen=True):
     """Note how far a subscription is."""
 
     entry: ClientSubscription
-    item: replies.SubscribedReply | replies.Item
+    item: replies.SubscribedReply | replies.JoinedReply | replies.Item
 
 
 class Acked(Effect, frozen=True):
@@ -144,7 +91,7 @@ class Answered(Effect, frozen=True):
     """Answer a question, which the machine has forgotten."""
 
     entry: ClientQuestion
-    answer: SchemaVersion | Exception | None
+    answer: SchemaVersion | list[SlotTold] | Exception | None
 
 
 class Retry(Effect, frozen=True):
@@ -176,6 +123,7 @@ class ClientSession:
         self._questions: dict[str, ClientQuestion] = {}
         self.appends = ClientAppends(lambda attempt: delay(attempt) or _CROWDED)
         self._checkpoints = 0  # of this connection, which the server numbers
+        self._window = 1  # calls of a consumer that its server takes before it has answered them
 
     @property
     def ready(self) -> bool:
@@ -193,7 +141,7 @@ class ClientSession:
         if entry.stage is EntryStage.ENDED:
             return []
         self._subscriptions[entry.id] = entry
-        return self._say("subscribe", entry, payload=entry.wish()) if self.ready else []
+        return self._say(entry.kind, entry, payload=entry.wish()) if self.ready else []
 
     def request(self, entry: ClientSubscription) -> list[Effect]:
         """Requests what is wanted; what is not ready yet says so when it subscribes."""
@@ -209,10 +157,16 @@ class ClientSession:
         message = entry.slot.message(entry.id)
         return [] if message is None else [Send(encode(message))]
 
+    def call(self, entry: ClientConsumer) -> list[Effect]:
+        """Sends what a consumer has said and was not sent yet; one that has not joined says so when it has."""
+        if not self.ready or entry.id not in self._subscriptions:
+            return []
+        return [Send(encode(message)) for message in entry.unsent()]
+
     def ask(self, entry: ClientQuestion) -> list[Effect]:
-        """Asks for a schema, now or as soon as the server has acknowledged."""
+        """Asks, now or as soon as the server has acknowledged."""
         self._questions[entry.id] = entry
-        return self._say("schema", entry, payload=entry.payload) if self.ready else []
+        return self._say(entry.kind, entry, payload=entry.payload) if self.ready else []
 
     def cancel(self, entry: WireEntry) -> list[Effect]:
         """The client wants nothing more of this."""
@@ -247,14 +201,17 @@ class ClientSession:
             case replies.SnapshotBeginReply() | replies.ChunkEndReply() | replies.SnapshotEndReply():
                 entry = self._subscriptions.get(reply.id)
                 return [] if entry is None else self._in_snapshot(entry, reply)
+            case replies.JoinedReply() | replies.DeliveriesReply() | replies.GroupReply():
+                entry = self._subscriptions.get(reply.id)
+                return self._consume(entry, reply) if isinstance(entry, ClientConsumer) else []
             case replies.AckedReply() | replies.AppendedReply() | replies.SpooledReply():
                 return self._confirmed(reply)
             case replies.CheckpointReply():
                 return self._checkpoint(reply)
             case replies.Failure():
                 return self._failed(reply)
-            case replies.Schema() if (question := self._questions.pop(reply.id, None)) is not None:
-                return [Answered(question, None if reply.payload is None else reply.payload.found())]
+            case replies.Schema() | replies.SlotsReply() if question := self._questions.pop(reply.id, None):
+                return [Answered(question, reply.told())]
             case replies.Done() if (entry := self._subscriptions.get(reply.id)) is not None:
                 self._forget(entry)
                 return [Ended(entry, None)]
@@ -267,7 +224,9 @@ class ClientSession:
             raise Violation(CloseCode.BAD_REQUEST, f"connection_ack was expected, not {type(reply).__name__}")
         self.phase = advance(self.phase, PhaseEvent.ACK)
         limits = (reply.payload or {}).get("limits")
-        effects = self.appends.began(limits if isinstance(limits, dict) else {})
+        limits = limits if isinstance(limits, dict) else {}
+        self._window = int(limits.get("groupCalls", 1))
+        effects = self.appends.began(limits)
         effects += [effect for question in self._questions.values() for effect in self.ask(question)]
         return effects + [
             effect for entry in self._subscriptions.values() for effect in self.subscribe(entry)
@@ -305,8 +264,24 @@ class ClientSession:
             return []
         n, error = entry.slot.answered(reply), None
         if reply.error is not None:
-            error = _remote_error(reply.error)
+            error = RemoteError.told(reply.error)
         return [Acked(entry, n, error), *self.acknowledge(entry)]
+
+    def _consume(
+        self,
+        entry: ClientConsumer,
+        reply: replies.JoinedReply | replies.DeliveriesReply | replies.GroupReply,
+    ) -> list[Effect]:
+        match reply:
+            case replies.JoinedReply():
+                return [Progress(entry, reply), *entry.joined(reply, self._window), *self.call(entry)]
+            case replies.DeliveriesReply():
+                entry.attempts = 0
+                deliveries = reply.deliveries(entry.generation or 0)
+                entry.take(len(deliveries))
+                return [Deliver(entry, deliveries, "")]
+            case replies.GroupReply():
+                return [*entry.answered(reply), *self.call(entry)]
 
     def _in_snapshot(self, entry: ClientSubscription, reply: _Signalled) -> list[Effect]:
         entry.cursor, entry.attempts = reply.cursor, 0
@@ -331,7 +306,7 @@ class ClientSession:
         return effects
 
     def _failed(self, reply: replies.Failure) -> list[Effect]:
-        error = _remote_error(reply.payload)
+        error = RemoteError.told(reply.payload)
         entry, question = self._subscriptions.get(reply.id), self._questions.get(reply.id)
         if reply.id in self.appends:
             return self.appends.refused(reply.id, error)
@@ -348,6 +323,8 @@ class ClientSession:
             self._forget(entry)
             return [Ended(entry, error)]
         entry.attempts += 1
+        if isinstance(entry, ClientSubscription) and entry.slot is not None:
+            entry.slot.lost()
         return [Retry(entry, error, delay)]
 
     # The end.
@@ -379,9 +356,3 @@ class ClientSession:
     @staticmethod
     def _say(kind: str, entry: WireEntry, **fields: object) -> list[Effect]:
         return [Send(encode({"type": kind, "id": entry.id, **fields}))]
-
-
-def _remote_error(payload: Mapping[str, Any]) -> RemoteError:
-    data = dict(payload)
-    code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))
-    return RemoteError(code, message, retryable=data.pop("retryable", False) is True, data=data)

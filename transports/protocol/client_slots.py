@@ -41,6 +41,9 @@ class ClientSlot:
         self._durable = 0  # the newest that is to be durable
         self._stored = 0  # everything up to this was answered
         self._storing = False  # whether one that is to be durable is under way
+        self._open = (
+            False  # whether the server has opened it on this connection: what it hears before, it drops
+        )
 
     def wish(self) -> dict[str, Any]:
         """What to say of it in ``subscribe``."""
@@ -52,6 +55,7 @@ class ClientSlot:
 
     def opened(self, reply: SlotReply) -> None:
         """The server has opened it, or goes on with it."""
+        self._open = True
         self.generation, self.cursor, self.paused = reply.generation, reply.cursor, reply.paused
 
     @property
@@ -70,7 +74,7 @@ class ClientSlot:
     def message(self, subscription: str) -> dict[str, Any] | None:
         """What is to be sent of what was acknowledged; None for nothing."""
         wanted = self._durable > self._stored and not self._storing
-        if self._place is None or self.generation is None or not (self.unsent or wanted):
+        if self._place is None or not self._open or not (self.unsent or wanted):
             return None
         self._sent = self.last
         message: dict[str, Any] = {"type": "ack", "id": subscription, "cursor": self._place}
@@ -88,5 +92,5 @@ class ClientSlot:
         return reply.n or 0
 
     def lost(self) -> None:
-        """The connection is gone."""
-        self._sent, self._storing = min(self._sent, self._stored), False
+        """The connection is gone, or the server has ended the subscription and will be asked again."""
+        self._sent, self._storing, self._open = min(self._sent, self._stored), False, False

@@ -14,16 +14,9 @@ import msgspec
 
 from publishers.errors import PenstockError
 from transports.codec.envelope import Init
-from transports.errors import (
-    CloseCode,
-    GoingAway,
-    Problem,
-    TooManySubscriptions,
-    Violation,
-    close_reason,
-    describe,
-)
+from transports.errors import CloseCode, GoingAway, TooManySubscriptions, Violation, close_reason
 from transports.limits import Limits
+from transports.problems import Problem, describe
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
 __all__ = ["Authenticate", "Cancel", "Close", "Demand", "Effect", "Send", "ServerConnection", "WireEntry"]

@@ -21,8 +21,9 @@ from transports.codec.graphql_ws import (
     parse,
     requests_of,
 )
-from transports.errors import CloseCode, InvalidDemand, Problem, describe
+from transports.errors import CloseCode, InvalidDemand
 from transports.limits import CREDITS_MAX, Limits
+from transports.problems import Problem, describe
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
 from transports.protocol.fence import Fence
 

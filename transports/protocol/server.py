@@ -14,37 +14,42 @@ from publishers.fanout.batch import Batch
 from transports.codec.appends import AppendWish, appended
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
+from transports.codec.groups import JoinWish
 from transports.codec.messages import (
     Abort,
     Acknowledge,
     Append,
     Ask,
     BeginParts,
+    Call,
     CommitParts,
     Complete,
+    Join,
     Message,
     Part,
     Request,
+    Steer,
     Subscribe,
     SubscribeWish,
     encode,
     parse,
 )
 from transports.codec.schemas import SchemaAnswer, SchemaQuestion
+from transports.codec.slot_orders import SlotOrder, SlotTold
 from transports.errors import (
     CloseCode,
     GoingAway,
     InvalidDemand,
     NoTransaction,
-    Problem,
     TransactionIdle,
     Violation,
     close_reason,
-    describe,
 )
 from transports.limits import CREDITS_MAX, Limits
+from transports.problems import Problem, describe
 from transports.protocol.appends import AppendEntry, AppendWindow, Write
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
+from transports.protocol.consumers import ConsumerEntry, DemandDeliveries, JoinGroup
 from transports.protocol.parts import (
     BeginSpool,
     DropSpool,
@@ -119,7 +124,7 @@ class AckSlot(Effect, frozen=True):
 
 
 class SchemaEntry(WireEntry):
-    """A schema that is being looked up."""
+    """A schema that is being looked up, or what is being done with a slot."""
 
     __slots__ = ()
 
@@ -129,13 +134,13 @@ class SchemaEntry(WireEntry):
 
 
 class LookUp(Effect, frozen=True):
-    """Look a schema up, and call ``answered`` or ``failed``."""
+    """Look a schema up, or do something with a slot, and call ``answered`` or ``failed``."""
 
     entry: SchemaEntry
-    question: SchemaQuestion
+    question: SchemaQuestion | SlotOrder
 
 
-class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
+class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerEntry]):
     """One connection, as the server sees it.
 
     Attributes:
@@ -150,10 +155,10 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
     """
 
     _late: ClassVar[tuple[type, ...]] = (
-        *(Subscribe, Request, Complete, Acknowledge, Ask, Append),
+        *(Subscribe, Request, Complete, Acknowledge, Ask, Steer, Append, Join, Call),
         *(BeginParts, Part, CommitParts, Abort),
     )
-    _free: ClassVar[tuple[type, ...]] = (Append, Acknowledge)
+    _free: ClassVar[tuple[type, ...]] = (Append, Acknowledge, Call)
 
     def __init__(self, limits: Limits, *, server: str, now: float) -> None:
         super().__init__(limits, now=now)
@@ -179,8 +184,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
                 return self._request(message)
             case Acknowledge():
                 return self._acknowledge(message)
-            case Ask():
+            case Ask() | Steer():
                 return self._ask(message)
+            case Join():
+                return self._join(message)
+            case Call():
+                return self._call(message)
             case Complete():
                 return self._forget(self.entries.get(message.id))
             case _:
@@ -211,21 +220,46 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
 
         return self._enter(message.id, made)
 
-    def _ask(self, message: Ask) -> list[Effect]:
+    def _ask(self, message: Ask | Steer) -> list[Effect]:
         self._check_free(message.id, self.transactions)
 
         def made() -> tuple[SchemaEntry, Effect]:
             entry = SchemaEntry(message.id, b"")
-            return entry, LookUp(entry, SchemaQuestion.of(message.payload))
+            asked = SchemaQuestion if isinstance(message, Ask) else SlotOrder
+            return entry, LookUp(entry, asked.of(message.payload))
 
         return self._enter(message.id, made)
 
+    def _join(self, message: Join) -> list[Effect]:
+        self._check_free(message.id, self.transactions)
+
+        def made() -> tuple[ConsumerEntry, Effect]:
+            entry = ConsumerEntry(message.id)
+            return entry, JoinGroup(entry, JoinWish.of(message.payload))
+
+        return self._enter(message.id, made)
+
+    def _call(self, message: Call) -> list[Effect]:
+        entry = self.entries.get(message.id)
+        if not isinstance(entry, ConsumerEntry) or entry.stage is not EntryStage.ACTIVE:
+            self._spend()
+            return []  # a race with its end
+        try:
+            return [entry.call(message, self.limits)]
+        except PenstockError as error:
+            self._spend()  # what is refused at once costs as any other message
+            problem = describe(error)
+            self.errors[problem.code] += 1
+            return [entry.answer(message.n, problem)]
+
     def _request(self, message: Request) -> list[Effect]:
         entry = self.entries.get(message.id)
-        if not isinstance(entry, SubscriptionEntry):
+        if entry is None or isinstance(entry, SchemaEntry):
             return []
         if type(message.n) is not int or not 1 <= message.n <= CREDITS_MAX:
             return self._end(entry, describe(InvalidDemand("n", message.n, 1, CREDITS_MAX)))
+        if isinstance(entry, ConsumerEntry):
+            return [DemandDeliveries(entry, message.n)]
         return [Demand(entry, message.n)]
 
     def _acknowledge(self, message: Acknowledge) -> list[Effect]:
@@ -301,7 +335,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         if name in self.window or any(name in other for other in others):
             raise Violation(CloseCode.ID_IN_USE, self._in_use(name))
 
-    def _end(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
+    def _end(self, entry: SubscriptionEntry | SchemaEntry | ConsumerEntry, problem: Problem) -> list[Effect]:
         return [self._refusal(entry.id, problem), *self._forget(entry)]
 
     # From the server.
@@ -316,6 +350,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             "appendBytes": self.limits.append_bytes,
             "transactions": self.limits.transactions,
             "transactionBytes": self.limits.transaction_bytes,
+            "groupCalls": self.limits.group_calls,
         }
         keepalive = round(self.limits.keepalive * 1000)
         payload = {"server": self._server, "keepAliveMs": keepalive, "limits": limits}
@@ -411,11 +446,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
             told["error"] = problem.payload()
         return [Send(encode(told))]
 
-    def answered(self, entry: SchemaEntry, answer: SchemaAnswer | None) -> list[Effect]:
-        """The schema that was asked for, or None if it was not told."""
+    def answered(self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotTold] | None) -> list[Effect]:
+        """The schema that was asked for, or None if it was not told; or what slots tell of themselves."""
         if entry.ended:
             return []
-        return [Send(encode({"type": "schema", "id": entry.id, "payload": answer})), *self._forget(entry)]
+        kind = "slot" if isinstance(answer, list) else "schema"
+        return [Send(encode({"type": kind, "id": entry.id, "payload": answer})), *self._forget(entry)]
 
     def appended(self, entry: AppendEntry, commit: Commit, cursor: str | None) -> list[Effect]:
         """A transaction is as far as its client waits for; ``cursor`` is the place behind it, if that is known."""
@@ -442,9 +478,17 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry]):
         self.refused(problem.code)
         return [self._refusal(transaction.id, problem), *self._drop(transaction)]
 
-    def failed(self, entry: SubscriptionEntry | SchemaEntry, problem: Problem) -> list[Effect]:
+    def failed(
+        self, entry: SubscriptionEntry | SchemaEntry | ConsumerEntry, problem: Problem
+    ) -> list[Effect]:
         """The subscription ended with an error, or the question cannot be answered."""
         return [] if entry.ended else self._end(entry, problem)
+
+    def left(self, entry: ConsumerEntry) -> list[Effect]:
+        """A consumer has left its group."""
+        if entry.ended:
+            return []
+        return [Send(encode({"type": "complete", "id": entry.id})), *self._forget(entry)]
 
     def completed(self, entry: SubscriptionEntry, cursor: str) -> list[Effect]:
         """The subscription came to its end."""

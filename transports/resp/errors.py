@@ -13,7 +13,8 @@ from publishers.groups.errors import (
     GroupUnwritten,
     NoSuchGroup,
 )
-from transports.errors import Forbidden, LogNotFound, NotAuthenticated, Unauthenticated, describe, shortened
+from transports.errors import Forbidden, LogNotFound, NotAuthenticated, Unauthenticated, shortened
+from transports.problems import describe
 from transports.resp.replies import RespError
 from transports.resp.sequence import sequence_of
 

@@ -398,8 +398,7 @@ def _known(port: RespPort, named: _Named, group: "ConsumerGroup", consumer: str)
 def _give_back(member: "GroupMember", found: "Iterable[GroupDelivery]") -> None:
     """What could not be told to its client is due at once, and counts as no delivery."""
     with contextlib.suppress(PenstockError):
-        for delivery in found:
-            member.nack(delivery, 0.0, count=False)
+        member.give_back(found)
 
 
 def _events(found: "Iterable[GroupDelivery]", version: int) -> Encoded:

@@ -2,22 +2,18 @@
 
 import asyncio
 import contextlib
-import threading
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any
 
-from flow import forks
 from transports.access.access import Access
-from transports.errors import ServerFailed
 from transports.limits import Limits
 from transports.quotas.pool import Pools
 from transports.resp.connection import RespConnection
 from transports.resp.port import RespPort
 from transports.resp.replies import RespError
 from transports.server.logs import logs_by_name
-from transports.tcp.descriptors import bound_to, let_go
-from transports.tcp.listening import listen_on
+from transports.server.served_port import JOIN_MARGIN, ServedPort
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -29,11 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RespServer", "serve_resp"]
 
-_START_TIMEOUT: Final = 30.0
-_JOIN_MARGIN: Final = 5.0
 
-
-class RespServer:
+class RespServer(ServedPort):
     """Change logs served over the Redis protocol, until ``stop``; made by ``serve_resp``.
 
     Attributes:
@@ -52,9 +45,6 @@ class RespServer:
         authorise: "Authoriser | Grant | None",
         tls: "ServerCertificate | None",
     ) -> None:
-        self.host = host
-        self._limits = limits
-        self._tls = tls
         self._pools = Pools(limits)
         self._access = Access(
             authenticate,
@@ -68,22 +58,14 @@ class RespServer:
         self._ended: Counter[str] = Counter()
         self._count = 0
         self._going = False
-        self._socket = listen_on(host, port)
-        self._address = self._socket.getsockname()
-        self.port: int = self._address[1]
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._finished: asyncio.Event | None = None
         self._idle: asyncio.Event | None = None
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._stopping = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=f"penstock-resp-{self.port}", daemon=True)
+        super().__init__(host, port, name="resp", limits=limits, tls=tls)
 
     @property
     def url(self) -> str:
         """Where clients connect, as redis-cli and redis-py take it."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - a look-up
-        return f"redis{'' if self._tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return f"{self._scheme('redis')}://{self._authority}"
 
     @property
     def _unsent(self) -> int:
@@ -103,38 +85,12 @@ class RespServer:
             **self._port.statistics(),
         }
 
-    def start(self) -> Self:
-        """Starts to listen; returns when connections are taken.
-
-        Raises:
-            ServerFailed: If the server does not come up.
-        """
-        forks.register(self)
-        self._thread.start()
-        if not self._ready.wait(_START_TIMEOUT) or self._failure is not None:
-            raise ServerFailed(self.host, self.port, str(self._failure or "it did not start in time"))
-        return self
-
-    def forked(self, _pid: int, /) -> None:
-        """See ``flow.forks.Forkable``: the child keeps neither the port nor a connection; the thread that serves is not there."""
-        self._stopping = threading.Lock()
-        let_go(bound_to(self._socket.family, self._address))
-
     def stop(self) -> None:
         """Tells clients that wait for a reply, and closes the connections and the port. Idempotent; in a child of ``fork`` it does nothing."""
-        with self._stopping:
-            loop = self._loop
-            if loop is None or not self._thread.is_alive():
-                return
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._finish)
-            self._thread.join(self._limits.close_timeout + 2 * _JOIN_MARGIN)
+        self._end(self._ask_to_stop)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def _ask_to_stop(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_soon_threadsafe(self._finish)
 
     # --- on the event loop ----------------------------------------------------------------------------------------------
 
@@ -163,18 +119,7 @@ class RespServer:
         assert self._finished is not None
         self._finished.set()
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - the starter is told
-            self._failure = error
-        finally:
-            forks.forget(self)  # the address is anybody's from now on
-            self._socket.close()
-            self._ready.set()
-
-    async def _main(self) -> None:
-        self._loop = loop = asyncio.get_running_loop()
+    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         self._finished = asyncio.Event()
         secured: dict[str, Any] = {}
         if self._tls is not None:
@@ -198,7 +143,7 @@ class RespServer:
             self._idle = asyncio.Event()
             if self._connections:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._idle.wait(), self._limits.close_timeout + _JOIN_MARGIN)
+                    await asyncio.wait_for(self._idle.wait(), self._limits.close_timeout + JOIN_MARGIN)
 
     async def _look_again(self) -> None:
         """Has access look whether what it was read from has changed, while there are clients: they are judged again at their next command."""

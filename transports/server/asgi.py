@@ -24,12 +24,13 @@ from transports.access.principal import ANONYMOUS, Principal
 from transports.access.web_origins import WebOrigins
 from transports.appends import Appending
 from transports.browser.pages import Page, find_own
-from transports.errors import CloseCode, ExtraMissing, Unauthenticated, describe
+from transports.errors import CloseCode, ExtraMissing, Unauthenticated
 from transports.http.asgi import ASGISend, Receive, Scope, respond
 from transports.http.changes import ChangesEndpoint
 from transports.http.cors import Cors
 from transports.http.scope import client_of, credentials_of, headers_of, path_below
 from transports.limits import Limits
+from transports.problems import describe
 from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
 from transports.server import access_log
@@ -39,6 +40,7 @@ from transports.server.change_driver import ChangeDriver
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import LINK, Offer
 from transports.server.logs import logs_by_name
+from transports.server.member_leases import MemberLeases
 from transports.server.revocation import Revocation
 from transports.server.slot_leases import SlotLeases
 from transports.server.status import Status, StatusAnswer
@@ -67,6 +69,7 @@ _BOUNDS: Final = {
     "appendingBytes": "appending_bytes",
     "spooledBytes": "spooled_bytes",
     "slotLeases": "slot_leases",
+    "groupMembers": "group_members",
 }
 """Of figures that have a bound, the field of ``Limits``."""
 _LOG: Final = logging.getLogger("penstock.transports")
@@ -105,6 +108,8 @@ class Application:
             None for nobody.
         redis_port: Tells the figures of a port of the Redis protocol (``RespServer.figures``), which are told with those of the server;
             None without one.
+        sinks: Tells of the sinks that run in this process, by the names of their logs, as ``LogSinks.told`` does; called on a
+            thread, at most five times a second. None without any.
 
     Raises:
         InvalidOption: If a page has a path that is another's, or that does not begin with ``/``.
@@ -140,12 +145,14 @@ class Application:
         )
         self.delivered: Callable[[Batch, str], None] | None = None
         self.redis_port: Callable[[], Mapping[str, Any]] | None = None
+        self.sinks: Callable[[], Mapping[str, Mapping[str, Any]]] | None = None
         self._spark_queries = SparkQueries(spark_queries)
         self._latencies = Latencies()
         self._errors: Counter[str] = Counter()
         self._protocols: Counter[str] = Counter()
         self._appending = Appending(self._logs, self._access, self._limits)
         self._leases = SlotLeases(self._limits, self._pools)
+        self._members = MemberLeases(self._limits, self._pools)
         self._changes = ChangesEndpoint(
             self._appending, self._access, self._origins, self._pools, self._limits
         )
@@ -164,6 +171,7 @@ class Application:
             },
             errors=self._errors,
             draining=lambda: self._stopping,
+            sinks=lambda: {} if self.sinks is None else self.sinks(),
         )
         self._connections: set[Driver[Any, Any]] = set()
         self._revocation = Revocation(self._access, lambda: self._connections, self._limits.revocation)
@@ -201,7 +209,8 @@ class Application:
                 "outcomes": dict(self._appending.figures.outcomes),
                 "bytes": self._appending.figures.nbytes,
             },
-            "slotLeases": {"held": len(self._leases) - self._leases.away, "away": self._leases.away},
+            "slotLeases": self._leases.figures(),
+            "groupMembers": self._members.figures(),
             "protocols": dict(self._protocols),
             "ended": dict(self._ended),
             "errors": dict(self._errors),
@@ -232,6 +241,7 @@ class Application:
         for connection in list(self._connections):
             connection.stop()
         self._leases.close()
+        self._members.close()
 
     async def idle(self) -> None:
         """Waits until there is no connection."""
@@ -316,6 +326,7 @@ class Application:
                 server=_SERVER,
                 appending=self._appending,
                 leases=self._leases,
+                members=self._members,
                 **serving,
             )
         scope["penstock.connection"] = connection

@@ -12,25 +12,29 @@ from publishers.fanout.gap import Gap
 from publishers.fanout.state import State
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
-from publishers.schemas.registry import SchemaVersion
 from publishers.slots.errors import Fenced
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotCursor, SnapshotEnd
 from publishers.views.view import View
-from transports.access.grant import Grant, LogAction, narrow, schema_for
+from transports.access.grant import Grant, LogAction, narrow
+from transports.access.principal import Principal
 from transports.appends import Appending
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.messages import SubscribeWish
-from transports.codec.schemas import SchemaQuestion, schema_json
 from transports.codec.snapshot_places import sealed
 from transports.codec.starts import reads_disk
-from transports.errors import Problem, TooManySnapshots, describe
+from transports.errors import TooManySnapshots
+from transports.problems import Problem, describe
 from transports.protocol.connection import Effect, WireEntry
-from transports.protocol.server import AckSlot, LookUp, Open, SchemaEntry, ServerSession, SubscriptionEntry
+from transports.protocol.consumers import CallGroup, DemandDeliveries, JoinGroup
+from transports.protocol.server import AckSlot, LookUp, Open, ServerSession, SubscriptionEntry
 from transports.protocol.states import ConnectionPhase, EntryStage
 from transports.server.connection_appends import APPENDS, ConnectionAppends
+from transports.server.connection_groups import ConnectionGroups
+from transports.server.connection_schemas import ConnectionSchemas
 from transports.server.connection_slots import ConnectionSlots
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
+from transports.server.member_leases import MemberLeases
 from transports.server.outbound import Lane
 from transports.server.slot_leases import SlotLease, SlotLeases
 from transports.server.subscriber import WireSubscriber
@@ -139,6 +143,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         server: Name and version, told to the client.
         appending: What the server does for those who append; of this connection alone if None.
         leases: The slots that clients of the server have open; likewise.
+        members: The consumers of groups that they have joined as; likewise.
         **serving: As for every driver.
     """
 
@@ -152,6 +157,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         server: str,
         appending: Appending | None = None,
         leases: SlotLeases | None = None,
+        members: MemberLeases | None = None,
         **serving: Unpack[DriverOptions],
     ) -> None:
         self._logs = logs
@@ -179,6 +185,32 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             perform=self._answer_append,
         )
 
+        self._schemas = ConnectionSchemas(
+            session,
+            logs,
+            self._access,
+            pools=self._pools,
+            jobs=self._jobs,
+            perform=self._answer_append,
+        )
+        self._groups = ConnectionGroups(
+            session,
+            logs,
+            self._access,
+            MemberLeases(self._limits, self._pools) if members is None else members,
+            pools=self._pools,
+            client=self._client,
+            lane=lambda: self._outbound.lane(self._limits.batch_bytes, 0.0),
+            weigh=self._weight.take,
+            perform=self._answer_append,
+        )
+
+    def review(self, granted: Callable[[Principal, str, LogAction], Grant | None]) -> None:
+        """As for every driver; and ends consumers of groups that may not be had any more."""
+        super().review(granted)
+        self._groups.review(lambda log: granted(self._principal, log, LogAction.CONSUME))
+        self._link.flush()
+
     def lost(self) -> None:
         """The connection is gone."""
         super().lost()
@@ -203,9 +235,11 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             case Open(entry, wish):
                 self._open(entry, wish)
             case LookUp(question, asked):
-                self._look_up(question, asked)
+                self._schemas.look_up(question, asked, self._principal)
             case AckSlot():
                 self._slots.acknowledge(effect)
+            case JoinGroup() | CallGroup() | DemandDeliveries():
+                self._groups.do(effect, self._principal, lost=self._is_lost)
             case _ if isinstance(effect, APPENDS):
                 self._appends.do(effect, self._principal)
                 self._arm(self._session.due)
@@ -274,6 +308,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
     def _cancel(self, entry: WireEntry) -> None:
         self._slots.left(entry, lost=self._is_lost())
+        self._groups.left(entry, lost=self._is_lost())
         super()._cancel(entry)
 
     def _admit_slot(
@@ -282,7 +317,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         """A slot is open for a subscription, or it is known why not: counts it, and subscribes to it."""
         try:
             lease = result()
-            slot, cost = lease.slot, lease.cost
+            slot, cost = lease.held, lease.cost
             view, criteria = narrow(subscriber.grant, wish.view, slot.criteria)
             subscriber.integers = view.integers
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
@@ -311,26 +346,6 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         except Exception as error:  # noqa: BLE001 - likewise
             self.ended(subscriber, error)
             self._link.flush()
-
-    # Schemas.
-
-    def _look_up(self, entry: SchemaEntry, asked: SchemaQuestion) -> None:
-        try:
-            name, log, grant = self._access.find(self._logs, asked.log, self._principal)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
-            self._perform(self._session.failed(entry, describe(error)))
-            return
-
-        def told(result: Callable[[], SchemaVersion | None]) -> None:
-            try:
-                answer = self._session.answered(entry, schema_json(name, result(), log.token))
-            except Exception as error:  # noqa: BLE001 - likewise
-                answer = self._session.failed(entry, describe(error))
-            self._perform(answer)
-            self._link.flush()
-
-        find = partial(schema_for, grant, log, asked.entity_type, asked.version)
-        self._jobs.send(self._pools.scanning, entry, find, told)
 
     def _forgive(self) -> None:
         self._link.forgive()

@@ -15,7 +15,7 @@ from transports.access.principal import Principal
 from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
 from transports.codec.appends import AppendWish
 from transports.codec.changes import read_array
-from transports.errors import describe
+from transports.problems import describe
 from transports.protocol.appends import AppendEntry, Write
 from transports.protocol.connection import Effect
 from transports.protocol.parts import BeginSpool, DropSpool, Spool, TransactionEntry, WriteSpool

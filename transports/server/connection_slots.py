@@ -8,12 +8,13 @@ from publishers.errors import HistoryPruned, PenstockError
 from publishers.slots.slot import Slot
 from transports.access.principal import Principal
 from transports.codec.slots import SlotReply, SlotWish
-from transports.errors import describe
+from transports.problems import describe
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.server import AckSlot, ServerSession, SubscriptionEntry
 from transports.quotas.pool import Pools
 from transports.server.disk_jobs import DiskJobs
-from transports.server.slot_leases import SlotHolder, SlotLease, SlotLeases
+from transports.server.leases import LeaseHolder
+from transports.server.slot_leases import SlotLease, SlotLeases
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionSlots"]
 
 
-class _Consumer(SlotHolder, Protocol):
+class _Consumer(LeaseHolder, Protocol):
     """The subscriber of a subscription that opens a slot."""
 
     entry: SubscriptionEntry
@@ -49,7 +50,7 @@ class _Held:
     @property
     def cursor(self) -> str:
         """The next change that is not acknowledged."""
-        return str(self.consumer.log.token(self.lease.slot.position))
+        return str(self.consumer.log.token(self.lease.held.position))
 
 
 class ConnectionSlots:
@@ -121,7 +122,7 @@ class ConnectionSlots:
         held = self._held.get(entry)
         if held is None:
             return {}
-        slot = held.lease.slot
+        slot = held.lease.held
         return {"slot": SlotReply(slot.name, slot.generation, held.cursor, slot.paused)}
 
     def left(self, entry: WireEntry, *, lost: bool) -> None:
@@ -135,7 +136,7 @@ class ConnectionSlots:
         held = self._held.get(effect.entry)
         if held is None:
             return  # the slot is not open yet, so nothing was delivered
-        log, slot = held.consumer.log, held.lease.slot
+        log, slot = held.consumer.log, held.lease.held
         try:
             try:
                 position = log.position_of(effect.cursor)
@@ -171,7 +172,7 @@ class ConnectionSlots:
             self._perform(self._session.acked(entry, held.cursor, n, problem))
             self._store(entry, held)
 
-        self._jobs.send(self._pools.scanning, entry, partial(_flush, held.lease.slot), done)
+        self._jobs.send(self._pools.scanning, entry, partial(_flush, held.lease.held), done)
 
 
 def _flush(slot: Slot) -> None:

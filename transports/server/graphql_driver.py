@@ -16,12 +16,13 @@ from transports.access.access import Access
 from transports.access.principal import Principal
 from transports.appends import Appending
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
-from transports.errors import TooManySnapshots, describe
+from transports.errors import TooManySnapshots
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, GraphQLOperation
 from transports.http.graphql import HttpEndpoint
 from transports.limits import Limits
+from transports.problems import describe
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.graphql_ws import Execute, GraphQLSession, OperationEntry, Resume
 from transports.protocol.states import ConnectionPhase

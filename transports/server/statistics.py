@@ -1,17 +1,19 @@
 """What ``/statistics`` tells of the logs: positions, rings and subscriptions, for people and drawings."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.counters import DeliveryStatistics
 from publishers.fanout.shared_publisher import Standing
 from publishers.fanout.state import SubscriptionLag
+from publishers.groups import GroupStatistics
 from publishers.log.lag import Expiry, LagStatistics
 from publishers.log.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
 from publishers.model.position import Position
 from publishers.slots import SlotStatistics
+from publishers.state import StateStatistics
 from publishers.store.log_entries import SYSTEM
 from publishers.wal import HoldStatistics
 from transports.telemetry.latency import Latencies
@@ -45,6 +47,7 @@ def statistics(
     *,
     discreet: bool = False,
     latencies: Mapping[str, Latencies] | None = None,
+    sinks: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
 ) -> dict[str, Any]:
     """Statistics as JSON. At most 64 publishers of each log are listed, 64 subscriptions of each of those, and 64 holds.
 
@@ -53,6 +56,7 @@ def statistics(
         discreet: Whether to leave out of criteria what speaks of values: keys and conditions of one client are not for
             another one that may see less.
         latencies: How long things took, by what they are called, if that is known.
+        sinks: Tells of the sinks that run in this process, by the names of their logs.
     """
     listed = dict(logs.items())
     system = logs.get(SYSTEM)
@@ -64,6 +68,9 @@ def statistics(
             took = each.told(listed[name])
             if took is not None and "failure" not in one:
                 one[called] = took
+    for name, found in sinks().items():
+        if name in told and "failure" not in told[name]:
+            told[name]["sinks"] = dict(found)
     return {"logs": told}
 
 
@@ -119,6 +126,10 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "slotCount": told.slots.count,
         "slotsLost": told.slots.lost,
         "slotJournalBytes": told.slots.journal_bytes,
+        "consumerGroups": {one.name: _group(log, one) for one in told.consumer_groups.listed},
+        "consumerGroupCount": told.consumer_groups.count,
+        "consumerGroupsStopped": told.consumer_groups.stopped,
+        **({} if told.state is None else {"compactedState": _state(log, told.state)}),
         "delivered": _delivered(told.delivered),
         "lagging": told.lagging,
         "detachedCount": told.detached_count,
@@ -229,6 +240,38 @@ def _slot(log: "ChangeLog", told: SlotStatistics) -> dict[str, Any]:
         "heldBytes": told.held_bytes,
         "bytesLeft": told.bytes_left,
         "secondsLeft": told.seconds_left,
+    }
+
+
+def _state(log: "ChangeLog", told: StateStatistics) -> dict[str, Any]:
+    return {
+        "position": place_json(log, told.position),
+        "lag": _behind(told.behind),
+        "rows": told.rows,
+        "bytes": told.nbytes,
+        "batches": told.batches,
+        "rebuilds": told.rebuilds,
+        "failures": told.failures,
+        "failed": told.failure is not None,
+    }
+
+
+def _group(log: "ChangeLog", told: GroupStatistics) -> dict[str, Any]:
+    return {
+        "state": told.state.value,
+        "floor": place_json(log, told.floor),
+        "head": place_json(log, told.head),
+        "generation": told.generation,
+        "consumers": len(told.consumers),
+        "pending": told.pending,
+        "due": told.due,
+        "parked": told.parked,
+        "dying": told.dying,
+        "acked": told.acked,
+        "redelivered": told.redelivered,
+        "dead": told.dead,
+        "lost": told.lost,
+        "lag": _behind(told.lag),
     }
 
 

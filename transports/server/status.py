@@ -19,7 +19,8 @@ from transports.access.access import SERVER, Access
 from transports.access.grant import Grant, LogAction, schema_for, schemas_for
 from transports.access.principal import Principal
 from transports.codec.schemas import SchemaQuestion, schema_json
-from transports.errors import ExtraMissing, GoingAway, InvalidRequest, Unauthenticated, describe
+from transports.errors import ExtraMissing, GoingAway, InvalidRequest, Unauthenticated
+from transports.problems import describe
 from transports.quotas.pool import Pools
 from transports.server.logs import FollowedName, StoreLogs
 from transports.server.statistics import place_json, statistics
@@ -39,6 +40,7 @@ _ENDS: Final = (
     "oldest",
     "head",
 )  # of a log; when it was written tells of changes that may be hidden
+_IDLE: Final = frozenset({"PAUSED", "LOST", "STOPPED"})  # states of a sink
 _STATUS: Final = {
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
@@ -121,6 +123,7 @@ class Status:
         latencies: How long changes take until they are sent, and appends until they are answered, by what they are called.
         errors: Counts the errors that are told, by their codes.
         draining: Tells whether the server takes no new connections, as it is about to stop.
+        sinks: Tells of the sinks that run in this process, by the names of their logs and their own; on a thread.
     """
 
     paths: Final = frozenset({"/health", "/metrics", "/ready", "/schemas", "/statistics"})
@@ -138,6 +141,7 @@ class Status:
         latencies: Mapping[str, Latencies],
         errors: Counter[str],
         draining: Callable[[], bool] = lambda: False,
+        sinks: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
     ) -> None:
         self._logs = logs
         self._access = access
@@ -149,6 +153,7 @@ class Status:
         self._latencies = latencies
         self._errors = errors
         self._draining = draining
+        self._sinks = sinks
         self._statistics = _Recent(self._gather)
         self._healths = _Recent(self._look)
         self._known: dict[tuple[str, Principal, LogAction], Grant | None] = {}
@@ -243,7 +248,13 @@ class Status:
             "mostConnectionWeight": max((weight for _, weight in loads), default=0),
         }
         told |= self._costs()
-        tell = partial(statistics, self._logs, discreet=not self._access.uniform, latencies=self._latencies)
+        tell = partial(
+            statistics,
+            self._logs,
+            discreet=not self._access.uniform,
+            latencies=self._latencies,
+            sinks=self._sinks,
+        )
         found: dict[str, dict[str, Any]] = (await self._pools.telling.run(None, tell))["logs"]
         _, healths = await self._healths.get()
         figures = {
@@ -259,7 +270,7 @@ class Status:
 
     async def _look(self) -> "tuple[str, dict[str, dict[str, Any]]]":
         """How all logs are together, in a word, and each of them; looked at on a thread."""
-        return await self._pools.telling.run(None, partial(_healths, self._logs))
+        return await self._pools.telling.run(None, partial(_healths, self._logs, self._sinks))
 
     async def _sound(self, principal: Principal | None, *, ready: bool) -> StatusAnswer:
         """``ok`` if every log is sound, ``degraded`` if some are, ``failed`` if none is; ``draining`` before the end.
@@ -309,8 +320,13 @@ class Status:
         return StatusAnswer(HTTPStatus.OK, answer)
 
 
-def _healths(logs: "Mapping[str, ChangeLog]") -> tuple[str, dict[str, dict[str, Any]]]:
-    """How all logs are together, in a word, and each of them; of a store, those that could not be opened too."""
+def _healths(
+    logs: "Mapping[str, ChangeLog]", sinks: Callable[[], Mapping[str, Mapping[str, Any]]]
+) -> tuple[str, dict[str, dict[str, Any]]]:
+    """How all logs are together, in a word, and each of them; of a store, those that could not be opened too.
+
+    A sink that carries nothing makes a server ``degraded``, and harms no log.
+    """
     told: dict[str, dict[str, Any]] = {}
     for name, log in tuple(logs.items()):  # one may be added meanwhile
         health = log.health()
@@ -322,7 +338,13 @@ def _healths(logs: "Mapping[str, ChangeLog]") -> tuple[str, dict[str, dict[str, 
     lost = sum(one["status"] != Soundness.OK.value for one in told.values())
     system = logs.get(SYSTEM)  # which is listed nowhere
     lost += system is not None and system.health().soundness is not Soundness.OK
-    return "ok" if not lost else "degraded" if lost < len(told) else "failed", told
+    idle = False
+    for name, found in sinks().items():
+        states = {sink: one["state"] for sink, one in found.items()}
+        idle |= not _IDLE.isdisjoint(states.values())
+        if name in told:
+            told[name]["sinks"] = states
+    return "ok" if not lost and not idle else "degraded" if lost < len(told) or not lost else "failed", told
 
 
 def _wrong(health: LogHealth) -> dict[str, Any]:

@@ -3,20 +3,17 @@
 import asyncio
 import contextlib
 import socket
-import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import TimeoutError as WaitTimeoutError
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any
 
-from flow import forks
 from transports.access.host_names import is_loopback
 from transports.errors import ExtraMissing, ServerFailed
 from transports.limits import Limits
 from transports.server.asgi import Application
+from transports.server.served_port import JOIN_MARGIN, ServedPort
 from transports.server.tls import ServerCertificate
-from transports.tcp.descriptors import bound_to, let_go
-from transports.tcp.listening import listen_on
 
 if TYPE_CHECKING:
     from publishers.fanout.batch import Batch
@@ -29,11 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Server", "serve"]
 
-_START_TIMEOUT: Final = 30.0
-_JOIN_MARGIN: Final = 5.0
 
-
-class Server:
+class Server(ServedPort):
     """Change logs served on one port, until ``stop``; made by ``serve``.
 
     Attributes:
@@ -51,19 +45,10 @@ class Server:
         limits: Limits,
         tls: ServerCertificate | None = None,
     ) -> None:
+        served = _uvicorn(application, limits, tls)
+        super().__init__(host, port, name="server", limits=limits, tls=tls)
         self.application = application
-        self.host = host
-        self._limits = limits
-        self._tls = tls
-        self._uvicorn = _uvicorn(application, limits, tls)
-        self._socket = listen_on(host, port)
-        self._address = self._socket.getsockname()
-        self.port: int = self._address[1]
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._stopping = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=f"penstock-server-{self.port}", daemon=True)
+        self._uvicorn = served
 
     @property
     def url(self) -> str:
@@ -85,14 +70,6 @@ class Server:
         """Where a browser finds the first page."""
         return f"{self._scheme('http')}://{self._authority}/"
 
-    def _scheme(self, plain: str) -> str:
-        return plain if self._tls is None else plain + "s"
-
-    @property
-    def _authority(self) -> str:
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - a look-up
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-
     def figures(self, timeout: float = 5.0) -> Mapping[str, Any]:
         """Statistics of the server and its logs, as the table of metrics reads them; from any thread but that of the server.
 
@@ -102,8 +79,8 @@ class Server:
         Raises:
             ServerFailed: If the server has stopped, or does not answer in time.
         """
-        loop = self._loop
-        if loop is None or loop.is_closed() or not self._thread.is_alive():
+        loop = self._serving
+        if loop is None or loop.is_closed():
             raise ServerFailed(self.host, self.port, "it has stopped")
         asked = asyncio.run_coroutine_threadsafe(self.application.figures(), loop)
         try:
@@ -120,23 +97,6 @@ class Server:
         """
         self.application.delivered = delivered
 
-    def start(self) -> Self:
-        """Starts to listen; returns when connections are taken.
-
-        Raises:
-            ServerFailed: If the server does not come up.
-        """
-        forks.register(self)
-        self._thread.start()
-        if not self._ready.wait(_START_TIMEOUT) or self._failure is not None:
-            raise ServerFailed(self.host, self.port, str(self._failure or "it did not start in time"))
-        return self
-
-    def forked(self, _pid: int, /) -> None:
-        """See ``flow.forks.Forkable``: the child keeps neither the port nor a connection; the thread that serves is not there."""
-        self._stopping = threading.Lock()
-        let_go(bound_to(self._socket.family, self._address))
-
     def stop(self, deadline: float = 0.0) -> None:
         """Ends every subscription with ``GOING_AWAY``, closes the connections with 1012, and the port. Idempotent.
 
@@ -145,20 +105,12 @@ class Server:
         Args:
             deadline: Seconds for which running subscriptions may go on after the clients were told (``goaway``).
         """
-        with self._stopping:
-            loop = self._loop
-            if loop is None or not self._thread.is_alive():
-                return
-            with contextlib.suppress(RuntimeError, WaitTimeoutError):
-                asyncio.run_coroutine_threadsafe(self._drain(deadline), loop).result(deadline + _JOIN_MARGIN)
-            self._uvicorn.ask_to_stop()
-            self._thread.join(self._limits.close_timeout + 2 * _JOIN_MARGIN)
+        self._end(partial(self._ask_to_stop, deadline))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def _ask_to_stop(self, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(RuntimeError, WaitTimeoutError):
+            asyncio.run_coroutine_threadsafe(self._drain(deadline), loop).result(deadline + JOIN_MARGIN)
+        self._uvicorn.ask_to_stop()
 
     async def _drain(self, deadline: float) -> None:
         if deadline > 0:
@@ -167,18 +119,7 @@ class Server:
                 await asyncio.wait_for(self.application.idle(), deadline)
         self.application.stop()
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - uvicorn exits where it cannot start; the starter is told
-            self._failure = error
-        finally:
-            forks.forget(self)  # the address is anybody's from now on
-            self._socket.close()
-            self._ready.set()
-
-    async def _main(self) -> None:
-        self._loop = loop = asyncio.get_running_loop()
+    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._tls is not None:
             bounds = {
                 "ssl_handshake_timeout": self._limits.request_timeout,

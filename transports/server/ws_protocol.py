@@ -396,7 +396,8 @@ class LinkProtocol(asyncio.Protocol):
     def _deliver(self) -> None:
         raw = bytes(self._message)
         self._message.clear()
-        if self._receiver is None or self._conn.state is not State.OPEN:
+        # A close frame that came with it has changed the state already, and ends the receiver behind it.
+        if self._receiver is None or self._conn.parser_exc is not None:
             return
         try:
             text = raw if self._binary else raw.decode()

@@ -97,7 +97,7 @@ def _took(name: str) -> Callable[[Told], Iterator[Sample]]:
 
 
 def _of(group: str, *path: str) -> Callable[[Told], Iterator[Sample]]:
-    """A figure of each slot, or of each query, where it is known."""
+    """A figure of each slot, of each group of consumers, or of each query, where it is known."""
     find = _at(*path)
 
     def read(told: Told) -> Iterator[Sample]:
@@ -142,6 +142,16 @@ def _log(
     return Metric("penstock_log_" + name, kind, what, read, labels)
 
 
+def _sink(
+    name: str,
+    kind: MetricKind,
+    what: str,
+    read: Callable[[Told], Iterator[Sample]],
+    labels: tuple[str, ...] = ("sink",),
+) -> Metric:
+    return Metric("penstock_sink_" + name, kind, what, read, labels)
+
+
 _C, _G, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 
 SERVER_METRICS: Final = (
@@ -158,6 +168,8 @@ SERVER_METRICS: Final = (
     _server("appending_bytes_limit", _G, "Most that they may be (option `appending_bytes`)", _at("limits", "appendingBytes")),
     _server("slot_leases", _G, "Slots that clients have open: held, or kept for clients whose connections were lost", _each("slotLeases"), ("state",)),
     _server("slot_leases_limit", _G, "Most of them (option `slot_leases`)", _at("limits", "slotLeases")),
+    _server("group_members", _G, "Consumers of groups that clients have joined as: held, or kept for clients whose connections were lost", _each("groupMembers"), ("state",)),
+    _server("group_members_limit", _G, "Most of them (option `group_members`)", _at("limits", "groupMembers")),
     _server("spooled_bytes", _G, "Bytes of transactions that come in parts, or as lines", _at("spooledBytes")),
     _server("spooled_bytes_limit", _G, "Most that they may be (option `spooled_bytes`)", _at("limits", "spooledBytes")),
     _server("append_transactions", _G, "Transactions in parts that are open, or on their way to their log", _at("appends", "transactions")),
@@ -262,6 +274,46 @@ _LOG_METRICS: Final = (
     _log("slot_held_bytes", _G, "Bytes of the log from the segment of its place on", _of("slots", "heldBytes"), ("slot",)),
     _log("slot_left_bytes", _G, "Bytes that may be written until it is above its cap in bytes, and lost", _of("slots", "bytesLeft"), ("slot",)),
     _log("slot_left_seconds", _G, "Time until it is above its cap in seconds, and lost", _of("slots", "secondsLeft"), ("slot",)),
+    _log("consumer_groups", _G, "Groups of consumers", _at("consumerGroupCount")),
+    _log("consumer_groups_stopped", _G, "Those that give nothing until an operator does something: they are lost, forked, or paused by their breaker", _at("consumerGroupsStopped")),
+    _log("consumer_group_state", _G, "1 for the state in which a group is; this and all of single groups for 64 of them", _states("consumerGroups"), ("group", "state")),
+    _log("consumer_group_consumers", _G, "Consumers that have joined a group", _of("consumerGroups", "consumers"), ("group",)),
+    _log("consumer_group_pending", _G, "Deliveries of a group that are not acknowledged", _of("consumerGroups", "pending"), ("group",)),
+    _log("consumer_group_due", _G, "Changes of a group that are to be delivered again", _of("consumerGroups", "due"), ("group",)),
+    _log("consumer_group_parked", _G, "Changes that a group has read ahead", _of("consumerGroups", "parked"), ("group",)),
+    _log("consumer_group_acked_total", _C, "Deliveries of a group that were acknowledged", _of("consumerGroups", "acked"), ("group",)),
+    _log("consumer_group_redelivered_total", _C, "Deliveries of a group that were not the first of a change", _of("consumerGroups", "redelivered"), ("group",)),
+    _log("consumer_group_dead_total", _C, "Dead letters that a group has made since it was created", _of("consumerGroups", "dead"), ("group",)),
+    _log("consumer_group_lost_total", _C, "Changes that a group had read and that retention took before they were done, since then", _of("consumerGroups", "lost"), ("group",)),
+    _log("consumer_group_lag_versions", _G, "Versions from the first change on that a group has not done", _of("consumerGroups", "lag", "versions"), ("group",)),
+    _log("consumer_group_lag_events", _G, "Changes in them", _of("consumerGroups", "lag", "changes"), ("group",)),
+    _log("consumer_group_lag_bytes", _G, "Their stored bytes", _of("consumerGroups", "lag", "bytes"), ("group",)),
+    _log("consumer_group_lag_seconds", _G, "Age of the oldest of them", _of("consumerGroups", "lag", "seconds"), ("group",)),
+    _sink("state", _G, "1 for the state in which a sink is; this and all of sinks where they run beside the server", _states("sinks"), ("sink", "state")),
+    _sink("lag_versions", _G, "Versions that the target of a sink has not confirmed", _of("sinks", "lag", "versions")),
+    _sink("lag_events", _G, "Changes in them", _of("sinks", "lag", "changes")),
+    _sink("lag_bytes", _G, "Their stored bytes", _of("sinks", "lag", "bytes")),
+    _sink("lag_seconds", _G, "Age of the oldest of them", _of("sinks", "lag", "seconds")),
+    _sink("batches_total", _C, "Batches that the target has taken", _of("sinks", "batches")),
+    _sink("changes_total", _C, "Changes in them", _of("sinks", "changes")),
+    _sink("failures_total", _C, "Attempts that have failed and are made again", _of("sinks", "failures")),
+    _sink("given_up_total", _C, "Batches of which the last attempt that was allowed has failed", _of("sinks", "givenUp")),
+    _sink("rejected_total", _C, "Changes that the target has refused for good", _of("sinks", "rejected")),
+    _sink("dropped_total", _C, "Of these, changes that were left out, as `on_reject` says", _of("sinks", "dropped")),
+    _sink("dead_letters_total", _C, "Of these, changes that are in the dead letters", _of("sinks", "deadLetters")),
+    _sink("attempt", _G, "Number of the next attempt of the batch that has failed; 0 if none has", _of("sinks", "attempt")),
+    _sink("retry_seconds", _G, "Time until then", _of("sinks", "retryIn")),
+    _sink("last_error_age_seconds", _G, "Time since something failed last", _of("sinks", "lastErrorAge")),
+    _log("state_lag_versions", _G, "Versions that the compacted state has not stored; this and all of it where the owner keeps one", _at("compactedState", "lag", "versions")),
+    _log("state_lag_events", _G, "Changes in them, where they are remembered", _at("compactedState", "lag", "changes")),
+    _log("state_lag_bytes", _G, "Their stored bytes, likewise", _at("compactedState", "lag", "bytes")),
+    _log("state_lag_seconds", _G, "Age of the oldest of them", _at("compactedState", "lag", "seconds")),
+    _log("state_rows", _G, "Entities in it", _at("compactedState", "rows")),
+    _log("state_bytes", _G, "Bytes of its file", _at("compactedState", "bytes")),
+    _log("state_batches_total", _C, "How often it has stored what was new", _at("compactedState", "batches")),
+    _log("state_rebuilds_total", _C, "How often it was made anew from the log", _at("compactedState", "rebuilds")),
+    _log("state_failures_total", _C, "How often something could not be read or stored; it is tried again unless it has failed", _at("compactedState", "failures")),
+    _log("state_failed", _G, "1 if it goes on no more", _at("compactedState", "failed")),
 )  # fmt: skip
 
 TABLE: Final = (*SERVER_METRICS, *_LOG_METRICS)

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from publishers import ChangeLog, Criterion, InvalidOption, LogReadOnly, Position, upsert
+from publishers.groups import GroupTotals
 from publishers.groups.errors import (
     ConsumerFenced,
     GroupCorrupted,
@@ -50,7 +51,8 @@ def test_each_change_goes_to_one_consumer_and_all_are_given(log):
     assert list(log.groups) == ["stock"]
     assert "stock" in log.groups
     assert len(log.groups) == 1
-    assert log.groups.statistics() == (told,)
+    assert log.groups.statistics().listed == log.statistics().consumer_groups.listed == (told,)
+    assert log.statistics(listed=0).consumer_groups == GroupTotals(1, 0, ())
     assert "stock" in repr(group)
     assert "one" in repr(one)
 

@@ -5,8 +5,10 @@ import shutil
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, Criterion, upsert
+from publishers import ChangeLog, ChangeStore, Criterion, Position, upsert
+from tests.publishers.support import wait_until
 from tests.transports.cli.test_program import one_line
+from transports import Grant, LogAction, serve
 from transports.cli import main
 
 
@@ -131,3 +133,73 @@ def test_a_log_of_a_store_is_chosen_by_its_name(tmp_path, capsys):
     ]
     assert main(["slot", "list", str(tmp_path / "shop")]) == 2
     assert "--log" in one_line(capsys)
+
+
+CONSUMER = Grant({LogAction.READ, LogAction.CONSUME}, slots=["stock*"])
+
+
+@pytest.fixture
+def served(orders):
+    """The owner of the log, with its server."""
+    with ChangeLog.open(orders) as log, serve(log, authorise=CONSUMER) as server:
+        yield log, server.url
+
+
+def test_slots_of_a_server_are_made_listed_moved_paused_and_dropped(served, capsys):
+    """F74, F86, F88: as beside the log, and by those whom the server lets."""
+    log, url = served
+    assert run(capsys, "list", url) == {"slots": []}
+    made = run(capsys, "create", url, "stock", "--since", "earliest", "--entity-type", "order")
+    assert made == {"created": "stock", "position": "1:0"}
+    assert run(capsys, "pause", url, "stock") == {"paused": "stock"}
+    told = run(capsys, "info", url, "stock", "--log", log.name)
+    assert (told["place"], told["state"], told["paused"], told["lag"]["versions"]) == ("1:0", "free", True, 3)
+    assert run(capsys, "resume", url, "stock") == {"resumed": "stock"}
+    assert run(capsys, "seek", url, "stock", "2") == {"moved": "stock", "position": "2:0", "generation": 1}
+    assert main(["slot", "list", url]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["stock", "2:0"]
+    assert run(capsys, "drop", url, "stock") == {"dropped": "stock"}
+    assert list(log.slots) == []
+    assert main(["slot", "info", url, "bills"]) == 1
+    assert "FORBIDDEN" in one_line(capsys)
+
+
+def test_pausing_beside_the_log_lasts(orders, capsys):
+    run(capsys, "create", orders, "stock")
+    assert run(capsys, "pause", orders, "stock") == {"paused": "stock"}
+    assert run(capsys, "info", orders, "stock")["paused"]
+    assert run(capsys, "resume", orders, "stock") == {"resumed": "stock"}
+    assert not run(capsys, "info", orders, "stock")["paused"]
+
+
+def test_tail_goes_on_at_the_place_of_a_slot_and_acknowledges_what_it_printed(served, capfdbinary):
+    """F74, F86: so the next one begins behind it."""
+    log, url = served
+    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    assert main(["tail", url, "--slot", "stock", "--limit", "2"]) == 0
+    keys = [json.loads(line)["key"] for line in capfdbinary.readouterr().out.splitlines()]
+    assert keys == ["0", "1"]
+    wait_until(lambda: log.slots.info("stock").owner is None)
+    assert log.slots.info("stock").position == Position(3)
+    assert main(["tail", url, "--slot", "stock", "--limit", "1"]) == 0
+    (line,) = capfdbinary.readouterr().out.splitlines()
+    assert json.loads(line)["key"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--since", "earliest"], "--since"),
+        (["--until", "2"], "--until"),
+        (["--entity-type", "order"], "without criteria"),
+        (["--slot", "Stock"], "'Stock'"),
+    ],
+)
+def test_what_a_slot_says_itself_is_left_out(arguments, says, capsys):
+    assert main(["tail", "ws://127.0.0.1:1/ws", "--slot", "stock", *arguments]) == 2
+    assert says in one_line(capsys)
+
+
+def test_a_slot_is_that_of_a_server(orders, capsys):
+    assert main(["tail", str(orders), "--slot", "stock"]) == 2
+    assert "URL" in one_line(capsys)

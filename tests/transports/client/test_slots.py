@@ -220,3 +220,14 @@ async def test_a_child_of_fork_may_not_acknowledge(serving, slots, put):
             with pytest.raises(LogForked):
                 slot.ack(change)
             remote.inherited = None
+
+
+async def test_what_was_acknowledged_right_before_the_end_is_sent(serving, slots, put, until):
+    """F74: leaving the connection does not drop it."""
+    put("1", "2")
+    async with connect(serving(authorise=CONSUMER).url) as remote:
+        slot = remote.slot("stock")
+        async with iterate(slot.changes(), prefetch=1) as changes:
+            slot.ack(await anext(changes))
+    await until(lambda: slots.info("stock").state is SlotState.FREE)
+    assert slots.info("stock").position == Position(2)

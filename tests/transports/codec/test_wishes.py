@@ -5,8 +5,9 @@ import pytest
 from publishers import Content, Drop, Images, Redact, View
 from publishers.errors import InvalidOption
 from transports.codec.messages import SubscribeWish, view_json
-from transports.errors import InvalidRequest, describe
+from transports.errors import InvalidRequest
 from transports.limits import Limits
+from transports.problems import describe
 
 
 def wish(**payload):

@@ -50,6 +50,28 @@ async def test_rows_come_first_and_then_every_change(stated, graphql):
             assert {each[1] for each in shown(found)} == {"3", "4"}
 
 
+ROWS = """subscription ($since: Cursor, $start: Start) {
+  onChange(criteria: [{entityTypes: ["order"]}], since: $since, start: $start, snapshot: INITIAL_ONLY) { operation key cursor }
+}"""
+
+
+async def test_the_operation_completes_behind_the_rows_if_that_is_wished(stated, graphql):
+    """F88, F89: also when it goes on in their middle; without rows there is no such wish."""
+    put(stated, "1", "2", "3")
+    with serve(stated) as server:
+        async with graphql(server) as wire:
+            await wire.init()
+            await wire.subscribe(ROWS, start=STATE)
+            rows = await changes(wire, 3)
+            assert shown(rows) == [("READ", "1"), ("READ", "2"), ("READ", "3")]
+            assert (await wire.receive())["type"] == "complete"
+            await wire.subscribe(ROWS, "b", since=rows[0]["cursor"])
+            assert {each[1] for each in shown(await changes(wire, 2, "b"))} == {"2", "3"}
+            assert (await wire.receive())["type"] == "complete"
+            (error,) = await wire.fail(ROWS, start={"place": "LATEST"})
+            assert error["extensions"] == {"code": "INVALID_REQUEST", "retryable": False, "path": "snapshot"}
+
+
 async def test_the_state_may_be_refused(stated, log, graphql):
     """F90: where there is none, where not every change of an entity may be seen, where too many get it, and of a page."""
     put(stated, "1")

@@ -10,8 +10,9 @@ from collections import deque
 from publishers import Commit, ExpectationFailed, LogFull, Position, PredecessorFailed, TooCostly
 from tests.harness.scale import scaled
 from transports.codec.replies import AppendedReply, SpooledReply
-from transports.errors import RemoteError, describe
+from transports.errors import RemoteError
 from transports.limits import Limits
+from transports.problems import describe
 from transports.protocol.appends import Write
 from transports.protocol.client_appends import AppendAnswered, ClientAppend, ClientAppends, ResumeAppends
 from transports.protocol.connection import Close, Send

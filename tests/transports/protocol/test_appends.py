@@ -10,7 +10,8 @@ from publishers import Commit, ExpectationFailed, LogFull, Position
 from publishers.commits.submission import Wait
 from publishers.model.position import PositionToken
 from tests.transports.protocol.test_server import acknowledged, closed, sent, session, subscribe
-from transports.errors import CloseCode, describe
+from transports.errors import CloseCode
+from transports.problems import describe
 from transports.protocol.appends import Write
 from transports.protocol.connection import Send
 

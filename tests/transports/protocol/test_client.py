@@ -9,12 +9,12 @@ from transports.protocol.client import (
     Answered,
     ClientQuestion,
     ClientSession,
-    ClientSubscription,
     Deliver,
     Ended,
     Progress,
     Retry,
 )
+from transports.protocol.client_subscription import ClientSubscription
 from transports.protocol.connection import Send
 from transports.protocol.states import ConnectionPhase
 

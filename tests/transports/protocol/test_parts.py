@@ -11,7 +11,8 @@ from publishers import LogFull
 from publishers.commits.submission import Wait
 from tests.transports.protocol.test_appends import CHANGES, append, codes, done, refused, write
 from tests.transports.protocol.test_server import acknowledged, closed, sent, subscribe
-from transports.errors import CloseCode, describe
+from transports.errors import CloseCode
+from transports.problems import describe
 from transports.protocol.parts import BeginSpool, DropSpool, Spool, WriteSpool
 
 

@@ -10,8 +10,9 @@ from publishers.fanout.batch import Batch
 from publishers.model.position import Position
 from publishers.views.view import View
 from transports.codec.events import EventEncoder
-from transports.errors import CloseCode, describe
+from transports.errors import CloseCode
 from transports.limits import Limits
+from transports.problems import describe
 from transports.protocol.connection import Authenticate, Cancel, Close, Demand, Send
 from transports.protocol.server import Open, ServerSession
 from transports.protocol.states import ConnectionPhase, EntryStage
@@ -70,6 +71,7 @@ def test_init_asks_for_a_judgement_and_is_acknowledged_with_the_limits():
         "appendBytes": 4 * 2**20,
         "transactions": 4,
         "transactionBytes": 256 * 2**20,
+        "groupCalls": 256,
     }
 
 

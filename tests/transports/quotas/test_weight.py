@@ -5,7 +5,7 @@ import pytest
 from publishers import Criteria, Criterion, TooCostly
 from publishers.criteria.cost import Cost, weigh
 from transports import Limits
-from transports.errors import describe
+from transports.problems import describe
 from transports.quotas.weight import ConnectionWeight, ServerWeight
 
 

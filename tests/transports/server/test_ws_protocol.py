@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import websockets
+from websockets.frames import Close, Frame, Opcode
 
 from transports.errors import CloseCode
 from transports.limits import Limits
@@ -163,6 +164,17 @@ async def test_close_sends_what_was_queued_then_code_and_cut_reason(until):
         assert recorder.losses == 1
         await until(lambda: not host.state.connections)
     assert recorder.losses == 1
+
+
+async def test_what_comes_right_before_the_close_frame_is_received(until):
+    """F88: a client may say its last word, such as an acknowledgement, and leave."""
+    recorder = Recorder()
+    async with hosting(taking(recorder)) as host, dial(host.url) as client:
+        frames = [Frame(Opcode.TEXT, text).serialize(mask=True) for text in (b"one", b"two")]
+        end = Frame(Opcode.CLOSE, Close(1000, "").serialize()).serialize(mask=True)
+        client.transport.write(b"".join([*frames, end, Frame(Opcode.TEXT, b"three").serialize(mask=True)]))
+        await until(lambda: recorder.losses == 1)
+        assert recorder.texts == ["one", "two"]
 
 
 async def test_a_message_above_the_limit_is_closed_with_1009(until):

@@ -4,7 +4,7 @@ import asyncio
 import json
 import urllib.request
 
-from publishers import upsert
+from publishers import ChangeLog, upsert
 from tests.publishers.support import order
 from tests.transports.http.test_changes import post
 from tests.transports.server.test_appending import WRITERS, answers, append, change
@@ -99,3 +99,59 @@ async def test_slots_tell_their_lag_and_how_long_they_last(serving, log, fill):
     assert sample(metrics, 'penstock_log_slot_state{log="shop",slot="billing",state="free"}') == 1
     assert sample(metrics, 'penstock_log_slots{log="shop"}') == 1
     assert sample(metrics, 'penstock_log_slots_lost{log="shop"}') == 0
+
+
+async def test_the_lag_of_the_compacted_state_is_told(serving, tmp_path):
+    """F126, F161: and nothing is told of a log that keeps none."""
+    with ChangeLog.open(tmp_path / "stated", state=True, state_interval=3600.0, sync="os") as log:
+        log.commit([order(1)])
+        log.state.wait(1, timeout=60)
+        log.commit([order(1), order(2)])
+        server = serving(served=log)
+        metrics, told = await figures(server)
+        state = told["logs"]["stated"]["compactedState"]
+        assert (state["position"]["version"], state["rows"], state["failed"]) == (2, 1, False)
+        assert (state["lag"]["versions"], state["lag"]["changes"]) == (1, 3)
+        assert sample(metrics, 'penstock_log_state_lag_versions{log="stated"}') == 1
+        assert sample(metrics, 'penstock_log_state_lag_seconds{log="stated"}') > 0
+        assert sample(metrics, 'penstock_log_state_failed{log="stated"}') == 0
+
+
+async def test_a_log_without_a_state_tells_of_none(serving, fill):
+    fill(1)
+    metrics, told = await figures(serving())
+    assert "compactedState" not in told["logs"]["shop"]
+    assert "penstock_log_state_lag_versions{" not in metrics
+
+
+async def test_groups_tell_their_lag_and_what_became_of_their_deliveries(serving, log, fill):
+    """F86, F161: of each its state, what is pending and due, and how often something was delivered again or given up."""
+    group = log.groups.create("pickers", start="earliest", max_deliver=2)
+    fill(4)
+    with group.join("one") as worker:
+        first, second, third, _ = worker.read(4, wait=0)
+        worker.ack(first)
+        worker.nack(second, 600.0)
+        worker.nack(third, 0.0)
+        worker.read(wait=0)
+        worker.term(third, "broken")
+        metrics, told = await figures(serving())
+    group_told = told["logs"]["shop"]["consumerGroups"]["pickers"]
+    assert (group_told["state"], group_told["consumers"], group_told["lag"]["versions"]) == ("serving", 1, 3)
+    labels = '{group="pickers",log="shop"}'
+    expected = {
+        "consumers": 1,
+        "pending": 1,
+        "due": 1,
+        "parked": 0,
+        "acked_total": 1,
+        "redelivered_total": 1,
+        "dead_total": 1,
+        "lag_versions": 3,
+    }
+    for name, value in expected.items():
+        assert sample(metrics, f"penstock_log_consumer_group_{name}{labels}") == value, name
+    assert sample(metrics, 'penstock_log_consumer_groups_stopped{log="shop"}') == 0
+    assert (
+        sample(metrics, 'penstock_log_consumer_group_state{group="pickers",log="shop",state="serving"}') == 1
+    )

@@ -45,6 +45,15 @@ def test_the_dashboard_names_metrics_and_labels_that_there_are():
     assert shown | asked <= labels
 
 
+def test_the_dashboard_shows_each_figure_of_sparks_queries_and_the_state_that_is_alerted_on():
+    """F152, F161."""
+    dashboard = (FOLDER / "grafana.json").read_text()
+    told = {one.name for one in TABLE if one.name.startswith("penstock_spark_query_")}
+    assert len(told) == 7
+    assert told <= set(NAME.findall(dashboard))
+    assert 'state=\\"FAILED\\"' in dashboard
+
+
 def test_panels_of_the_dashboard_do_not_lie_on_each_other():
     dashboard = json.loads((FOLDER / "grafana.json").read_text())
     taken = set()

@@ -1,0 +1,207 @@
+"""Groups over the network: the Python client against our server."""
+
+import asyncio
+
+import pytest
+
+from flow.bridges.asyncio import aiter as iterate
+from publishers import ChangeLog, Criterion, upsert
+from publishers.errors import InvalidOption, LogForked
+from publishers.views.view import Integers
+from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect, serve
+from transports.codec.groups import MemberReply
+from transports.codec.replies import GroupReply, JoinedReply
+from transports.protocol.client import ClientSession
+from transports.protocol.client_consumers import Called, ClientConsumer
+
+QUICK = Backoff(first=0.01, limit=0.05)
+DEADLINE = 120.0
+WORKER = Grant({LogAction.CONSUME}, groups=["pick*"])
+
+
+@pytest.fixture
+def group(log):
+    return log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest", ack_wait=600.0)
+
+
+@pytest.fixture
+def put(log):
+    def put(*keys):
+        for key in keys:
+            log.commit([upsert("order", key, {"key": key})])
+
+    return put
+
+
+def cut(server):
+    """Cuts every connection off, as a network does."""
+    for connection in list(server.application._connections):
+        server._loop.call_soon_threadsafe(connection._link.abort)
+
+
+async def test_consumers_share_the_changes(serving, group, put, until):
+    """F75, F76, F80: each is given to one; what was not acknowledged comes again."""
+    put("1", "2", "3")
+    async with connect(serving(authorise=WORKER).url) as remote, remote.group("pickers", "w1") as worker:
+        assert worker.generation is None
+        async with iterate(worker.deliveries(), prefetch=8) as deliveries:
+            first, second, third = [await anext(deliveries) for _ in range(3)]
+            assert (first.change.body, first.count, first.generation) == ({"key": "1"}, 1, worker.generation)
+            assert await worker.ack(first, durable=True) == 1
+            assert await worker.ack(first.cursor) == 0
+            assert await worker.ack() == 0
+            assert await worker.in_progress(second) == 1
+            assert await worker.nack(second, delay=0.0, count=False) == 1
+            again = await anext(deliveries)
+            assert (again.cursor, again.count) == (second.cursor, 1)
+            assert await worker.nack(again, delay=600.0, error="no room") == 1
+            assert await worker.term(third, reason="broken") == 1
+            assert await worker.ack_upto(second, durable=True) == 0
+        await until(lambda: not group.info().consumers)
+    assert [letter.last_error for letter in group.dead.inspect()] == ["broken"]
+    assert group.info().due == 1
+
+
+async def test_what_others_have_is_listed_and_claimed(serving, group, put):
+    """F77, F79."""
+    put("1", "2")
+    async with connect(serving(authorise=WORKER).url) as remote:
+        one, two = remote.group("pickers", "w1"), remote.group("pickers", "w2")
+        async with iterate(one.deliveries(), prefetch=2) as held, iterate(two.deliveries(), prefetch=2):
+            first, second = await anext(held), await anext(held)
+            listed = await two.pending(consumer="w1")
+            assert (listed.total, [row.cursor for row in listed.rows]) == (2, [first.cursor, second.cursor])
+            assert (listed.rows[0].count, listed.rows[0].generation) == (1, one.generation)
+            assert (await two.pending(second, min_idle=600.0)).rows == ()
+            claimed = await two.claim(0.0, limit=1)
+            assert (claimed.deliveries[0].change.key, claimed.deliveries[0].count) == ("1", 2)
+            assert (claimed.next, claimed.lost) == (second.cursor, ())
+            assert (await two.claim(0.0, second, only_ids=True)).deliveries[0].changes == ()
+            with pytest.raises(RemoteError) as caught:
+                await one.ack(first)
+            assert caught.value.code == "FENCED"
+            assert await two.ack(first, second) == 2
+            assert (await two.claim(0.0, start=first)).deliveries == ()
+
+
+async def test_a_consumer_goes_on_over_lost_connections_with_its_generation(serving, group, put):
+    """F84: what has come is its own, what has not comes again, and each counts as one delivery."""
+    put(*map(str, range(40)))
+    server, seen = serving(authorise=WORKER, group_grace=600.0), []
+    async with asyncio.timeout(DEADLINE), connect(server.url, reconnect=QUICK) as remote:
+        worker = remote.group("pickers", "w1")
+        async with iterate(worker.deliveries(window=4), prefetch=4) as deliveries:
+            async for delivery in deliveries:
+                seen.append((delivery.change.key, delivery.count))
+                if len(seen) % 8 == 0:
+                    cut(server)
+                await worker.ack(delivery)
+                if len(seen) == 40:
+                    break
+            assert sorted(seen) == sorted((str(number), 1) for number in range(40))
+            assert worker.generation == 1
+    assert group.info().acked == 40
+
+
+async def test_a_consumer_goes_on_over_a_restart_of_the_server_and_its_log(tmp_path):
+    """F84, F85: with a new generation; what was not acknowledged comes again, and what is buffered of before is dropped."""
+
+    def opened():
+        return ChangeLog.open(tmp_path / "shop")
+
+    log = opened()
+    log.groups.create("pickers", start="earliest")
+    for key in "123":
+        log.commit([upsert("order", key, {})])
+    server = serve(log, authorise=WORKER)
+    port = server.port
+    async with asyncio.timeout(DEADLINE), connect(server.url, reconnect=QUICK) as remote:
+        worker = remote.group("pickers", "w1")
+        async with iterate(worker.deliveries(), prefetch=1) as deliveries:
+            first = await anext(deliveries)
+            assert await worker.ack(first, durable=True) == 1
+            await asyncio.to_thread(server.stop)
+            log.close()
+            log = opened()
+            server = serve(log, authorise=WORKER, port=port)
+            seen = set()
+            while seen != {"2", "3"}:
+                delivery = await anext(deliveries)
+                seen.add(delivery.change.key)
+                await worker.ack(delivery)
+            assert worker.generation == 2
+    server.stop()
+    log.close()
+
+
+async def test_another_consumer_of_its_name_ends_it(serving, group, put):
+    """F84: and whatever it says then."""
+    put("1")
+    async with connect(serving(authorise=WORKER).url, reconnect=QUICK) as remote:
+        worker = remote.group("pickers", "w1")
+        async with iterate(worker.deliveries(), prefetch=1) as deliveries:
+            first = await anext(deliveries)
+            with group.join("w1") as other:
+                with pytest.raises(RemoteError) as caught:
+                    await anext(deliveries)
+                assert caught.value.code == "FENCED"
+                with pytest.raises(RemoteError) as caught:
+                    await worker.ack(first)
+                assert caught.value.code == "FENCED"
+                assert [one.change.key for one in other.read(history=True, wait=0)] == ["1"]
+
+
+async def test_a_consumer_says_what_is_wrong_before_anything_is_sent(serving, group):
+    async with connect(serving(authorise=WORKER).url) as remote:
+        for wrong in (
+            lambda: remote.group("Pickers", "w"),
+            lambda: remote.group("pickers", ""),
+            lambda: remote.group("pickers", "w", history=1),
+            lambda: remote.group("pickers", "w").deliveries(window=0),
+        ):
+            with pytest.raises(InvalidOption):
+                wrong()
+        worker = remote.group("pickers", "w", integers=Integers.TEXT, history=True)
+        with pytest.raises(ConnectionLost, match="has not joined"):
+            await worker.pending()
+        await worker.close()
+        async with iterate(worker.deliveries(), prefetch=1):
+            assert (await worker.pending()).total == 0
+            with pytest.raises(InvalidOption, match="subscription"):
+                async with iterate(worker.deliveries(), prefetch=1) as again:
+                    await anext(again)
+            waiting = asyncio.create_task(worker.pending())
+            await asyncio.sleep(0)
+            await worker.close()
+            with pytest.raises(ConnectionLost):
+                await waiting
+        with pytest.raises(ConnectionLost, match="left"):
+            await worker.pending()
+        remote.inherited = LogForked("here", 1, "connect here")
+        with pytest.raises(LogForked):
+            await worker.pending()
+        remote.inherited = None
+
+
+def test_what_was_not_answered_is_said_again_but_a_claim():
+    """On the next connection, in order, within the window of the server."""
+    session = ClientSession(None, lambda _: None)
+    consumer = ClientConsumer(session.name(), {"group": "g", "consumer": "c"})
+    joined = JoinedReply("1", "log", MemberReply("g", "c", 3))
+    calls = [consumer.call(do, {}) for do in ("ack", "claim", "nack", "ack")]
+    assert consumer.unsent() == []  # it has not joined
+    assert consumer.joined(joined, 3) == []
+    assert [call["n"] for call in consumer.unsent()] == calls[:3]
+    assert consumer.unsent() == []
+    (answered,) = consumer.answered(GroupReply("1", calls[0]))
+    assert (answered.n, answered.error) == (calls[0], None)
+    assert consumer.answered(GroupReply("1", calls[0])) == []
+    assert [call["n"] for call in consumer.unsent()] == calls[3:]
+    assert consumer.wish()["generation"] == 3
+    assert consumer.unsent() == []
+    (lost,) = consumer.joined(joined, 3)
+    assert isinstance(lost, Called)
+    assert (lost.n, lost.error.code) == (calls[1], "CONNECTION_LOST")
+    assert [call["n"] for call in consumer.unsent()] == calls[2:]
+    (refused,) = consumer.answered(GroupReply("1", calls[2], error={"code": "FENCED", "message": "no"}))
+    assert refused.error.code == "FENCED"

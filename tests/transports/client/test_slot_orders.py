@@ -1,0 +1,149 @@
+"""Slots from afar, beside opening them: the Python client against our server."""
+
+import asyncio
+
+import pytest
+
+from flow.bridges.asyncio import aiter as iterate
+from publishers import Criterion, Position, upsert
+from publishers.errors import InvalidOption
+from publishers.slots import SlotState
+from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect
+
+QUICK = Backoff(first=0.01, limit=0.05)
+CONSUMER = Grant({LogAction.CONSUME}, slots=["stock*"])
+ORDERS = Criterion(entity_types={"order"})
+
+
+@pytest.fixture
+def put(log):
+    def put(*keys):
+        return [log.commit([upsert("order", key, {"key": key})]).version for key in keys]
+
+    return put
+
+
+async def test_a_slot_is_made_looked_at_moved_and_dropped_from_afar(serving, log, put):
+    """F74, F88, F91."""
+    put("1", "2", "3")
+    async with connect(serving(authorise=CONSUMER).url) as remote:
+        slots = remote.slots
+        made = await slots.create("stock", ORDERS, start="earliest", granularity="change")
+        assert (made.log, made.name, made.state, made.version, made.generation) == (
+            "shop",
+            "stock",
+            "free",
+            1,
+            0,
+        )
+        assert made.cursor == str(log.token(Position(1)))
+        assert (made.lag.versions, made.history) == (3, "RESERVED")
+        assert log.slots.info("stock").position == Position(1)
+        assert (await slots.seek("stock", 3)).version == 3
+        assert (await slots.seek("stock", str(log.token(Position(2))))).version == 2
+        assert (await slots.pause("stock")).paused
+        assert not (await slots.resume("stock")).paused
+        await slots.create("stock-2", copy_from="stock")
+        await slots.create("stock-3")
+        assert [(one.name, one.version) for one in await slots.list()] == [
+            ("stock", 2),
+            ("stock-2", 2),
+            ("stock-3", 4),
+        ]
+        assert [one.name for one in await slots.of("shop").list()] == ["stock", "stock-2", "stock-3"]
+        assert (await slots.info("stock")).version == 2
+        await slots.drop("stock")
+        assert "stock" not in log.slots
+
+
+async def test_a_consumer_is_paused_and_watched_by_another_client(serving, log, put, until):
+    """F74, F88: pausing does not need the slot; moving it does."""
+    log.slots.create("stock", ORDERS, start="earliest")
+    put("1", "2")
+    url = serving(authorise=CONSUMER).url
+    async with connect(url) as remote, connect(url) as operator:
+        slot = remote.slot("stock", owner="me")
+        async with iterate(slot.changes(), prefetch=1) as changes:
+            assert (await anext(changes)).key == "1"
+            told = await operator.slots.info("stock")
+            assert (told.owner, told.state, told.generation) == ("me", SlotState.SERVED.value, 1)
+            with pytest.raises(RemoteError) as caught:
+                await operator.slots.seek("stock", "earliest")
+            assert (caught.value.code, caught.value.data["owner"]) == ("SLOT_BUSY", "me")
+            assert (await operator.slots.pause("stock")).paused
+            assert log.slots.info("stock").paused
+            await operator.slots.resume("stock")
+            assert (await anext(changes)).key == "2"
+
+
+@pytest.mark.parametrize(
+    ("ask", "code", "says"),
+    [
+        (lambda slots: slots.info("other"), "FORBIDDEN", "slot.name"),
+        (lambda slots: slots.create("other"), "FORBIDDEN", "slot.name"),
+        (lambda slots: slots.create("stock-9", copy_from="other"), "FORBIDDEN", "slot.name"),
+        (lambda slots: slots.drop("other"), "FORBIDDEN", "slot.name"),
+        (lambda slots: slots.info("stock-9"), "SLOT_NOT_FOUND", "no slot"),
+        (lambda slots: slots.create("stock"), "SLOT_EXISTS", "already"),
+        (lambda slots: slots.seek("stock", 99), "CURSOR_AHEAD", "beyond the end"),
+        (lambda slots: slots.of("nothing").list(), "LOG_NOT_FOUND", "nothing"),
+    ],
+)
+async def test_what_is_refused_is_named(serving, log, ask, code, says):
+    """F88: and nothing was done."""
+    log.slots.create("stock", ORDERS)
+    log.slots.create("other")
+    async with connect(serving(authorise=CONSUMER).url) as remote:
+        with pytest.raises(RemoteError, match=says) as caught:
+            await ask(remote.slots)
+        assert caught.value.code == code
+        assert [one.name for one in await remote.slots.list()] == ["stock"]
+        assert list(log.slots) == ["other", "stock"]
+
+
+async def test_who_may_only_read_learns_nothing_of_slots(serving, log):
+    """F88."""
+    log.slots.create("stock")
+    async with connect(serving().url) as remote:
+        with pytest.raises(RemoteError) as caught:
+            await remote.slots.list()
+        assert caught.value.code == "FORBIDDEN"
+
+
+async def test_what_was_not_answered_is_asked_again_on_the_next_connection(serving, log, monkeypatch):
+    """F74."""
+    server = serving(authorise=CONSUMER)
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    statistics, met = type(log.slots).info, []
+
+    def info(slots, name):
+        met.append(name)
+        if len(met) == 1:
+            loop.call_soon_threadsafe(asked.set)
+            for connection in list(server.application._connections):
+                server._loop.call_soon_threadsafe(connection._link.abort)
+        return statistics(slots, name)
+
+    log.slots.create("stock")
+    monkeypatch.setattr(type(log.slots), "info", info)
+    async with connect(server.url, reconnect=QUICK) as remote:
+        assert (await remote.slots.info("stock")).name == "stock"
+        assert len(met) == 2
+    with pytest.raises(ConnectionLost):
+        await remote.slots.info("stock")
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda slots: slots.info("Stock"), "name is 'Stock'"),
+        (lambda slots: slots.drop(""), "name is ''"),
+        (lambda slots: slots.create("stock", copy_from="A"), "name is 'A'"),
+        (lambda slots: slots.create("stock", granularity="row"), "granularity is 'row'"),
+        (lambda slots: slots.seek("stock", 1.5), "since is 1.5"),
+    ],
+)
+async def test_what_can_be_judged_here_is(ask, says):
+    with pytest.raises(InvalidOption, match=says):
+        await ask(connect("ws://127.0.0.1:1/ws").slots)

@@ -1,0 +1,455 @@
+"""Groups over the WebSocket protocol, by hand: what is said, what is refused, and what becomes of consumers whose connections are lost."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from publishers import ChangeLog, Criterion, upsert
+from publishers.groups import GroupState
+from publishers.views.view import View
+from transports import Grant, LogAction, serve
+from transports.codec.groups import AckCall
+from transports.server.connection_groups import _do_all
+
+WORKER = Grant({LogAction.CONSUME}, groups=["pick*"])
+
+
+@pytest.fixture
+def group(log):
+    return log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest", ack_wait=600.0)
+
+
+@pytest.fixture
+def work(serving, dial, group):
+    """Connects to one server, whose bounds are keyword arguments of the first call."""
+    servers = []
+
+    def work(**limits):
+        if not servers:
+            servers.append(serving(authorise=WORKER, **limits))
+        return dial(servers[0].url)
+
+    return work
+
+
+def put(log, *keys):
+    for key in keys:
+        log.commit([upsert("order", key, {"key": key})])
+
+
+async def join(wire, consumer="w1", subscription="a", /, *, wanted=100, group="pickers", **more):
+    """Joins; returns what is said of that, or the error."""
+    payload = {"group": group, "consumer": consumer, "credits": wanted, **more}
+    await wire.send(type="join", id=subscription, payload=payload)
+    message = await wire.receive()
+    return message["group"] if message["type"] == "joined" else message["payload"]
+
+
+def kept(wire):
+    """The deliveries that have come and were not looked at, as they may come before an answer."""
+    if not hasattr(wire, "kept"):
+        wire.kept = []
+    return wire.kept
+
+
+async def given(wire, count):
+    """So many deliveries, and no more."""
+    while len(kept(wire)) < count:
+        wire.kept += (await wire.expect("deliveries"))["items"]
+    found, wire.kept = wire.kept, []
+    assert len(found) == count
+    return found
+
+
+def keys(deliveries):
+    return [event["key"] for one in deliveries for event in one["events"]]
+
+
+async def call(wire, do, subscription="a", /, n=1, **payload):
+    """Says something; returns the result, or the error."""
+    await wire.send(type="group", id=subscription, n=n, do=do, payload=payload)
+    while (message := await wire.receive())["type"] != "group":
+        assert message["type"] == "deliveries"
+        kept(wire).extend(message["items"])
+    assert (message["id"], message["n"]) == (subscription, n)
+    return message["result"] if "result" in message else message["error"]
+
+
+async def test_consumers_share_the_changes_and_acknowledge_them(work, group, log):
+    """F75, F76: each delivery has its place, its count and its events; the answer is how many were new."""
+    put(log, "1", "2", "3")
+    async with work() as one, work() as two:
+        await one.init()
+        assert (await two.init())["payload"]["limits"]["groupCalls"] == 256
+        assert await join(one, "w1", wanted=2) == {"name": "pickers", "consumer": "w1", "generation": 1}
+        first, second = await given(one, 2)
+        assert keys([first, second]) == ["1", "2"]
+        assert (first["at"], first["count"]) == (str(log.token(group.info().floor)), 1)
+        assert first["events"][0]["body"] == {"key": "1"}
+        assert (await join(two, "w2"))["generation"] == 2
+        (third,) = await given(two, 1)
+        assert keys([third]) == ["3"]
+        assert await call(one, "ack", at=[first["at"], second["at"]], durable=True) == {"count": 2}
+        assert not group.info().unsynced
+        assert await call(one, "ack", n=7, at=[first["at"]]) == {"count": 0}
+        assert await call(two, "ack_upto", at=[third["at"]]) == {"count": 1}
+        assert group.info().lag.versions == 0
+        put(log, "4")
+        assert keys(await given(two, 1)) == ["4"]
+        await one.send(type="request", id="a", n=5)
+        await two.send(type="complete", id="a")  # what it has is due at once, and has been delivered
+        (again,) = await given(one, 1)
+        assert (keys([again]), again["count"]) == (["4"], 2)
+
+
+async def test_what_is_refused_comes_again(work, group, log):
+    """F80, F163: a refusal counts unless it is said that it does not, and more time delivers nothing."""
+    put(log, "1", "2")
+    async with work() as wire:
+        await wire.init()
+        await join(wire)
+        first, second = await given(wire, 2)
+        places = [first["at"], second["at"]]
+        assert await call(wire, "in_progress", at=places) == {"count": 2}
+        assert await call(wire, "nack", at=places, count=False, delayMs=0) == {"count": 2}
+        again = await given(wire, 2)
+        assert [(one["at"], one["count"]) for one in again] == [(place, 1) for place in places]
+        assert await call(wire, "nack", at=places, delayMs=0, error="no room") == {"count": 2}
+        assert [one["count"] for one in await given(wire, 2)] == [2, 2]
+        assert await call(wire, "nack", at=[places[1]]) == {"count": 1}  # comes after ``backoff``
+        assert await call(wire, "nack", at=[places[1]]) == {"count": 0}
+        assert await call(wire, "term", at=[places[0]], reason="broken") == {"count": 1}
+        (letter,) = group.dead.inspect()
+        assert (letter.first_error, letter.last_error) == ("no room", "broken")
+
+
+async def test_what_is_pending_is_listed_and_claimed(work, group, log):
+    """F77, F79: by place, consumer, idle time and count."""
+    put(log, "1", "2", "3")
+    async with work() as one, work() as two:
+        await one.init()
+        await two.init()
+        await join(one)
+        first, second, third = await given(one, 3)
+        await join(two, "w2")
+        told = await call(two, "pending", limit=2)
+        assert told["total"] == 3
+        assert [(row["at"], row["consumer"], row["generation"], row["count"]) for row in told["rows"]] == [
+            (first["at"], "w1", 1, 1),
+            (second["at"], "w1", 1, 1),
+        ]
+        assert told["rows"][0]["idleMs"] >= 0
+        rows = (await call(two, "pending", start=third["at"], consumer="w1"))["rows"]
+        assert [row["at"] for row in rows] == [third["at"]]
+        assert (await call(two, "pending", minIdleMs=600_000))["rows"] == []
+        claimed = await call(two, "claim", limit=1)
+        assert (claimed["next"], claimed["lost"]) == (second["at"], [])
+        assert (keys(claimed["deliveries"]), claimed["deliveries"][0]["count"]) == (["1"], 2)
+        looked = await call(two, "claim", at=[second["at"]], onlyIds=True)
+        assert [(one["events"], one["count"]) for one in looked["deliveries"]] == [([], 1)]
+        problem = await call(one, "ack", at=[first["at"], third["at"]])  # the first is another one's
+        assert problem["code"] == "FENCED"
+        assert await call(two, "ack", at=[first["at"], second["at"]]) == {"count": 2}
+        assert (await call(two, "claim", start=third["at"]))["deliveries"][0]["at"] == third["at"]
+
+
+async def test_a_client_that_comes_back_goes_on_with_its_generation(work, group, log, until):
+    """F84: within the grace time it keeps what has come, and what has not comes again, uncounted."""
+    put(log, "1", "2", "3")
+    async with work(group_grace=600.0) as wire:
+        await wire.init()
+        await join(wire, opening="x")
+        first, second, third = await given(wire, 3)
+    async with work() as wire:
+        await wire.init()
+        await until(lambda: not any(one.waiting for one in group.book.machine.consumers.listed()))
+        told = await join(wire, generation=1, received=1)
+        assert told["generation"] == 1
+        again = await given(wire, 2)
+        assert [(one["at"], one["count"]) for one in again] == [(second["at"], 1), (third["at"], 1)]
+        assert await call(wire, "ack", at=[first["at"]]) == {"count": 1}
+    async with (
+        work() as wire
+    ):  # where the answer was lost it is known by what it is called, and has received nothing
+        await wire.init()
+        assert (await join(wire, opening="x"))["generation"] == 1
+        assert [one["at"] for one in await given(wire, 2)] == [second["at"], third["at"]]
+
+
+async def test_another_client_of_the_same_name_fences_it(work, group, log):
+    """F84: and what the older one says counts no more."""
+    put(log, "1", "2")
+    async with work() as old, work() as new:
+        await old.init()
+        await new.init()
+        await join(old)
+        first, second = await given(old, 2)
+        assert (await join(new, history=True))["generation"] == 2
+        problem = (await old.expect("error"))["payload"]
+        assert (problem["code"], problem["generation"], problem["current"]) == ("FENCED", 1, 2)
+        await old.send(type="group", id="a", n=1, do="ack", payload={"at": [first["at"]]})
+        await old.nothing_comes()
+        assert [(one["at"], one["count"]) for one in await given(new, 2)] == [
+            (first["at"], 1),
+            (second["at"], 1),
+        ]
+        group.join("w1")  # in the process of the server
+        assert (await new.expect("error"))["payload"]["code"] == "FENCED"
+
+
+async def test_the_newer_of_two_connections_of_one_client_has_the_consumer(work, group, log):
+    """As where a server does not know yet that the older one is lost."""
+    put(log, "1")
+    async with work() as old, work() as new:
+        await old.init()
+        await new.init()
+        await join(old, opening="x")
+        (first,) = await given(old, 1)
+        assert (await join(new, generation=1, received=1))["generation"] == 1
+        assert (await old.expect("error"))["payload"]["code"] == "FENCED"
+        assert await call(new, "ack", at=[first["at"]]) == {"count": 1}
+
+
+async def test_what_a_client_had_that_stays_away_goes_to_others(work, group, log):
+    """F78: when the grace time is over its deliveries come again, and it joins anew."""
+    put(log, "1", "2")
+    async with work(group_grace=0.02) as wire:
+        await wire.init()
+        await join(wire)
+        await given(wire, 2)
+    async with work() as other, work() as wire:
+        await other.init()
+        await join(other, "w2")
+        assert [one["count"] for one in await given(other, 2)] == [2, 2]
+        await wire.init()
+        assert (await join(wire, generation=1, received=2))["generation"] == 3
+
+
+async def test_nothing_is_taken_from_a_group_that_was_not_asked_for(work, group, log, until):
+    """F82: a client without credits, or one that takes nothing, holds nothing back from others."""
+    put(log, *"123456")
+    async with work() as idle, work() as other:
+        await idle.init()
+        await join(idle, "idle", wanted=0)
+        await other.init()
+        await join(other, "w2", wanted=4)
+        assert keys(await given(other, 4)) == ["1", "2", "3", "4"]
+        await idle.send(type="request", id="a", n=1)
+        assert keys(await given(idle, 1)) == ["5"]
+        await idle.send(type="request", id="a", n=0)
+        assert (await idle.expect("error"))["payload"]["code"] == "INVALID_DEMAND"
+        await until(lambda: group.info().consumers == ("w2",))
+
+
+async def test_a_stalled_client_takes_no_more_than_a_window(work, group, log, until):
+    """What lies behind that is left to others, although the stalled one has asked for everything."""
+    body = "x" * 50_000
+    async with work(batch_bytes=60_000, high_water=1_000, window=70_000) as slow, work() as other:
+        await slow.init()
+        await join(slow, "slow")
+        slow.socket.transport.pause_reading()
+        for number in range(300):
+            log.commit([upsert("order", str(number), {"body": body})])
+        await until(lambda: group.info().pending > 2)
+        await other.init()
+        await join(other, "w2")
+        assert len(await given(other, 100)) == 100
+        slow.socket.transport.resume_reading()
+
+
+async def test_consumers_have_a_bound_where_those_whose_clients_are_away_make_room(work, group, log, until):
+    async with work(group_members=2, group_grace=600.0) as wire:
+        await wire.init()
+        await join(wire)
+    async with work() as wire:
+        await wire.init()
+        await join(wire, "w2", "b")
+        await join(wire, "w3", "c")
+        await until(lambda: group.info().consumers == ("w2", "w3"))
+        problem = await join(wire, "w4", "d")
+        assert (problem["code"], problem["limit"], problem["retryable"]) == ("TOO_MANY_CONSUMERS", 2, True)
+
+
+async def test_only_groups_that_the_grant_names_can_be_used(serving, dial, group, log):
+    """F75: by default nobody may; whether there is a group is not told; an unknown group is a typed error."""
+    async with dial(serving().url) as wire:
+        await wire.init()
+        problem = await join(wire)
+        assert (problem["code"], problem["path"]) == ("FORBIDDEN", "action")
+    async with dial(serving(authorise=WORKER).url) as wire:
+        await wire.init()
+        for name in ("bills", "none"):
+            problem = await join(wire, group=name)
+            assert (problem["code"], problem["path"]) == ("FORBIDDEN", "group")
+        problem = await join(wire, group="pick-none")
+        assert (problem["code"], problem["path"]) == ("GROUP_NOT_FOUND", "group")
+        assert "pickers" not in problem["message"]
+
+
+async def test_a_group_is_taken_away_with_the_grant(serving, dial, group, log, until):
+    """F140: its consumer ends with FORBIDDEN, and leaves."""
+    granted = {"pickers"}
+
+    def authorise(_principal, _log, _action):
+        return Grant({LogAction.CONSUME}, groups=granted)
+
+    async with dial(serving(authorise=authorise, revocation=0.05, group_grace=600.0).url) as wire:
+        await wire.init()
+        await join(wire)
+        granted.clear()
+        assert (await wire.expect("error"))["payload"]["code"] == "FORBIDDEN"
+        await until(lambda: group.info().consumers == ())
+
+
+async def test_a_grant_with_a_view_has_no_groups(serving, dial, group):
+    narrowed = Grant({LogAction.CONSUME}, View(), groups=["pickers"])
+    async with dial(serving(authorise=narrowed).url) as wire:
+        await wire.init()
+        assert (await join(wire))["code"] == "FORBIDDEN"
+
+
+async def test_a_follower_has_no_groups(tmp_path, log, dial):
+    with (
+        ChangeLog.open(tmp_path / "shop", read_only=True) as follower,
+        serve(follower, authorise=WORKER) as server,
+    ):
+        async with dial(server.url) as wire:
+            await wire.init()
+            assert (await join(wire))["code"] == "LOG_READ_ONLY"
+
+
+@pytest.mark.parametrize(
+    ("payload", "code", "path"),
+    [
+        ({"group": None}, "INVALID_REQUEST", "name"),
+        ({"group": "Pick"}, "INVALID_REQUEST", "name"),
+        ({"consumer": None}, "INVALID_REQUEST", "consumer"),
+        ({"consumer": ""}, "INVALID_REQUEST", "consumer"),
+        ({"consumer": "x" * 257}, "INVALID_REQUEST", "consumer"),
+        ({"generation": 0}, "INVALID_REQUEST", "generation"),
+        ({"received": 3}, "INVALID_REQUEST", "received"),
+        ({"history": 1}, "INVALID_REQUEST", "history"),
+        ({"opening": 5}, "INVALID_REQUEST", "opening"),
+        ({"credits": "many"}, "INVALID_REQUEST", "credits"),
+        ({"credits": -1}, "INVALID_DEMAND", None),
+        ({"log": 5}, "INVALID_REQUEST", "log"),
+        ({"integers": "HEX"}, "INVALID_REQUEST", "integers"),
+    ],
+)
+async def test_what_is_wrong_with_a_joining_is_named(work, payload, code, path):
+    async with work() as wire:
+        await wire.init()
+        told = {"group": "pickers", "consumer": "w", "credits": 0, **payload}
+        await wire.send(type="join", id="r", payload=told)
+        problem = (await wire.expect("error"))["payload"]
+        assert (problem["code"], problem.get("path")) == (code, path)
+
+
+@pytest.mark.parametrize(
+    ("do", "payload", "path"),
+    [
+        ("eat", {}, "do"),
+        ("ack", {}, "at"),
+        ("ack", {"at": []}, "at"),
+        ("ack", {"at": [5]}, "at"),
+        ("ack", {"at": ["x"], "durable": "yes"}, "durable"),
+        ("ack_upto", {"at": ["x", "y"]}, "at"),
+        ("nack", {"at": ["x"], "delayMs": -1}, "delayMs"),
+        ("nack", {"at": ["x"], "count": 0}, "count"),
+        ("nack", {"at": ["x"], "error": "x" * 1001}, "error"),
+        ("term", {"at": ["x"]}, "reason"),
+        ("pending", {"limit": 100_000}, "limit"),
+        ("pending", {"start": 5}, "start"),
+        ("claim", {"minIdleMs": "long"}, "minIdleMs"),
+        ("claim", {"onlyIds": 1}, "onlyIds"),
+    ],
+)
+async def test_what_is_wrong_with_a_call_is_named_and_the_consumer_goes_on(work, log, do, payload, path):
+    async with work() as wire:
+        await wire.init()
+        await join(wire)
+        problem = await call(wire, do, **payload)
+        assert (problem["code"], problem["path"]) == ("INVALID_REQUEST", path)
+        put(log, "1")
+        assert keys(await given(wire, 1)) == ["1"]
+
+
+async def test_places_that_are_none_are_refused_and_calls_of_others_are_ignored(work, group, log):
+    put(log, "1")
+    async with work() as wire:
+        await wire.init()
+        await join(wire)
+        (first,) = await given(wire, 1)
+        assert (await call(wire, "ack", at=["nonsense"]))["code"] == "CURSOR_INVALID"
+        other = first["at"].rsplit(":", 2)[0] + ":9:0"
+        assert (await call(wire, "ack", at=[other]))["code"] == "CURSOR_AHEAD"
+        await wire.send(type="group", id="b", n=1, do="ack", payload={"at": [first["at"]]})
+        await wire.nothing_comes()
+        await wire.send(type="group", id="a", n="x", do="ack", payload={})
+        assert (await wire.closed())[0] == 4400
+
+
+async def test_calls_are_bounded_and_done_before_the_consumer_leaves(work, group, log, until):
+    """What a client says last counts, although its connection ends behind it."""
+    put(log, *"123")
+    async with work(group_calls=2, group_grace=600.0) as wire:
+        await wire.init()
+        await join(wire)
+        deliveries = await given(wire, 3)
+        with group.book.lock:  # so that no call is done yet
+            for n, one in enumerate(deliveries):
+                await wire.send(type="group", id="a", n=n, do="ack", payload={"at": [one["at"]]})
+            problem = await wire.expect("group")
+            assert (problem["n"], problem["error"]["code"], problem["error"]["limit"]) == (
+                2,
+                "TOO_MANY_CALLS",
+                2,
+            )
+            await wire.send(type="complete", id="a")
+        await until(lambda: not group.info().consumers)
+    assert group.info().acked == 2
+
+
+async def test_a_lost_group_says_so(work, group, log):
+    async with work() as wire:
+        await wire.init()
+        await join(wire)
+        group.book.state = GroupState.LOST
+        problem = await join(wire, "w2", "b")
+        assert (problem["code"], problem["oldest"]) == ("GROUP_LOST", str(log.token(log.oldest)))
+
+
+async def test_a_group_that_is_dropped_ends_its_consumers(work, group, log):
+    async with work() as wire:
+        await wire.init()
+        await join(wire)
+        log.groups.drop("pickers")
+        assert (await wire.expect("error"))["payload"]["code"] == "GROUP_NOT_FOUND"
+
+
+async def test_a_server_that_stops_lets_its_consumers_leave(serving, dial, group, log):
+    server = serving(authorise=WORKER, group_grace=600.0)
+    async with dial(server.url) as wire, dial(server.url) as away:
+        await away.init()
+        await join(away)
+        await away.socket.close()
+        await wire.init()
+        await join(wire, "w2")
+        server.stop()
+    assert group.info().consumers == ()
+
+
+def test_what_is_to_be_durable_and_is_not_says_so(log, group):
+    """The calls beside it are done."""
+
+    def ack(*_places, durable=False):
+        if durable:
+            raise OSError
+        return 1
+
+    held = SimpleNamespace(member=SimpleNamespace(ack=ack))
+    place = (str(log.token(log.oldest)),)
+    calls = [AckCall(place, durable=False, upto=False), AckCall(place, durable=True, upto=False)]
+    first, second = _do_all(log, held, calls)
+    assert first == {"count": 1}
+    assert second.code == "INTERNAL"

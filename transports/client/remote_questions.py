@@ -1,0 +1,45 @@
+"""What is asked of a server beside subscribing, and answered once."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from transports.protocol.client import ClientQuestion, ClientSession
+from transports.protocol.connection import Effect
+
+__all__ = ["RemoteQuestions"]
+
+
+class RemoteQuestions:
+    """The questions of one connection that wait for their answers, on its event loop.
+
+    Args:
+        session: The machine of the connection.
+        perform: Does what the machine answers.
+    """
+
+    def __init__(self, session: ClientSession, perform: Callable[[Iterable[Effect]], object]) -> None:
+        self._session = session
+        self._perform = perform
+        self._waiting: dict[ClientQuestion, asyncio.Future[Any]] = {}
+
+    async def ask(self, kind: str, asked: dict[str, Any]) -> Any:
+        """The answer; what it raises is what the server said, or why there is none."""
+        question = ClientQuestion(self._session.name(), asked, kind)
+        answer = self._waiting[question] = asyncio.get_running_loop().create_future()
+        self._perform(self._session.ask(question))
+        try:
+            return await answer
+        finally:
+            if self._waiting.pop(question, None) is not None:
+                self._perform(self._session.cancel(question))  # its answer is not wanted any more
+
+    def answer(self, question: ClientQuestion, answer: object) -> None:
+        """Tells who waits."""
+        waiting = self._waiting.pop(question)
+        if waiting.done():
+            return
+        if isinstance(answer, Exception):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)

@@ -1,0 +1,247 @@
+"""What goes wrong in Python, in the words of the wire: one table."""
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from flow.errors import IllegalRequestError, Lagged
+from publishers.errors import (
+    ExpectationFailed,
+    HistoryPruned,
+    InvalidChange,
+    InvalidCriteria,
+    InvalidOption,
+    LogClosed,
+    LogDropped,
+    LogFailed,
+    LogForked,
+    LogFull,
+    LogGone,
+    LogReadOnly,
+    LogReplaced,
+    NoSuchLog,
+    PositionAhead,
+    PositionForeign,
+    PositionForked,
+    PositionMalformed,
+    PredecessorFailed,
+    PublishingOff,
+    SnapshotGone,
+    StateIncomplete,
+    StateOff,
+    StateUnusable,
+    TooCostly,
+    TransactionTooLarge,
+    WalCorrupted,
+)
+from publishers.groups.errors import (
+    GroupCorrupted,
+    GroupForked,
+    GroupLost,
+    GroupPaused,
+    GroupUnwritten,
+    NoSuchGroup,
+)
+from publishers.model.position import LogIdentity, Position
+from publishers.slots.errors import (
+    AckAhead,
+    Fenced,
+    NoSuchSlot,
+    SlotBusy,
+    SlotExists,
+    SlotForked,
+    SlotLost,
+    SlotsCorrupted,
+    SlotsUnwritten,
+)
+from transports.errors import InvalidInput, WireError, shortened
+
+__all__ = ["Problem", "describe"]
+
+_LOG: Final = logging.getLogger("penstock.transports")
+
+
+class Problem(NamedTuple):
+    """The payload of an ``error`` message."""
+
+    code: str
+    message: str
+    retryable: bool
+    data: Mapping[str, Any]
+
+    def payload(self) -> dict[str, Any]:
+        """As it travels: the data stand beside code, message and retryable."""
+        return {"code": self.code, "message": self.message, "retryable": self.retryable, **self.data}
+
+
+_Tokens = Callable[[Position], str]
+_Data = Callable[[Any, _Tokens], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    error: type[BaseException]
+    code: str
+    retryable: bool = False
+    data: _Data = field(default=lambda _error, _token: {})
+    message: str | None = None
+    """In place of the text of the error, which speaks of what is not for clients."""
+
+
+_FAILED_DISK: Final = (
+    "the disk of the server has failed, and the log takes no more until it is opened again; where outcome is unknown, the same "
+    "producer and sequence tell then whether this was written"
+)
+_TABLE: Final = (
+    _Row(InvalidCriteria, "INVALID_CRITERIA", data=lambda e, _: {"path": e.path}),
+    _Row(
+        TooCostly,
+        "TOO_COSTLY",
+        data=lambda e, _: {"cost": e.cost, "limit": e.limit, "option": e.option, "cheaper": e.cheaper},
+    ),
+    _Row(InvalidOption, "INVALID_REQUEST", data=lambda e, _: {"path": e.parameter}),
+    _Row(InvalidChange, "INVALID_CHANGE", data=lambda e, _: {"path": e.parameter}),
+    _Row(InvalidInput, "INVALID_CHANGE", data=lambda e, _: {"line": e.line}),
+    _Row(
+        ExpectationFailed,
+        "EXPECTATION_FAILED",
+        data=lambda e, t: {
+            "expected": t(e.expected),
+            "found": t(e.found),
+            **({"at": t(e.at), "entity_type": e.entity_type, "key": e.key} if e.at else {}),
+        },
+    ),
+    _Row(PredecessorFailed, "PREDECESSOR_FAILED", retryable=True),
+    _Row(
+        TransactionTooLarge,
+        "TRANSACTION_TOO_LARGE",
+        data=lambda e, _: {"option": e.option, "value": e.value, "limit": e.limit},
+    ),
+    _Row(
+        LogReadOnly,
+        "LOG_READ_ONLY",
+        message="the server follows this log, and does not own it; it can be written where it is owned, as by "
+        "penstock serve DIR --own --writable",
+    ),
+    _Row(
+        LogFull, "LOG_FULL", retryable=True, message="the disk of the server has no room; nothing was written"
+    ),
+    _Row(LogFailed, "LOG_FAILED", data=lambda e, _: {"outcome": e.outcome}, message=_FAILED_DISK),
+    _Row(
+        LogClosed,
+        "LOG_CLOSED",
+        retryable=True,
+        data=lambda e, t: {"cursor": t(e.position)} if e.position else {},
+    ),
+    _Row(LogDropped, "LOG_DROPPED", data=lambda e, _: {"log": e.name}),
+    _Row(NoSuchLog, "LOG_NOT_FOUND", data=lambda _e, _: {"path": "log"}),
+    _Row(PublishingOff, "PUBLISHING_OFF", data=lambda e, _: {"log": e.name}),
+    _Row(LogForked, "LOG_FORKED"),
+    _Row(LogReplaced, "LOG_REPLACED", data=lambda e, _: {"old": _identity(e.old), "new": _identity(e.new)}),
+    _Row(
+        WalCorrupted,
+        "INTERNAL",
+        message="the log is damaged where this was to be read; its server has logged the place",
+    ),
+    _Row(LogGone, "LOG_GONE", message="the log is not at its place on the server any more"),
+    _Row(PositionMalformed, "CURSOR_INVALID"),
+    _Row(PositionForeign, "CURSOR_FOREIGN"),
+    _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": e.end and t(e.end)}),
+    _Row(PositionAhead, "CURSOR_AHEAD", retryable=True, data=lambda e, t: {"head": t(e.head)}),
+    _Row(
+        NoSuchSlot,
+        "SLOT_NOT_FOUND",
+        data=lambda _e, _: {"path": "slot.name"},
+        message="the log has no slot of that name",
+    ),
+    _Row(
+        SlotBusy,
+        "SLOT_BUSY",
+        retryable=True,
+        data=lambda e, _: {"owner": e.owner},
+    ),
+    _Row(SlotExists, "SLOT_EXISTS", data=lambda _e, _: {"path": "name"}),
+    _Row(Fenced, "FENCED", data=lambda e, _: {"generation": e.generation, "current": e.current}),
+    _Row(AckAhead, "ACK_AHEAD", data=lambda e, t: {"delivered": t(e.delivered)}),
+    _Row(SlotLost, "SLOT_LOST", data=lambda e, t: {"oldest": t(e.oldest)}),
+    _Row(SlotForked, "SLOT_FORKED"),
+    _Row(
+        SlotsUnwritten,
+        "SLOTS_UNWRITTEN",
+        retryable=True,
+        message="the places of slots cannot be written at the moment; it is tried again",
+    ),
+    _Row(
+        SlotsCorrupted,
+        "SLOTS_UNUSABLE",
+        message="what the server keeps of the slots of this log is damaged; its server has logged the place",
+    ),
+    _Row(
+        NoSuchGroup,
+        "GROUP_NOT_FOUND",
+        data=lambda _e, _: {"path": "group"},
+        message="the log has no group of that name",
+    ),
+    _Row(GroupPaused, "GROUP_PAUSED", retryable=True),
+    _Row(GroupLost, "GROUP_LOST", data=lambda e, t: {"oldest": t(e.oldest)}),
+    _Row(GroupForked, "GROUP_FORKED"),
+    _Row(
+        GroupUnwritten,
+        "GROUP_UNWRITTEN",
+        retryable=True,
+        message="what is done of the group cannot be written at the moment; it is tried again",
+    ),
+    _Row(
+        GroupCorrupted,
+        "GROUP_UNUSABLE",
+        message="what the server keeps of the group is damaged; its server has logged the place",
+    ),
+    _Row(SnapshotGone, "SNAPSHOT_GONE", data=lambda e, t: {"oldest": t(e.oldest)}),
+    _Row(HistoryPruned, "HISTORY_PRUNED", data=lambda e, t: {"oldest": t(e.oldest)}),
+    _Row(
+        StateOff,
+        "STATE_OFF",
+        message="the server keeps no state of the log; it has to own the log, and to open it with state=True, as by penstock "
+        "serve DIR --own --state",
+    ),
+    _Row(StateIncomplete, "STATE_INCOMPLETE", data=lambda e, t: {"since": t(e.since)}),
+    _Row(
+        StateUnusable,
+        "STATE_UNUSABLE",
+        retryable=True,
+        message="the state beside the log cannot be read at the moment",
+    ),
+    _Row(Lagged, "LAGGED", retryable=True, data=lambda e, _: {"missed": e.missed}),
+    _Row(IllegalRequestError, "INVALID_DEMAND"),
+)
+
+
+def _identity(told: LogIdentity) -> dict[str, str]:
+    return {"logId": str(told.log_id), "epoch": told.epoch}
+
+
+def describe(error: BaseException, token: _Tokens = str) -> Problem:
+    """What a subscriber is told of an error.
+
+    Args:
+        error: What ended the subscription.
+        token: Makes the text of a position of the log concerned.
+
+    Returns:
+        The payload of the ``error`` message. What is in no table is ``INTERNAL``: it is logged with an id, and only
+        the id is told.
+    """
+    if isinstance(error, WireError):
+        return Problem(error.code, shortened(str(error)), error.retryable, error.data)
+    for row in _TABLE:
+        if isinstance(error, row.error):
+            retryable = row.retryable or (isinstance(error, TooCostly) and error.retryable)
+            message = shortened(row.message or str(error))
+            return Problem(row.code, message, retryable, row.data(error, token))
+    error_id = uuid.uuid4().hex[:12]
+    _LOG.error("subscription ended by an unexpected error, id %s", error_id, exc_info=error)
+    return Problem(
+        "INTERNAL", f"internal error {error_id}; see the log of the server", False, {"id": error_id}
+    )

@@ -1,0 +1,74 @@
+"""What the machine of one connection wants done for those who ask: for schemas, and of slots that they have not opened."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from transports.access.access import Access
+from transports.access.grant import LogAction, schema_for
+from transports.access.principal import Principal
+from transports.codec.schemas import SchemaAnswer, SchemaQuestion, schema_json
+from transports.codec.slot_orders import SlotOrder, SlotTold
+from transports.problems import describe
+from transports.protocol.connection import Effect
+from transports.protocol.server import SchemaEntry, ServerSession
+from transports.quotas.pool import Pools
+from transports.server.disk_jobs import DiskJobs
+from transports.server.slot_orders import carry_out
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["ConnectionSchemas"]
+
+
+class ConnectionSchemas:
+    """The questions of one connection for schemas, and what it wants done with slots, on its event loop.
+
+    Args:
+        session: Its machine.
+        logs: The logs of the server, by name.
+        access: What each principal may do.
+        pools: Threads of the server.
+        jobs: Those of the connection.
+        perform: Does what the machine answers.
+    """
+
+    def __init__(
+        self,
+        session: ServerSession,
+        logs: "Mapping[str, ChangeLog]",
+        access: Access,
+        *,
+        pools: Pools,
+        jobs: DiskJobs,
+        perform: Callable[[Iterable[Effect]], object],
+    ) -> None:
+        self._session = session
+        self._logs = logs
+        self._access = access
+        self._pools = pools
+        self._jobs = jobs
+        self._perform = perform
+
+    def look_up(self, entry: SchemaEntry, asked: SchemaQuestion | SlotOrder, principal: Principal) -> None:
+        """Looks a schema up, or does something with a slot, on a thread, and answers."""
+        action = LogAction.CONSUME if isinstance(asked, SlotOrder) else LogAction.READ
+        try:
+            name, log, grant = self._access.find(self._logs, asked.log, principal, action)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
+            self._perform(self._session.failed(entry, describe(error)))
+            return
+
+        def find() -> SchemaAnswer | list[SlotTold] | None:
+            if isinstance(asked, SlotOrder):
+                return carry_out(name, log, grant, asked)
+            return schema_json(name, schema_for(grant, log, asked.entity_type, asked.version), log.token)
+
+        def told(result: Callable[[], SchemaAnswer | list[SlotTold] | None]) -> None:
+            try:
+                answer = self._session.answered(entry, result())
+            except Exception as error:  # noqa: BLE001 - likewise
+                answer = self._session.failed(entry, describe(error))
+            self._perform(answer)
+
+        self._jobs.send(self._pools.scanning, entry, find, told)

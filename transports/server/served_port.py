@@ -1,0 +1,114 @@
+"""A port that a program serves beside its own work: on a thread and an event loop of its own."""
+
+import asyncio
+import contextlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Self
+
+from flow import forks
+from transports.errors import ServerFailed
+from transports.tcp.descriptors import bound_to, let_go
+from transports.tcp.listening import listen_on
+
+if TYPE_CHECKING:
+    from transports.limits import Limits
+    from transports.server.tls import ServerCertificate
+
+__all__ = ["JOIN_MARGIN", "ServedPort"]
+
+JOIN_MARGIN: Final = 5.0
+_START_TIMEOUT: Final = 30.0
+
+
+class ServedPort(ABC):
+    """A port, the thread that serves it, and how both begin and end. A class that derives from it says what is served.
+
+    Attributes:
+        host: The address that it listens on.
+        port: The port, also if 0 was asked for.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, name: str, limits: "Limits", tls: "ServerCertificate | None"
+    ) -> None:
+        self.host = host
+        self._limits = limits
+        self._tls = tls
+        self._socket = listen_on(host, port)
+        self._address = self._socket.getsockname()
+        self.port: int = self._address[1]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._stopping = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"penstock-{name}-{self.port}", daemon=True)
+
+    def start(self) -> Self:
+        """Starts to listen; returns when connections are taken.
+
+        Raises:
+            ServerFailed: If the server does not come up.
+        """
+        forks.register(self)
+        self._thread.start()
+        if not self._ready.wait(_START_TIMEOUT) or self._failure is not None:
+            raise ServerFailed(self.host, self.port, str(self._failure or "it did not start in time"))
+        return self
+
+    def forked(self, _pid: int, /) -> None:
+        """See ``flow.forks.Forkable``: the child keeps neither the port nor a connection; the thread that serves is not there."""
+        self._stopping = threading.Lock()
+        let_go(bound_to(self._socket.family, self._address))
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends the connections and closes the port. Idempotent; in a child of ``fork`` it does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @abstractmethod
+    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Serves the socket until it is told to stop, on the loop of the thread; sets ``_ready`` as soon as connections are taken."""
+
+    @property
+    def _authority(self) -> str:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - a look-up
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    def _scheme(self, plain: str) -> str:
+        return plain if self._tls is None else plain + "s"
+
+    @property
+    def _serving(self) -> asyncio.AbstractEventLoop | None:
+        """The loop, while the thread runs."""
+        return self._loop if self._thread.is_alive() else None
+
+    def _end(self, ask: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+        """Asks the loop to end, if it runs, and waits for its thread."""
+        with self._stopping:
+            loop = self._serving
+            if loop is None:
+                return
+            with contextlib.suppress(RuntimeError):  # the loop has ended since
+                ask(loop)
+            self._thread.join(self._limits.close_timeout + 2 * JOIN_MARGIN)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - uvicorn exits where it cannot start; the starter is told
+            self._failure = error
+        finally:
+            forks.forget(self)  # the address is anybody's from now on
+            self._socket.close()
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._serve(self._loop)
