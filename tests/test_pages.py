@@ -58,7 +58,7 @@ def test_the_changelog_has_one_line_a_thing_under_added_changed_and_fixed():
 @pytest.mark.parametrize(
     ("page", "example"),
     [
-        ("docs/from-your-database.md", ["outbox.py", "polling_query.py"]),
+        ("docs/from-your-database.md", ["outbox.py", "polling_query.py", "from_debezium.py"]),
         ("docs/testing.md", ["test_orders.py"]),
     ],
 )

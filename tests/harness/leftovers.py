@@ -4,7 +4,9 @@ Fixtures of a module or a session may keep what they like: they are set up befor
 """
 
 import asyncio
+import contextlib
 import gc
+import io
 import os
 import re
 import sys
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["nothing_is_left_behind", "possessions"]
+__all__ = ["arrow_has_its_pipe", "nothing_is_left_behind", "possessions"]
 
 PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "120"))
 """Seconds within which whatever was asked to end has ended, on any machine."""
@@ -45,6 +47,15 @@ def nothing_is_left_behind() -> Iterator[None]:
         if time.monotonic() > end:
             pytest.fail(f"left behind: {', '.join(sorted(left))}")
         pause.wait(0.01)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def arrow_has_its_pipe() -> None:
+    """Arrow makes a pipe for interrupts when it first reads CSV, and keeps it for the process: no test is to be blamed for it."""
+    with contextlib.suppress(ImportError):
+        from pyarrow import csv
+
+        csv.read_csv(io.BytesIO(b"column\n1\n"))
 
 
 def _left(before: set[str]) -> set[str]:

@@ -18,19 +18,21 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs" / "features.md"
 PARTLY = {
-    "F88": "in process, from the state of the log, SQL or a function; by its server, from the state",
+    "F88": "in process, from the state of the log, SQL, a DataFrame or a function; by its server, over `penstock.v1+json` and GraphQL, from the state",
     "F89": "likewise",
-    "F90": "likewise",
+    "F90": "in process; by a server, over `penstock.v1+json` and GraphQL, of the state",
     "F91": "in process",
     **dict.fromkeys(
-        ("F75", "F76", "F77", "F78", "F79", "F80", "F81", "F82", "F83", "F84"), "in the owner's process"
+        ("F75", "F76", "F77", "F78", "F79", "F80", "F81", "F82", "F83", "F84"),
+        "in the owner's process, over penstock.v1+json, and the Redis protocol",
     ),
-    "F86": "groups in the owner's process",
-    "F163": "in the owner's process, and over the Redis protocol",
+    "F86": "groups where their log is owned, by the command, statistics and metrics",
+    "F163": "in the owner's process, over penstock.v1+json, and the Redis protocol",
     "F98": "for servers, their clients and webhooks",
-    "F111": "native JSON, the envelope of rqlite, CloudEvents",
+    "F109": "by configuration file and by code",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
+    "F136": "of sinks, slots and subscriptions over HTTP; of groups in the owner's process",
     "F141": "of servers and their clients",
     "E57": "untyped",
 }

@@ -22,7 +22,10 @@ GIVEN = {
         {"log": "ChangeLog", "position": "Position", "apply": "Callable[[Change], None]"},
     ),
     "docs/from-your-database.md": (
-        "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation",
+        (
+            "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation;"
+            " from publishers.spark import debezium; from pyspark.sql import DataFrame, SparkSession"
+        ),
         {"change": "Callable[..., Mutation]"},
     ),
     "docs/monitoring.md": ("from publishers import ChangeLog, upsert", {"log": "ChangeLog"}),
@@ -85,7 +88,7 @@ MYPY = ["--strict", "--config-file=", "--python-version=3.11", "--output=json"]
 PYRIGHT = {
     "typeCheckingMode": "strict",
     "pythonVersion": "3.11",
-    "extraPaths": [str(ROOT)],
+    "extraPaths": [str(ROOT), str(ROOT / "examples" / "flights")],
     "reportDeprecated": "none",
     "reportMissingTypeStubs": "none",
     "reportPrivateUsage": "none",
@@ -137,7 +140,11 @@ def found(tmp_path_factory):
         names[Path(program).name] = program
         shutil.copy(ROOT / program, folder)
     (folder / "pyrightconfig.json").write_text(json.dumps(PYRIGHT))
-    environment = {**os.environ, "MYPYPATH": str(ROOT), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    environment = {
+        **os.environ,
+        "MYPYPATH": os.pathsep.join(PYRIGHT["extraPaths"]),
+        "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
+    }
 
     def started(*command):
         return subprocess.Popen(
