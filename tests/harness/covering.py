@@ -13,7 +13,9 @@ MEASURED = (
     "tests/publishers/blocks/",
     "tests/publishers/commits/",
     "tests/publishers/fanout/",
+    "tests/publishers/slots/",
     "tests/publishers/snapshots/",
+    "tests/publishers/state/",
     *(
         f"tests/publishers/{name}.py"
         for name in (

@@ -67,6 +67,7 @@ ABOVE = {
     "ChangeFeed": ("tests.tck.test_feed", "TestFeedInline TestFeedOnThePoolOfTheLog"),
     "DeliveryFeed": ("tests.tck.test_group_deliveries", "TestDeliveriesInline TestDeliveriesOnAPool"),
     "ModelFeed": ("tests.tck.test_feed", "TestFeedOfObjects"),
+    "RemoteDeliveries": ("tests.tck.test_group_deliveries", "TestRemoteDeliveriesInDebugMode"),
     "RemoteFeed": ("tests.tck.test_feed", "TestRemoteFeedInDebugMode"),
     "SlotFeed": ("tests.tck.test_slot_feed", "TestSlotInline TestSlotOnALoopInDebugMode"),
     "SnapshotFeed": ("tests.tck.test_snapshot_feed", "TestRowsInline TestRowsThenNothingOnAPool"),

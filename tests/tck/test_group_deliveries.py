@@ -1,5 +1,6 @@
 """The deliveries of a consumer of a group keep the rules."""
 
+import asyncio
 import shutil
 
 import pytest
@@ -10,7 +11,9 @@ from flow.tck import ENDLESS, PublisherVerification
 from publishers import ChangeLog, upsert
 from publishers.groups.subscription import DeliveryFeed, DeliverySubscription, ReadBounds
 from tests.publishers.support import QUICK, scratch
-from tests.tck.places import SILENCE, On, Placed, closed
+from tests.tck.places import SILENCE, On, Placed, closed, needs_uvloop
+from transports import Grant, Limits, LogAction, connect, serve
+from transports.client.remote_group import _DeliverySubscription
 
 PLENTY = 1_200
 """Changes of the log."""
@@ -24,7 +27,7 @@ def log():
         log.groups.create(
             "consumers", start="earliest", max_consumer_pending=PLENTY, max_ack_pending=PLENTY, batch=PLENTY
         )
-        Groups.log = log
+        Groups.log = Remote.log = log
         yield
     shutil.rmtree(path, ignore_errors=True)
 
@@ -111,3 +114,73 @@ class TestDeliveriesOnAPool(Groups):
 
 class TestDeliveriesOnALoopInDebugMode(Groups):
     kind = "debug"
+
+
+class EndingRemotely(_DeliverySubscription):
+    """One that ends behind so many deliveries, which those of a consumer do not."""
+
+    def ends_behind(self, count):
+        self.left = count
+        return self
+
+    def begin(self, subscriber, executor):
+        super().begin(subscriber, executor)
+        if not self.left:
+            self.end(None)
+
+    def buffer(self, events, cursor):
+        taken = events[: self.left]
+        self.left -= len(taken)
+        super().buffer(taken, cursor)
+        if not self.left:
+            self.end(None)
+
+
+class Remote(Placed, PublisherVerification):
+    kind = "debug"
+    timeout = 0.05
+    strict = True
+    reports = True
+    plenty = PLENTY
+    rounds = 20
+
+    @classmethod
+    def setup_class(cls):
+        super().setup_class()
+        worker = Grant({LogAction.CONSUME}, groups=["consumers", "unknown"])
+        server = serve(cls.log, port=0, limits=Limits(messages_per_second=1_000_000), authorise=worker)
+        cls.stack.callback(server.stop)
+
+        def call(coroutine):
+            return asyncio.run_coroutine_threadsafe(coroutine, cls.executor).result(60)
+
+        cls.remote = connect(server.url)
+        call(cls.remote.open())
+        cls.stack.callback(lambda: call(cls.remote.close()))
+
+    def make_publisher(self, n):
+        self.log.groups.reset("consumers", "earliest")
+        member = self.remote.group("consumers", "one")
+        if n == ENDLESS:
+            return member.deliveries()
+
+        def subscribe(subscriber, executor):
+            ending = EndingRemotely(self.remote, self.remote.consumer(member._payload), 100).ends_behind(n)
+            ending.begin(subscriber, executor or self.executor)
+
+        return DeliveryFeed(subscribe)
+
+    def make_failed_publisher(self):
+        return self.remote.group("unknown", "one").deliveries()
+
+    def make_stranded_publisher(self):
+        return On(self.make_publisher(3), closed(self.kind))
+
+
+class TestRemoteDeliveriesInDebugMode(Remote):
+    pass
+
+
+@needs_uvloop
+class TestRemoteDeliveriesOnUvloop(Remote):
+    kind = "uvloop"

@@ -218,6 +218,8 @@ def test_a_place_beyond_the_end_of_its_log_is_damage_and_not_nothing_new(quiet):
         fill(log, 5)
         assert log.slots.info("stock").state is SlotState.FORKED
         assert log.slots.info("stock").history is None
+        (stored,) = stored_slots(RealFileSystem(), other, log.log_id, log.position_of)
+        assert (stored.state, stored.position) == (SlotState.FORKED, Position(4))
         for call in (lambda: log.slots.open("stock"), lambda: log.slots.create("x", copy_from="stock")):
             with pytest.raises(SlotForked, match="not in the history") as caught:
                 call()

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from publishers import LogForked, NoSuchSlot, Position, SlotState
+from publishers import Content, LogForked, NoSuchSlot, Position, SlotState, View
 from publishers.slots.errors import SlotsUnwritten
 from publishers.slots.progress import SlotProgress
 from tests.publishers.slots.consumers import take
@@ -17,6 +17,14 @@ def kept(log):
     log.slots.create("stock", start="earliest", granularity="change")
     fill(log, 1, 3)
     return log.slots.book.kept["stock"]
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_consumer_reads_a_slot_through_a_view_of_its_own(log):
+    """F74: as a server does, whose grant says what is shown."""
+    with log.slots.open("stock") as slot:
+        (change,) = take(slot, 1, view=View(content=Content.BODY))
+        assert change.body is not None
 
 
 @pytest.mark.usefixtures("kept")
