@@ -12,6 +12,7 @@
     |   |-- LogNotFound      the server has no log of that name                        (name)
     |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
     |   |-- TooManySnapshots  as many subscriptions get the state as may at a time        (limit)
+    |   |-- SlotNotOpen      an acknowledgement is of an opening that is over          (name, opening)
     |   |-- TooManySlots     as many slots are open as the server may have            (limit)
     |   |-- TooManyMembers   as many consumers of groups have joined as may             (limit)
     |   |-- TooManyCalls     as many calls of a consumer are unanswered as may          (limit)
@@ -48,6 +49,7 @@ __all__ = [
     "NotAuthenticated",
     "RemoteError",
     "ServerFailed",
+    "SlotNotOpen",
     "TooManyAppends",
     "TooManyCalls",
     "TooManyMembers",
@@ -228,6 +230,21 @@ class TooManySnapshots(WireError):
             limit=limit,
         )
         self.limit = limit
+
+
+class SlotNotOpen(WireError):
+    """A slot is not open, or by another opening than that which acknowledges. Nothing has changed."""
+
+    code = "SLOT_NOT_OPEN"
+
+    def __init__(self, name: str, opening: str) -> None:
+        super().__init__(
+            f"slot {name!r} is not open as {opening!r} (any more); subscribe with that opening, and acknowledge what comes then",
+            name=name,
+            opening=opening,
+        )
+        self.name = name
+        self.opening = opening
 
 
 class TooManySlots(WireError):

@@ -9,10 +9,10 @@ import threading
 import time
 from contextlib import AsyncExitStack
 
-from publishers import ChangeLog, Content, Position, upsert
+from publishers import ChangeLog, Content, Criterion, Position, upsert
 from tests.clients.conftest import EXAMPLES, HERE, running
 from tests.harness.ports import free_port
-from transports import Limits, serve
+from transports import Grant, Limits, LogAction, serve
 
 
 def socket_url(server):
@@ -182,3 +182,32 @@ async def test_a_stock_client_is_told_of_a_gap(tmp_path, node):
         assert lines[0].pop("gap") == {"begin": str(log.token(Position(1))), "end": str(log.token(oldest))}
         assert positions(lines) == [(oldest.version, index) for index in range(3)]
         assert not any("gap" in line for line in lines)
+
+
+async def test_a_stock_client_acknowledges_what_a_slot_gives_it_and_goes_on_behind_a_restart(log):
+    """F74, F130: Python gql; the request that it repeats says which opening it was."""
+    from gql import Client, GraphQLRequest
+    from gql.transport.websockets import WebsocketsTransport
+
+    given = 'subscription { onSlot(slot: {name: "stock", opening: "one"}) { cursor key } }'
+    acknowledge = """mutation ($cursor: Cursor!) {
+      ackSlot(slot: "stock", opening: "one", cursor: $cursor, durable: true) { cursor } }"""
+    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest", granularity="change")
+    log.commit([upsert("order", str(number), {}) for number in range(4)])
+    for expected in (["0", "1", "2", "3"], ["2", "3"]):
+        with serve(log, authorise=Grant({LogAction.CONSUME}, slots=["stock"])) as server:
+            async with (
+                asyncio.timeout(120),
+                Client(transport=WebsocketsTransport(url=socket_url(server))) as session,
+            ):
+                keys, answer = [], None
+                async for event in session.subscribe(GraphQLRequest(given)):
+                    change = event["onSlot"]
+                    keys.append(change["key"])
+                    if len(keys) == 2:
+                        said = GraphQLRequest(acknowledge, variable_values={"cursor": change["cursor"]})
+                        answer = await session.execute(said)
+                    if len(keys) == len(expected):
+                        break
+                assert keys == expected
+    assert answer == {"ackSlot": {"cursor": str(log.token(log.head))}}

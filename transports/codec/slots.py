@@ -1,15 +1,21 @@
 """What ``subscribe`` says of a slot, and how the server answers."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from publishers.errors import HistoryPruned
+from publishers.model.position import Position
+from publishers.slots.slot import Slot
 from publishers.slots.slots import check_slot_name
 from transports.codec.fields import typed, whole
 from transports.errors import InvalidRequest
 
-__all__ = ["SlotReply", "SlotWish", "slot_of"]
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["SlotReply", "SlotWish", "acknowledged", "flush", "slot_of", "slot_wish"]
 
 _FIXED: Final = ("criteria", "start", "until", "onGap", "whole")
 """Fields of ``subscribe`` that a slot says itself."""
@@ -64,6 +70,18 @@ def slot_of(payload: Mapping[str, Any]) -> SlotWish | None:
     for name in _FIXED:
         if payload.get(name) is not None:
             raise InvalidRequest(name, payload[name], "left out where slot is given")
+    wish = slot_wish(told)
+    if wish.generation is None and payload.get("since") is not None:
+        raise InvalidRequest("since", payload["since"], "left out where slot has no generation")
+    return wish
+
+
+def slot_wish(told: Mapping[str, Any]) -> SlotWish:
+    """An object that names a slot, checked.
+
+    Raises:
+        InvalidRequest, InvalidOption: If a field has a value that it does not take.
+    """
     check_slot_name(told.get("name"))
     take_over = typed(told, "takeOver", bool, "true or false") or False
     generation = told.get("generation")
@@ -71,8 +89,6 @@ def slot_of(payload: Mapping[str, Any]) -> SlotWish | None:
         generation = whole("slot.generation", generation, 1, _GENERATION_MAX)
         if take_over:
             raise InvalidRequest("slot.generation", generation, "left out where takeOver is true")
-    elif payload.get("since") is not None:
-        raise InvalidRequest("since", payload["since"], "left out where slot has no generation")
     return SlotWish(told["name"], take_over, generation, _text(told, "opening"), _text(told, "owner"))
 
 
@@ -81,3 +97,25 @@ def _text(told: Mapping[str, Any], name: Literal["opening", "owner"]) -> str | N
     if value is not None and not 1 <= len(value) <= _TEXT_MAX:
         raise InvalidRequest(f"slot.{name}", value, _TEXT)
     return value
+
+
+def acknowledged(log: "ChangeLog", cursor: str) -> Position:
+    """The position before which everything is acknowledged by a cursor.
+
+    Raises:
+        PositionError: If it is no place of the log.
+    """
+    try:
+        return log.position_of(cursor)
+    except HistoryPruned as error:
+        return error.oldest  # far behind the place of the slot, unless that is lost
+
+
+def flush(slot: Slot) -> None:
+    """Makes what was acknowledged durable, although more is acknowledged meanwhile.
+
+    Raises:
+        SlotsUnwritten: If the disk has no room or fails.
+    """
+    while not slot.ack(slot.position, durable=True):
+        pass

@@ -37,7 +37,7 @@ _LINE_END: Final = re.compile(r"[\r\n]")
 _BLOCK_END: Final = re.compile(r'(?<!\\)"""')
 _TEXT_END: Final = re.compile(r'(?:[^"\\\r\n]|\\.)*+"')
 _TRANSPORT_ONLY: Final = frozenset(
-    {"since", "start", "snapshot", "until", "onGap", "whole", "images", "fields", "mask", "integers"}
+    {"since", "start", "slot", "snapshot", "until", "onGap", "whole", "images", "fields", "mask", "integers"}
 )
 
 

@@ -39,6 +39,7 @@ from transports.graphql.errors import RequestRefused, formatted, told
 from transports.graphql.probe import SelectionProbe
 from transports.graphql.projection import PayloadProjection
 from transports.graphql.schema import Context, make_schema
+from transports.graphql.slots import OpenedSlot, none_open
 from transports.graphql.sources import OperationSource
 from transports.graphql.types import ChangeEvent
 
@@ -67,6 +68,7 @@ class Engine:
         limits: Bounds of documents and pages.
         access: What each principal may do; everything but writing if left out.
         appending: What the server does for those who append; of this engine alone if left out.
+        opened_slot: Finds the slots that its clients have open; it has none if left out.
     """
 
     def __init__(
@@ -75,8 +77,10 @@ class Engine:
         limits: "Limits",
         access: Access | None = None,
         appending: Appending | None = None,
+        opened_slot: OpenedSlot = none_open,
     ) -> None:
         self._access = access or Access()
+        self._opened_slot = opened_slot
         self._appending = appending or Appending(logs, self._access, limits)
         self.encodings = 0
         self.executions = 0
@@ -125,7 +129,7 @@ class Engine:
 
     def context(self, principal: Principal) -> Context:
         """What the resolvers of one operation work with."""
-        return Context(self._logs, self._limits, self._access, principal, self._appending)
+        return Context(self._logs, self._limits, self._access, principal, self._appending, self._opened_slot)
 
     def answer(self, result: ExecutionResult) -> bytes:
         """The JSON of an answer; if it is too large, of an error that says so."""

@@ -31,6 +31,7 @@ from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, SnapshotMode, StartInput
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
+from transports.graphql.slots import OpenedSlot, SlotInput, SlotPlace, none_open
 from transports.graphql.sources import OperationSource
 from transports.graphql.types import (
     JSON,
@@ -88,6 +89,7 @@ class Context:
         access: What each principal may do.
         principal: Who asks.
         appending: What the server does for those who append; None for an operation of its own.
+        opened_slot: Finds the slot that a client acknowledges.
         check: Called between records that are read; what it raises ends the reading.
     """
 
@@ -96,6 +98,7 @@ class Context:
     access: Access = field(default_factory=Access)
     principal: Principal = ANONYMOUS
     appending: Appending | None = None
+    opened_slot: OpenedSlot = none_open
     check: Callable[[], None] | None = None
     left: int = field(init=False)
 
@@ -110,6 +113,16 @@ class Context:
             LogNotFound: If there is none, or there are several and no name.
         """
         return self.access.find(self.logs, name, self.principal)
+
+    def find_slot(self, name: str, log: str | None) -> "tuple[str, ChangeLog, Grant]":
+        """The log of a slot that the principal may open, as `find`.
+
+        Raises:
+            Forbidden, LogNotFound: As `find`.
+        """
+        known, found, grant = self.access.find(self.logs, log, self.principal, LogAction.CONSUME)
+        grant.check_slot(name)
+        return known, found, grant
 
     def known(self) -> "Iterator[tuple[str, ChangeLog]]":
         """The logs that the principal may read."""
@@ -348,6 +361,47 @@ def _on_change(
     return cast("AsyncGenerator[ChangeEvent, None]", source)
 
 
+def _on_slot(
+    info: strawberry.Info[Context, None],
+    slot: Annotated[SlotInput, argument("Which slot, whose criteria say which changes.")],
+    images: ImagesName = Images.WRITTEN,
+    fields: Paths = None,
+    mask: MaskRules = None,
+    integers: IntegersName = Integers.NUMBER,
+    log: LogName = None,
+) -> AsyncGenerator[ChangeEvent, None]:
+    """The source of the events; opens nothing yet."""
+    found: ChangeLog | None = None
+    try:
+        wish = slot.wish()
+        name, found, grant = info.context.find_slot(wish.name, log)
+        everything = Criteria.of(())
+        view, _ = info.context.view(grant, everything, images, fields, mask, integers)
+        source = OperationSource(found, everything, None, None, view, name=name, grant=grant, slot=wish)
+    except PenstockError as error:
+        raise told(error, found) from None
+    return cast("AsyncGenerator[ChangeEvent, None]", source)
+
+
+def _ack_slot(
+    info: strawberry.Info[Context, None],
+    slot: Annotated[str, argument("The name of the slot.")],
+    opening: Annotated[str, argument("As in `SlotInput`, of the subscription that gave the change.")],
+    cursor: Annotated[Cursor, argument("The `cursor` of the change; it and all before it are acknowledged.")],
+    durable: Annotated[bool, argument("Whether to answer only when a crash cannot take it.")] = False,
+    log: LogName = None,
+) -> SlotPlace:
+    """Acknowledges; waits for the disk on the calling thread if it is to be durable."""
+    context = info.context
+    found: ChangeLog | None = None
+    try:
+        _, found, _ = context.find_slot(slot, log)
+        held = context.opened_slot(found, slot, opening, context.principal)
+        return SlotPlace.acknowledge(found, held, cursor, durable=durable)
+    except PenstockError as error:
+        raise told(error, found) from None
+
+
 def _append(
     info: strawberry.Info[Context, None],
     changes: Annotated[
@@ -399,6 +453,9 @@ class MutationRoot:
     """The root of mutations; each of several is a transaction of its own."""
 
     append: AppendOutcome = strawberry.mutation(resolver=_append, description="Appends a transaction.")
+    ack_slot: SlotPlace = strawberry.mutation(
+        resolver=_ack_slot, description="Acknowledges what a slot gave, which it does not give again."
+    )
 
 
 @strawberry.type(description="What is past, and what there is.")
@@ -419,6 +476,10 @@ class SubscriptionRoot:
 
     on_change: AsyncGenerator[ChangeEvent, None] = strawberry.subscription(
         resolver=_on_change, description="Changes as they are committed, each exactly once and in order."
+    )
+    on_slot: AsyncGenerator[ChangeEvent, None] = strawberry.subscription(
+        resolver=_on_slot,
+        description="The changes of a slot, from the first that is not acknowledged on, each at least once and in order.",
     )
 
 

@@ -13,6 +13,7 @@ from publishers.snapshots import SnapshotChange
 from publishers.views.view import Content, View
 from transports.access.access import EVERYBODY
 from transports.access.grant import Grant
+from transports.codec.slots import SlotWish
 from transports.codec.snapshot_places import sealed
 from transports.codec.starts import WireSnapshot, asks_for_state, feed_of, reads_disk
 from transports.errors import InvalidRequest
@@ -45,6 +46,7 @@ class OperationSource:
         name: What the client knows the log by.
         grant: What the principal may do with it.
         snapshot: What follows the entities that there are, if they come first.
+        slot: The slot that is opened, which says where it begins and which changes; None for none.
     """
 
     log: "ChangeLog"
@@ -58,6 +60,7 @@ class OperationSource:
     name: str = ""
     grant: Grant = EVERYBODY
     snapshot: WireSnapshot = "initial"
+    slot: SlotWish | None = None
 
     @property
     def stated(self) -> bool:
@@ -94,6 +97,8 @@ class OperationSource:
     async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
         if self.jump:
             raise InvalidRequest("onGap", "JUMP", "FAIL on a server that cannot tell of a gap")
+        if self.slot is not None:
+            raise InvalidRequest("slot", self.slot.name, "left out on a server that opens no slots")
         async with iterate(self.feed(self.view)) as changes:
             async for change in changes:
                 yield ChangeEvent.of(change, self.cursor(change))

@@ -360,7 +360,9 @@ class Application:
         """Imports it, which takes a while."""
         from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
 
-        return GraphQLEndpoint(self._logs, self._limits, self._access, self._pools, self._appending)
+        return GraphQLEndpoint(
+            self._logs, self._limits, self._access, self._pools, self._appending, self._leases
+        )
 
     @staticmethod
     def _elsewhere(path: str, what: str) -> str:

@@ -27,7 +27,7 @@ from transports.problems import Problem, describe
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.consumers import CallGroup, DemandDeliveries, JoinGroup
 from transports.protocol.server import AckSlot, LookUp, Open, ServerSession, SubscriptionEntry
-from transports.protocol.states import ConnectionPhase, EntryStage
+from transports.protocol.states import EntryStage
 from transports.server.connection_appends import APPENDS, ConnectionAppends
 from transports.server.connection_groups import ConnectionGroups
 from transports.server.connection_schemas import ConnectionSchemas
@@ -303,9 +303,6 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
     # Slots.
 
-    def _is_lost(self) -> bool:
-        return self._session.phase is ConnectionPhase.CLOSED
-
     def _cancel(self, entry: WireEntry) -> None:
         self._slots.left(entry, lost=self._is_lost())
         self._groups.left(entry, lost=self._is_lost())
@@ -322,30 +319,10 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             subscriber.integers = view.integers
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
             since = None if wish.since is None else subscriber.log.position_of(wish.since)
-            feed = slot.changes(view=view, since=since)
-            begin = partial(
-                feed.subscribe,
-                subscriber,
-                executor=subscriber.lane,
-                batch_events=subscriber.batch_events,
-                batch_bytes=subscriber.lane.batch_bytes,
-            )
-            if cost.weight > self._limits.inline_weight:  # its criteria are compiled there
-                self._jobs.send(
-                    self._pools.preparing, subscriber.entry, begin, partial(self._begun, subscriber)
-                )
-            else:
-                begin()
+            self._consume(subscriber, slot, cost, view, since)
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self.ended(subscriber, error)
         self._link.flush()
-
-    def _begun(self, subscriber: ChangeSubscriber, result: Callable[[], None]) -> None:
-        try:
-            result()
-        except Exception as error:  # noqa: BLE001 - likewise
-            self.ended(subscriber, error)
-            self._link.flush()
 
     def _forgive(self) -> None:
         self._link.forgive()

@@ -4,10 +4,9 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from publishers.errors import HistoryPruned, PenstockError
-from publishers.slots.slot import Slot
+from publishers.errors import PenstockError
 from transports.access.principal import Principal
-from transports.codec.slots import SlotReply, SlotWish
+from transports.codec.slots import SlotReply, SlotWish, acknowledged, flush
 from transports.problems import describe
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.server import AckSlot, ServerSession, SubscriptionEntry
@@ -19,14 +18,21 @@ from transports.server.slot_leases import SlotLease, SlotLeases
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["ConnectionSlots"]
+__all__ = ["ConnectionSlots", "HeldSlots"]
 
 
 class _Consumer(LeaseHolder, Protocol):
     """The subscriber of a subscription that opens a slot."""
 
-    entry: SubscriptionEntry
-    log: "ChangeLog"
+    @property
+    def entry(self) -> WireEntry:
+        """Of its subscription."""
+        ...
+
+    @property
+    def log(self) -> "ChangeLog":
+        """Whose slot it opens."""
+        ...
 
 
 class _Held:
@@ -53,34 +59,17 @@ class _Held:
         return str(self.consumer.log.token(self.lease.held.position))
 
 
-class ConnectionSlots:
-    """The slots of one connection, on its event loop.
+class HeldSlots:
+    """The slots that one connection has open, on its event loop.
 
     Args:
-        session: Its machine.
         leases: The slots of the server.
-        pools: Threads of the server.
-        jobs: Those of the connection.
         client: Whose share of the threads it takes.
-        perform: Does what the machine answers.
     """
 
-    def __init__(
-        self,
-        session: ServerSession,
-        leases: SlotLeases,
-        *,
-        pools: Pools,
-        jobs: DiskJobs,
-        client: Hashable,
-        perform: Callable[[Iterable[Effect]], object],
-    ) -> None:
-        self._session = session
+    def __init__(self, leases: SlotLeases, client: Hashable) -> None:
         self._leases = leases
-        self._pools = pools
-        self._jobs = jobs
         self._client = client
-        self._perform = perform
         self._held: dict[WireEntry, _Held] = {}
 
     def open(
@@ -117,6 +106,41 @@ class ConnectionSlots:
 
         self._leases.take(consumer.log, wish, principal, consumer, client=self._client, then=taken)
 
+    def left(self, entry: WireEntry, *, lost: bool) -> None:
+        """A subscription has ended, with the connection or not."""
+        held = self._held.pop(entry, None)
+        if held is not None:
+            self._leases.leave(held.lease, held.consumer, lost=lost)
+
+
+class ConnectionSlots(HeldSlots):
+    """Those of a connection that acknowledges what they give.
+
+    Args:
+        session: Its machine.
+        leases: The slots of the server.
+        pools: Threads of the server.
+        jobs: Those of the connection.
+        client: Whose share of the threads it takes.
+        perform: Does what the machine answers.
+    """
+
+    def __init__(
+        self,
+        session: ServerSession,
+        leases: SlotLeases,
+        *,
+        pools: Pools,
+        jobs: DiskJobs,
+        client: Hashable,
+        perform: Callable[[Iterable[Effect]], object],
+    ) -> None:
+        super().__init__(leases, client)
+        self._session = session
+        self._pools = pools
+        self._jobs = jobs
+        self._perform = perform
+
     def told(self, entry: SubscriptionEntry) -> dict[str, Any]:
         """What ``subscribed`` says of the slot of a subscription; nothing without one."""
         held = self._held.get(entry)
@@ -125,12 +149,6 @@ class ConnectionSlots:
         slot = held.lease.held
         return {"slot": SlotReply(slot.name, slot.generation, held.cursor, slot.paused)}
 
-    def left(self, entry: WireEntry, *, lost: bool) -> None:
-        """A subscription has ended, with the connection or not."""
-        held = self._held.pop(entry, None)
-        if held is not None:
-            self._leases.leave(held.lease, held.consumer, lost=lost)
-
     def acknowledge(self, effect: AckSlot) -> None:
         """Takes an acknowledgement, and answers it if it is to be answered."""
         held = self._held.get(effect.entry)
@@ -138,11 +156,7 @@ class ConnectionSlots:
             return  # the slot is not open yet, so nothing was delivered
         log, slot = held.consumer.log, held.lease.held
         try:
-            try:
-                position = log.position_of(effect.cursor)
-            except HistoryPruned as error:
-                position = error.oldest  # far behind the place, unless the slot is lost
-            slot.ack(position)
+            slot.ack(acknowledged(log, effect.cursor))
         except PenstockError as error:
             problem = describe(error, lambda position: str(log.token(position)))
             self._perform(self._session.acked(effect.entry, held.cursor, effect.n, problem))
@@ -172,13 +186,7 @@ class ConnectionSlots:
             self._perform(self._session.acked(entry, held.cursor, n, problem))
             self._store(entry, held)
 
-        self._jobs.send(self._pools.scanning, entry, partial(_flush, held.lease.held), done)
-
-
-def _flush(slot: Slot) -> None:
-    """Makes what was acknowledged durable, although more is acknowledged meanwhile."""
-    while not slot.ack(slot.position, durable=True):
-        pass
+        self._jobs.send(self._pools.scanning, entry, partial(flush, held.lease.held), done)
 
 
 def _fail(error: Exception) -> SlotLease:

@@ -15,6 +15,9 @@ from publishers.criteria.cost import Cost
 from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
 from publishers.log.feed import ChangeFeed
+from publishers.model.position import Position
+from publishers.slots.slot import Slot
+from publishers.views.view import View
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction
 from transports.access.principal import ANONYMOUS, Credentials, Principal
@@ -354,6 +357,41 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self.ended(subscriber, error)
         self._link.flush()
+
+    def _consume(
+        self, subscriber: _Subscriber, slot: Slot, cost: Cost, view: View, since: Position | None = None
+    ) -> None:
+        """Subscribes to a slot; on a thread if that takes long.
+
+        Args:
+            subscriber: Who gets its changes.
+            slot: The slot.
+            cost: Of its criteria.
+            view: How they are seen.
+            since: As for ``Slot.changes``.
+        """
+        begin = partial(
+            slot.changes(view=view, since=since).subscribe,
+            subscriber,
+            executor=subscriber.lane,
+            batch_events=subscriber.batch_events,
+            batch_bytes=subscriber.lane.batch_bytes,
+        )
+        if cost.weight > self._limits.inline_weight:  # its criteria are compiled there
+            self._jobs.send(self._pools.preparing, subscriber.entry, begin, partial(self._begun, subscriber))
+        else:
+            begin()
+
+    def _begun(self, subscriber: _Subscriber, result: Callable[[], None]) -> None:
+        try:
+            result()
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self.ended(subscriber, error)
+            self._link.flush()
+
+    def _is_lost(self) -> bool:
+        """Whether the connection is gone."""
+        return self._session.phase is ConnectionPhase.CLOSED
 
     # What the time brings.
 

@@ -11,8 +11,10 @@ from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
+from publishers.slots.errors import Fenced
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotEnd
 from transports.access.access import Access
+from transports.access.grant import narrow
 from transports.access.principal import Principal
 from transports.appends import Appending
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
@@ -27,9 +29,11 @@ from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.graphql_ws import Execute, GraphQLSession, OperationEntry, Resume
 from transports.protocol.states import ConnectionPhase
 from transports.quotas.pool import Pools, Turn
+from transports.server.connection_slots import HeldSlots
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.outbound import Lane
+from transports.server.slot_leases import SlotLease, SlotLeases
 from transports.server.subscriber import WireSubscriber
 from transports.telemetry.latency import Latency
 
@@ -84,6 +88,22 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         self.place: str | None = None
         self.stated = source.stated
 
+    @property
+    def slot(self) -> str | None:
+        """The slot that it opens."""
+        wish = self.operation.source.slot
+        return None if wish is None else wish.name
+
+    @property
+    def log(self) -> "ChangeLog":
+        """Whose changes it gets."""
+        return self.operation.source.log
+
+    def fenced(self, error: Fenced, /) -> None:
+        """Another opening has its slot."""
+        self.on_error(error)
+        self.lane.settle()
+
     def tell_gap(self, payloads: list[bytes]) -> list[bytes]:
         """The payloads, of which the first one tells of the gap before it."""
         gap = self.gap
@@ -120,12 +140,20 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     Args:
         engine: Executes the operations.
         link: The accepted WebSocket.
+        leases: The slots that clients of the server have open; those of this connection alone if left out.
         **serving: As for every driver.
     """
 
     protocol = "graphql-transport-ws"
 
-    def __init__(self, engine: Engine, link: SocketLink, **serving: Unpack[DriverOptions]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        link: SocketLink,
+        *,
+        leases: SlotLeases | None = None,
+        **serving: Unpack[DriverOptions],
+    ) -> None:
         self._engine = engine
         self._queries: dict[OperationEntry, GraphQLOperation] = {}
         self._asked = False
@@ -134,6 +162,9 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         session = GraphQLSession(serving["limits"], now=serving["loop"].time())
         super().__init__(session, link, blocked=lambda: session.blocked, **serving)
         self._lane = self._outbound.lane(1, 0)
+        self._slots = HeldSlots(
+            SlotLeases(self._limits, self._pools) if leases is None else leases, self._client
+        )
 
     # What the link tells.
 
@@ -204,6 +235,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             self._queries.pop(entry, None)
             if entry is self._asking and self._turn is not None:
                 self._turn.cancel()
+        self._slots.left(entry, lost=self._is_lost())
         super()._cancel(entry)
 
     # Subscriptions.
@@ -212,7 +244,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         source = operation.source
         if source.stated and sum(one.stated for one in self._subscribers.values()) >= self._limits.snapshots:
             raise TooManySnapshots(self._limits.snapshots)
-        self._weight.take(entry, source.log.name, source.criteria, operation.cost)
+        if source.slot is None:
+            self._weight.take(entry, source.log.name, source.criteria, operation.cost)
         lane, most = self._outbound.lane(self._limits.batch_bytes, 0), self._limits.fence_events
         subscriber = self._subscribers[entry] = OperationSubscriber(
             self,
@@ -222,9 +255,25 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             batch_events=min(_BATCH_EVENTS, most),
             latency=self._latencies.of(source.log),
         )
+        if source.slot is not None:
+            admit = partial(self._admit_slot, subscriber)
+            self._slots.open(subscriber, source.slot, self._principal, admit, lost=self._is_lost)
+            return
         self._subscribe(
             subscriber, operation.cost, partial(source.feed, operation.view), scans=source.reads_disk
         )
+
+    def _admit_slot(self, subscriber: OperationSubscriber, result: Callable[[], SlotLease]) -> None:
+        """A slot is open for a subscription, or it is known why not: counts it, and subscribes to it."""
+        operation = subscriber.operation
+        try:
+            lease = result()
+            _, criteria = narrow(subscriber.grant, operation.source.view, lease.held.criteria)
+            self._weight.take(subscriber.entry, subscriber.log.name, criteria, lease.cost)
+            self._consume(subscriber, lease.held, lease.cost, operation.view)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            self.ended(subscriber, error)
+        self._link.flush()
 
     def opened(self, subscriber: OperationSubscriber) -> None:
         """Nothing: the protocol has no word for it."""
@@ -340,6 +389,7 @@ class GraphQLEndpoint:
         access: Who is let in, and what each may do.
         pools: Threads for what reads the disk.
         appending: What the server does for those who append.
+        leases: The slots that clients of the server have open.
     """
 
     subprotocol: Final = "graphql-transport-ws"
@@ -352,10 +402,12 @@ class GraphQLEndpoint:
         access: Access,
         pools: Pools,
         appending: Appending,
+        leases: SlotLeases,
     ) -> None:
-        self.engine = Engine(logs, limits, access, appending)
+        self.engine = Engine(logs, limits, access, appending, leases.opened)
+        self._leases = leases
         self.http = HttpEndpoint(self.engine, limits, access, pools)
 
     def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
         """What drives one WebSocket, on the running event loop."""
-        return GraphQLDriver(self.engine, link, **serving)
+        return GraphQLDriver(self.engine, link, leases=self._leases, **serving)

@@ -8,7 +8,7 @@ from publishers.slots.errors import Fenced
 from publishers.slots.slot import Slot
 from transports.access.principal import Principal
 from transports.codec.slots import SlotWish
-from transports.errors import TooManySlots
+from transports.errors import SlotNotOpen, TooManySlots
 from transports.limits import Limits
 from transports.quotas.pool import Pools
 from transports.server.leases import ClientLease, ClientLeases, LeaseHolder, LeaseOpening
@@ -63,3 +63,14 @@ class SlotLeases(ClientLeases[Slot]):
 
         opening = LeaseOpening(wish.generation, wish.opening, principal.name)
         self.lease((log, wish.name), opening, holder, make=make, client=client, then=then)
+
+    def opened(self, log: "ChangeLog", name: str, opening: str, principal: Principal) -> Slot:
+        """The slot that a client has open under what it calls the opening, or has had until its connection was lost; from any thread.
+
+        Raises:
+            SlotNotOpen: If there is none, or another opening has it.
+        """
+        lease = self.find((log, name))
+        if lease is None or not lease.resumes(LeaseOpening(None, opening, principal.name)):
+            raise SlotNotOpen(name, opening)
+        return lease.held

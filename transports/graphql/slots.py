@@ -1,0 +1,78 @@
+"""What clients say of slots, and what they are told of them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import strawberry
+
+from publishers.slots.slot import Slot
+from transports.access.principal import Principal
+from transports.codec.slots import SlotWish, acknowledged, flush, slot_wish
+from transports.errors import SlotNotOpen
+from transports.graphql.types import Cursor, Long, described
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["OpenedSlot", "SlotInput", "SlotPlace", "none_open"]
+
+OpenedSlot = Callable[["ChangeLog", str, str, Principal], Slot]
+"""Finds the slot of a log, by its name and by what a principal calls its opening; raises ``SlotNotOpen``."""
+
+
+def none_open(_: "ChangeLog", name: str, opening: str, __: Principal) -> Slot:
+    """An `OpenedSlot` of a server that opens none.
+
+    Raises:
+        SlotNotOpen: Always.
+    """
+    raise SlotNotOpen(name, opening)
+
+
+@strawberry.input(name="SlotInput", description="The slot that is opened.")
+class SlotInput:
+    """A slot as it is named in a document or in variables."""
+
+    name: str = described("Its name.")
+    opening: str = described(
+        "What the client calls this opening, such as a random id. Whoever says it again goes on with the opening, also after a "
+        "lost connection, and acknowledges with it."
+    )
+    take_over: bool = described("Whether to take it from the consumer that has it.", default=False)
+    owner: str | None = described(
+        "What another consumer is told that has it; the name of the principal if left out.", default=None
+    )
+
+    def wish(self) -> SlotWish:
+        """The same, checked.
+
+        Raises:
+            InvalidRequest, InvalidOption: If something has a value that it does not take.
+        """
+        return slot_wish(
+            {"name": self.name, "opening": self.opening, "takeOver": self.take_over, "owner": self.owner}
+        )
+
+
+@strawberry.type(name="SlotPlace", description="Where a slot stands.")
+class SlotPlace:
+    """What an acknowledgement is answered with."""
+
+    name: str = described("Of the slot.")
+    generation: Long = described("Of the opening.")
+    cursor: Cursor = described("The next change that is not acknowledged.")
+
+    @classmethod
+    def acknowledge(cls, log: "ChangeLog", slot: Slot, cursor: str, *, durable: bool) -> "SlotPlace":
+        """Acknowledges everything before a cursor; waits for the disk if it is to be durable.
+
+        Raises:
+            PositionError: If it is no place of the log.
+            SlotError: As ``Slot.ack``.
+        """
+        slot.ack(acknowledged(log, cursor))
+        if durable:
+            flush(slot)
+        return cls(
+            name=slot.name, generation=Long(slot.generation), cursor=Cursor(str(log.token(slot.position)))
+        )
