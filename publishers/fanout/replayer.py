@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
+from flow.interrupts import SHIELD
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
 from publishers.errors import WalCorrupted
@@ -67,19 +68,32 @@ class FrameCache:
             WalCorrupted: If the frame is damaged.
             HistoryPruned: If its segment is gone.
         """
-        with self._lock:
-            while True:
+        while True:
+            with self._lock:
                 found = self._hit(location)
                 if found is not None:
                     return found
-                if location not in self._reading:
-                    self._reading.add(location)
-                    break
-                self._awaited += 1
-                try:
-                    self._read.wait()
-                finally:
-                    self._awaited -= 1
+                if location in self._reading:
+                    self._awaited += 1
+                    try:
+                        self._read.wait()
+                    finally:
+                        self._awaited -= 1
+                    continue
+            with SHIELD:  # a frame that is never read to its end would keep all others waiting
+                if self._claim(location):
+                    return self._fetch(location)
+
+    def _claim(self, location: Location) -> bool:
+        """Whether this thread is to read the frame at a location, as it is neither kept nor being read."""
+        with self._lock:
+            if location in self._reading or location in self._kept:
+                return False
+            self._reading.add(location)
+            return True
+
+    def _fetch(self, location: Location) -> tuple[Block, Location] | None:
+        """Reads the frame at a location that this thread has claimed."""
         try:
             frame = self._reader.read(location)
             if frame is None:

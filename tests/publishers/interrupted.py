@@ -127,6 +127,9 @@ class Life:
         self.busy.set()
         self.other.join(60)
         assert not self.other.is_alive(), "a committer hangs"
+        self.log.commit(
+            [order(1)], durable=True
+        )  # else what the other one has committed last may not be visible yet
         truth = everything(self.log)
         for probe in self.probes:
             wait_until(lambda p=probe: p.subscription.ended or len(p.positions) >= len(truth), probe.state)

@@ -13,7 +13,7 @@ import pytest
 import flow
 from publishers import ChangeLog, LogFailed, Position
 from publishers.commits import group_commit, pending, queue, withheld
-from publishers.fanout import publish_gate, registry, ring, waiting_list, watermark
+from publishers.fanout import publish_gate, registry, replayer, ring, waiting_list, watermark
 from publishers.wal import wal, withholding
 from publishers.wal.append import appender, head_writer, writer
 from publishers.wal.recover import truncate
@@ -173,7 +173,7 @@ TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
     for module in (
         *(group_commit, pending, publish_gate, queue, registry, ring, waiting_list, withheld, watermark),
-        *(appender, truncate, head_writer, wal, withholding, writer),
+        *(appender, truncate, head_writer, replayer, wal, withholding, writer),
     )
 }
 
@@ -329,6 +329,31 @@ def test_a_signal_at_any_line_of_publish_or_forget_after_leaves_the_log_good(cal
         if not interrupt_of_an_owner(lambda log: getattr(log, call)(2), number, queued):
             break
     assert number > 100
+
+
+@pytest.mark.usefixtures("by_python")
+def test_a_signal_at_any_line_of_the_reading_of_frames_keeps_no_other_reader_waiting():
+    """Invariant 13: who reads the same frames next gets them, although they were being read."""
+    with opened() as log:
+        fill(log, 3)
+        truth = everything(log)
+        for number in each():
+            log._service.frames.clear()
+            trace, struck, found = signal_at(number), False, []
+            try:
+                sys.settrace(trace)
+                everything(log)
+            except KeyboardInterrupt:
+                struck = True
+            finally:
+                sys.settrace(None)
+            other = threading.Thread(target=lambda f=found: f.append(everything(log)), daemon=True)
+            other.start()
+            other.join(60)
+            assert found == [truth], number
+            if not struck:
+                break
+    assert number > 20
 
 
 def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
