@@ -69,28 +69,21 @@ class FrameCache:
             HistoryPruned: If its segment is gone.
         """
         while True:
-            with self._lock:
-                found = self._hit(location)
-                if found is not None:
-                    return found
-                if location in self._reading:
-                    self._awaited += 1
-                    try:
-                        self._read.wait()
-                    finally:
-                        self._awaited -= 1
-                    continue
-            with SHIELD:  # a frame that is never read to its end would keep all others waiting
-                if self._claim(location):
+            with SHIELD:  # a frame that is claimed, and never read to its end, would keep all others waiting
+                with self._lock:
+                    found = self._hit(location)
+                    if found is not None:
+                        return found
+                    claimed = location not in self._reading
+                    self._reading.add(location)
+                if claimed:
                     return self._fetch(location)
-
-    def _claim(self, location: Location) -> bool:
-        """Whether this thread is to read the frame at a location, as it is neither kept nor being read."""
-        with self._lock:
-            if location in self._reading or location in self._kept:
-                return False
-            self._reading.add(location)
-            return True
+            with self._lock:
+                self._awaited += 1
+                try:
+                    self._read.wait_for(lambda: location not in self._reading)
+                finally:
+                    self._awaited -= 1
 
     def _fetch(self, location: Location) -> tuple[Block, Location] | None:
         """Reads the frame at a location that this thread has claimed."""

@@ -31,7 +31,7 @@ from transports.graphql.errors import told
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, SnapshotMode, StartInput
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
-from transports.graphql.slots import OpenedSlot, SlotInput, SlotPlace, none_open
+from transports.graphql.slots import AcknowledgedSlot, OpenedSlot, SlotInput, none_open
 from transports.graphql.sources import OperationSource
 from transports.graphql.types import (
     JSON,
@@ -390,14 +390,14 @@ def _ack_slot(
     cursor: Annotated[Cursor, argument("The `cursor` of the change; it and all before it are acknowledged.")],
     durable: Annotated[bool, argument("Whether to answer only when a crash cannot take it.")] = False,
     log: LogName = None,
-) -> SlotPlace:
+) -> AcknowledgedSlot:
     """Acknowledges; waits for the disk on the calling thread if it is to be durable."""
     context = info.context
     found: ChangeLog | None = None
     try:
         _, found, _ = context.find_slot(slot, log)
         held = context.opened_slot(found, slot, opening, context.principal)
-        return SlotPlace.acknowledge(found, held, cursor, durable=durable)
+        return AcknowledgedSlot.acknowledge(found, held, cursor, durable=durable)
     except PenstockError as error:
         raise told(error, found) from None
 
@@ -453,7 +453,7 @@ class MutationRoot:
     """The root of mutations; each of several is a transaction of its own."""
 
     append: AppendOutcome = strawberry.mutation(resolver=_append, description="Appends a transaction.")
-    ack_slot: SlotPlace = strawberry.mutation(
+    ack_slot: AcknowledgedSlot = strawberry.mutation(
         resolver=_ack_slot, description="Acknowledges what a slot gave, which it does not give again."
     )
 

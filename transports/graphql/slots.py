@@ -14,7 +14,7 @@ from transports.graphql.types import Cursor, Long, described
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["OpenedSlot", "SlotInput", "SlotPlace", "none_open"]
+__all__ = ["AcknowledgedSlot", "OpenedSlot", "SlotInput", "none_open"]
 
 OpenedSlot = Callable[["ChangeLog", str, str, Principal], Slot]
 """Finds the slot of a log, by its name and by what a principal calls its opening; raises ``SlotNotOpen``."""
@@ -55,7 +55,7 @@ class SlotInput:
 
 
 @strawberry.type(name="SlotPlace", description="Where a slot stands.")
-class SlotPlace:
+class AcknowledgedSlot:
     """What an acknowledgement is answered with."""
 
     name: str = described("Of the slot.")
@@ -63,7 +63,7 @@ class SlotPlace:
     cursor: Cursor = described("The next change that is not acknowledged.")
 
     @classmethod
-    def acknowledge(cls, log: "ChangeLog", slot: Slot, cursor: str, *, durable: bool) -> "SlotPlace":
+    def acknowledge(cls, log: "ChangeLog", slot: Slot, cursor: str, *, durable: bool) -> "AcknowledgedSlot":
         """Acknowledges everything before a cursor; waits for the disk if it is to be durable.
 
         Raises:

@@ -125,7 +125,7 @@ def test_a_worker_that_stops_gives_back_what_it_has_not_handled_uncounted(log):
     log.commit([order(1)])
     log.commit([order(1), order(2)])
     worker = group.work("one", desk, concurrency=1)
-    wait_until(lambda: len(worker._jobs) == 3)
+    wait_until(lambda: desk.began and len(worker._jobs) == 3)
     assert not worker.stop(0.0)
     told = group.join("two").read(wait=0)
     assert [(one.change.key, one.count) for one in told] == [("1", 1), ("1", 1), ("2", 1)]
