@@ -48,7 +48,7 @@ def main() -> None:
             (incoming / f"{day}.json").write_text("\n".join(map(json.dumps, orders)))
 
         totals = Totals()
-        feed = log.changes(Criterion(entity_types={"order"}), until=3, content=Content.BODY)
+        feed = log.changes(Criterion(areas={"DATA"}, entity_types={"order"}), until=3, content=Content.BODY)
         feed.subscribe(totals, max_lag=100)  # Spark waits rather than get more than 100 changes ahead
 
         spark = spark_session("orders")

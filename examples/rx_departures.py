@@ -91,7 +91,7 @@ def main(directory: Path) -> None:
     observed: Future[None] = Future()
     with ChangeLog.open(directory / "log") as log:
         feed = log.changes(
-            Criterion(entity_types={"departure"}),
+            Criterion(areas={"DATA"}, entity_types={"departure"}),
             since=Position(1),
             until=len(BATCHES),  # the observable completes after this version
             content=Content.BODY,

@@ -31,7 +31,7 @@ def delays(events: DataFrame) -> DataFrame:
 
 def keep(spark: SparkSession, log: ChangeLog, events: Path, checkpoint: Path) -> None:
     """Reads what there is, a file in a micro-batch: each becomes one version, with the airports that it concerns."""
-    sink = ChangeSink(log, entity_type="airport", key="airport", tell_schema=True)
+    sink = ChangeSink(log, entity_type="airport", key="airport")
     writer = delays(read_events(spark, events, files_per_trigger=1)).writeStream.outputMode("update")
     writer = writer.option("checkpointLocation", str(checkpoint)).foreachBatch(sink)
     writer.trigger(availableNow=True).start().awaitTermination()
@@ -44,7 +44,7 @@ def follow(log: ChangeLog, airport: str, show: Callable[[str], object] = print) 
         told = change.body
         show(f"{airport}: {told['flights']} flights, {told['mean']:+.1f} min, at worst {told['worst']}")
 
-    wanted = Criterion(entity_types={"airport"}, keys={airport})
+    wanted = Criterion(areas={"DATA"}, entity_types={"airport"}, keys={airport})
     flow.subscribe(log.changes(wanted, content=Content.BODY), on_next)
 
 

@@ -49,7 +49,7 @@ def record(spark: SparkSession, log: ChangeLog, events: Path, checkpoint: Path) 
 
 def day_of(spark: SparkSession, path: Path, day: str) -> Iterable[Told]:
     """The changes of a day by the time in their bodies, in the order of the log; Spark reads them as they are taken."""
-    options = {"entity_type": FLIGHTS, "columns": "version,index,key,body"}
+    options = {"entity_type": FLIGHTS, "columns": "version,index,key,body", "area": "DATA"}
     changes: DataFrame = spark.read.format("penstock").options(**options).load(str(path))
     moment = F.get_json_object("body", "$.time").alias("moment")
     rows = changes.select(moment, "key", "body", "version", "index").where(F.col("moment").startswith(day))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from publishers.model.change import Area, Operation
 from publishers.spark.errors import RowRefused
-from publishers.spark.schema import Encoding, Operations
+from publishers.spark.schema import IMAGES, Encoding, Operations
 from publishers.wal.format.columns import Column, Columns
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
 
 ENTITY_TYPE_MAX: Final = 1024
 """Characters of an entity type."""
-_IMAGES: Final = ("key", "body", "before")
 _ROW_BYTES: Final = 13  # of a row besides its bytes: kind, type, two offsets, two bits
 _FRAME_BYTES: Final = 1024  # of a frame besides its rows, as long as entity types have names of usual length
 _MOST_TYPES: Final = 2**16
@@ -136,7 +135,7 @@ def _image(batch: pa.RecordBatch, name: str) -> Column | None:
 
 
 def _sized(batch: pa.RecordBatch) -> list[pa.Array]:
-    return [batch.column(name) for name in _IMAGES if name in batch.schema.names]
+    return [batch.column(name) for name in IMAGES if name in batch.schema.names]
 
 
 def pieces(batches: Iterable[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.RecordBatch]:

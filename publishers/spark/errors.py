@@ -133,8 +133,8 @@ class CheckpointLost(SparkError):
         further = "further on" if last is None else str(last)
         super().__init__(
             f"batch {batch_id} came under producer={producer!r}, whose last batch in the log is {further}: Spark repeats the newest "
-            "batch only, so this is another checkpoint, and the rows may be new ones; put the checkpoint back, or give the sink "
-            "another producer= to commit all that comes"
+            "batch only, so this is another checkpoint, or an older copy of it, and the rows may be new ones; put the checkpoint back, "
+            "or give the sink another producer= to commit all that comes"
         )
         self.producer = producer
         self.batch_id = batch_id
@@ -148,7 +148,7 @@ class BatchChanged(SparkError):
         super().__init__(
             f"batch {batch_id} of producer={producer!r} has other rows than version {version} of the log, which was committed under "
             "that number; put the checkpoint back if it was lost, give the sink another producer= to commit all that comes, "
-            "or leave producer= out if the query computes other rows each time"
+            "or leave producer= and on_rerun= out if the query computes other rows each time"
         )
         self.producer = producer
         self.batch_id = batch_id

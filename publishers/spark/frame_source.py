@@ -16,7 +16,7 @@ from publishers.model.position import Position
 from publishers.options import MIB
 from publishers.snapshots.source import PageRequest, SourceRow, check_source, distinct_rows
 from publishers.spark.arguments import check_least, column_names
-from publishers.spark.partitions import spread_windows
+from publishers.spark.partitions import collected, spread_windows
 from publishers.spark.plan import free_name
 from publishers.spark.queries import connect_module
 from publishers.spark.schema import Encoding, key_column
@@ -103,7 +103,7 @@ class FrameSource:
             first = (
                 keyed.where(_wanted(order, request)).orderBy(order.asc_nulls_first()).limit(request.limit + 1)
             )
-            rows = _rows(encoding.select(first).toArrow().to_batches())
+            rows = _rows(collected(encoding.select(first)))
             yield from islice(distinct_rows(self.entity_type, rows), request.limit)
             return
         last = request.after
@@ -129,7 +129,11 @@ class FrameSource:
         plain = Encoding(key=self._key, body=self._body)
         plain.check(frame.schema)
         encoding = Encoding(key=self._key, body=plain.body_columns(frame.schema), order_by=(name,))
-        return frame.withColumn(name, key_column(frame.schema, self._key)), encoding, F.col(name)
+        return (
+            frame.withColumn(name, key_column(frame.schema, self._key).cast("binary")),
+            encoding,
+            F.col(name),
+        )
 
     def _begun(self, frame_of: Callable[[int], DataFrame], request: PageRequest) -> _Run:
         assert request.version is not None  # as was promised

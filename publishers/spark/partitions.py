@@ -40,6 +40,7 @@ __all__ = [
     "Partitions",
     "TooMuchAtOnce",
     "Window",
+    "collected",
     "connect_windows",
     "in_order",
     "spread_windows",
@@ -96,7 +97,7 @@ def windows(
 
 def connect_windows(frame: DataFrame, encoding: Encoding) -> Iterator[Window]:
     """Yields the encoded rows of a frame of Spark Connect, all at once: it gives out no partitions."""
-    batches = encoding.select(frame).toArrow().to_batches()
+    batches = collected(encoding.select(frame))
     if batches:
         yield in_order(batches, len(encoding.order_by)) if encoding.order_by else batches
 
@@ -122,6 +123,12 @@ def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) 
         yield from partitions.windows(collect_bytes // 2, 1)
     except TooMuchAtOnce as error:
         raise BatchTooLarge(partitions.limit) from error
+
+
+def collected(frame: DataFrame) -> Window:
+    """All rows of a frame, by what is public of Spark."""
+    batches: Window = frame.toArrow().cast(arrow_schema(frame)).to_batches()
+    return batches
 
 
 class Partitions:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from publishers.spark.schema import Encoding
+from publishers.spark.schema import IMAGES, Encoding
 
 __all__ = ["IN_PARTITION", "BatchPlan", "arrow_schema", "free_name", "plan_of"]
 
@@ -63,8 +63,13 @@ class BatchPlan:
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The schema of the record batches of a frame."""
-    return to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=_wide(frame))
+    """The schema of the record batches of a frame; what was text in the JVM, and is bytes in the log, is read as such."""
+    schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=_wide(frame))
+    for place, field in enumerate(schema):
+        if field.name in IMAGES:
+            wide = pa.types.is_large_string(field.type)
+            schema = schema.set(place, field.with_type(pa.large_binary() if wide else pa.binary()))
+    return schema
 
 
 def _wide(frame: DataFrame) -> bool:

@@ -17,6 +17,7 @@ from publishers.model.change import Operation
 from publishers.spark.errors import SchemaRefused
 
 __all__ = [
+    "IMAGES",
     "JSON_OPTIONS",
     "KEY_SEPARATOR",
     "OPERATIONS",
@@ -37,6 +38,8 @@ JSON_OPTIONS: Final = {
     "timeZone": "UTC",
 }
 KEY_SEPARATOR: Final = "/"
+IMAGES: Final = ("key", "body", "before")
+"""The columns of what was selected that hold keys and images, and so most of the bytes."""
 Operations = tuple[tuple[str, Operation], ...]
 """Words for operations, in small letters."""
 
@@ -86,8 +89,8 @@ class Encoding:
 
     @property
     def sized(self) -> tuple[str, ...]:
-        """The columns of what was selected that hold keys and images, and so most of the bytes."""
-        return ("key", "body") if self.before is None else ("key", "body", "before")
+        """Those of `IMAGES` that are there."""
+        return IMAGES[:2] if self.before is None else IMAGES
 
     @property
     def truncating(self) -> tuple[str, ...]:
@@ -139,7 +142,7 @@ class Encoding:
     def columns(self, schema: StructType, **more: Column) -> list[Column]:
         """What a frame of the log needs of rows of ``schema``.
 
-        The columns are ``key`` and ``body``, both binary, and ``before``, ``operation``, ``entity_type`` and ``order_0,
+        The columns are ``key`` and ``body``, both text, and ``before``, ``operation``, ``entity_type`` and ``order_0,
         order_1, ...`` as far as they were asked for.
 
         Args:
@@ -153,11 +156,11 @@ class Encoding:
         if self.operation_column is not None:
             operation = F.lower(column_named(self.operation_column).cast("string"))
             bodiless = [name for name, meaning in self.operations if meaning is not Operation.UPSERT]
-            body = F.when(operation.isin(bodiless), F.lit(None).cast("binary")).otherwise(body)
-            key = F.when(operation.isin(list(self.truncating)), F.lit("").cast("binary")).otherwise(key)
+            body = F.when(operation.isin(bodiless), F.lit(None).cast("string")).otherwise(body)
+            key = F.when(operation.isin(list(self.truncating)), F.lit("")).otherwise(key)
             extra.append(operation.alias("operation"))
         elif self.operation is Operation.REMOVE:
-            body = F.lit(None).cast("binary")
+            body = F.lit(None).cast("string")
         if self.entity_type_column is not None:
             extra.append(column_named(self.entity_type_column).cast("string").alias("entity_type"))
         extra.extend(column_named(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
@@ -175,20 +178,20 @@ class Encoding:
 
 
 def key_column(schema: StructType, names: Sequence[str]) -> Column:
-    """The key as binary: the text of each column, several joined by ``/``; null if any of them is null.
+    """The key: the text of each column, several joined by ``/``; null if any of them is null.
 
     Where there are several, ``%`` and ``/`` inside a text become ``%25`` and ``%2F``, so that different rows cannot
     meet in one key.
     """
     texts = [_text(column_named(name), _type_of(schema, name)) for name in names]
     if len(texts) == 1:
-        return texts[0].cast("binary")
+        return texts[0]
     parts: list[Column] = []
     for name, text in zip(names, texts, strict=True):
         escaped = is_text(_type_of(schema, name))
         parts.append(_escaped(text) if escaped else text)
         parts.append(F.lit(KEY_SEPARATOR))
-    return F.concat(*parts[:-1]).cast("binary")
+    return F.concat(*parts[:-1])
 
 
 def _escaped(text: Column) -> Column:
@@ -196,17 +199,17 @@ def _escaped(text: Column) -> Column:
 
 
 def body_column(schema: StructType, names: Sequence[str]) -> Column:
-    """The body as binary: JSON of the named columns, without loss."""
+    """The body: JSON of the named columns, without loss."""
     if not names:
         raise SchemaRefused("*", "leaves nothing for the body: name its columns with body=")
     fields = [_told(column_named(name), _type_of(schema, name)).alias(name) for name in names]
-    return F.to_json(F.struct(*fields), JSON_OPTIONS).cast("binary")
+    return F.to_json(F.struct(*fields), JSON_OPTIONS)
 
 
 def before_column(schema: StructType, name: str) -> Column:
-    """The image before as binary: JSON of a struct by the same rules as the body; null where that is null."""
+    """The image before: JSON of a struct by the same rules as the body; null where that is null."""
     told = _told(column_named(name), _type_of(schema, name))
-    return F.when(column_named(name).isNotNull(), F.to_json(told, JSON_OPTIONS).cast("binary"))
+    return F.when(column_named(name).isNotNull(), F.to_json(told, JSON_OPTIONS))
 
 
 def column_named(name: str) -> Column:

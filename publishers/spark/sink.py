@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 from uuid import UUID, uuid5
 
 from py4j.protocol import Py4JJavaError
@@ -58,6 +58,8 @@ __all__ = ["ChangeSink", "SinkStatistics"]
 MIB: Final = 1024 * 1024
 
 _T = TypeVar("_T")
+
+OnRerun = Literal["trust", "verify"]
 
 _claims: Final = Claims()
 _numbers: Final = count(1)
@@ -146,10 +148,14 @@ class ChangeSink:
             so is the removal of what is not there. Another writer may commit meanwhile: then the batch is compared again.
         compare_bytes: Most bytes of changes that a batch may come to with ``compare``; they are held until all are known.
         producer: A name to commit under instead of the query's id and the sink's name. Needed outside of streaming queries. It
-            outlives a checkpoint: a number below the last one is refused, and the last one if it comes with other rows.
+            outlives a checkpoint: the last number is refused if it comes with other rows.
+        on_rerun: What is done with a batch that the log has already under the query's id: ``"trust"`` takes it for what it was, without
+            a job; ``"verify"`` computes it again and refuses other rows, as is always done under ``producer`` and through a server. A
+            number below the last one, which Spark never runs again, is refused in any case.
         tell_schema: Whether to tell each entity type's schema by a change of the area SCHEMA, in the form of
             ``publishers.lossless``, ahead of the first row that needs it and in its transaction, whenever the types of the
-            body's columns differ from those told last; and so to stamp each row with the version of its schema.
+            body's columns differ from those told last; and so to stamp each row with the version of its schema. None for
+            True, or False with the log of a server, to which no schemas are told.
         on_bad_row: What becomes of a row whose key is null, empty or longer than ``max_key_bytes``, or whose operation or entity
             type is unknown: ``"fail"`` fails the batch, ``"skip"`` leaves it out and counts it, ``"dead_letter"`` also
             commits it to ``dead_letters``, before the batch and exactly once.
@@ -185,7 +191,8 @@ class ChangeSink:
         compare: bool = False,
         compare_bytes: int = 256 * MIB,
         producer: str | None = None,
-        tell_schema: bool = False,
+        on_rerun: OnRerun = "trust",
+        tell_schema: bool | None = None,
         on_bad_row: OnBadRow = "fail",
         dead_letters: ChangeLog | None = None,
         bad_rows_max: int = 10_000,
@@ -203,13 +210,16 @@ class ChangeSink:
             token=token,
             log_name=log_name,
         )
-        check_switches(tell_schema=tell_schema, compare=compare)
-        target = target_of(log, token, log_name, tell_schema=tell_schema, on_bad_row=on_bad_row)
+        tells = not isinstance(log, str) if tell_schema is None else tell_schema
+        check_switches(tell_schema=tells, compare=compare)
+        target = target_of(log, token, log_name, tell_schema=tells, on_bad_row=on_bad_row)
         self._remade = partial(ChangeSink, **given) if isinstance(target, ServerLog) else None
         self._named = producer or name
         check_named(entity_type, entity_type_column, producer if name is None else name)
         if operation not in ("upsert", "remove"):
             raise InvalidOption("operation", operation, "'upsert' or 'remove'")
+        if on_rerun not in ("trust", "verify"):
+            raise InvalidOption("on_rerun", on_rerun, "'trust' or 'verify'")
         check_least(
             stall_timeout=(stall_timeout, 0),
             collect_bytes=(collect_bytes, 1),
@@ -234,7 +244,8 @@ class ChangeSink:
             warnings.warn(UnorderedWarning(operation_column), stacklevel=2)
         self.name = name or entity_type or producer or ""
         self._producer = producer
-        self._tell_schema = tell_schema
+        self._verify = producer is not None or on_rerun == "verify"
+        self._tell_schema = tells
         self._compare_bytes = compare_bytes if compare else None
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
@@ -253,8 +264,8 @@ class ChangeSink:
             SchemaRefused: If the columns cannot become changes.
             RowRefused: If a row cannot.
             SinkNameTaken: If another sink of this name takes part in the batch.
-            CheckpointLost: If the log has a later batch under ``producer``.
-            BatchChanged: If the log has other rows under ``producer`` and this number.
+            CheckpointLost: If the log has a later batch of the query, or under ``producer``.
+            BatchChanged: If the log has other rows under this number.
             TooManyBadRows: If more rows are bad than may be.
             JobFailed: If a job fails in Java in a way that Spark does not tell Python, or is interrupted.
             BatchTooLarge: If a few rows alone are above what Spark hands to the driver.
@@ -318,8 +329,7 @@ class ChangeSink:
         try:
             known = self._log.produced(producer)
             if known is not None and known.sequence >= batch.batch_id:
-                if self._producer is not None:
-                    self._check_repeated(frame, batch, self._producer, known)
+                self._check_repeated(frame, batch, known)
                 with self._lock:
                     self._statistics = replace(self._statistics, repeated=self._statistics.repeated + 1)
             else:
@@ -345,11 +355,14 @@ class ChangeSink:
             )
         return uuid5(UUID(batch.query_id), self.name)
 
-    def _check_repeated(self, frame: DataFrame, batch: QueryBatch, producer: str, known: Produced) -> None:
-        """Looks whether the log has this very batch; under the query's id it has, as that is part of the checkpoint."""
+    def _check_repeated(self, frame: DataFrame, batch: QueryBatch, known: Produced) -> None:
+        """Looks whether the log has this very batch; under the query's id it has, as long as its checkpoint is not an older copy."""
         assert isinstance(self._log, ChangeLog)  # which alone tells beforehand what it has
+        producer = self._producer or f"{self.name} of query {batch.query_id}"
         if known.sequence > batch.batch_id:
             raise CheckpointLost(producer, batch.batch_id, known.sequence)
+        if not self._verify:
+            return
         log, version = self._log, known.version
 
         def compared(found: Iterable[Window]) -> bool:

@@ -45,7 +45,7 @@ class ChangeSource(DataSource):
             with closing(SourceLog(options.path)) as log:
                 told = log.schema(options.entity)
         if told is None:
-            raise InvalidOption("schema", "entity", f"left out, or joined by .schema(...): the log was told no schema of {options.entity!r}, as ChangeSink(tell_schema=True) tells it")  # fmt: skip
+            raise InvalidOption("schema", "entity", f"left out, or joined by .schema(...): the log was told no schema of {options.entity!r}, as a ChangeSink of its own process tells it")  # fmt: skip
         return typed_schema(told, options.columns)
 
     def reader(self, schema: StructType) -> ChangeReader | ServerReader:

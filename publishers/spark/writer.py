@@ -69,7 +69,7 @@ class WriterOptions:
         operation = given.get("operation", "upsert")
         if operation not in ("upsert", "remove"):
             raise InvalidOption("operation", operation, "'upsert' or 'remove'")
-        tell = given.get("tell_schema", "false")
+        tell = given.get("tell_schema", "true")
         if tell.lower() not in ("true", "false"):
             raise InvalidOption("tell_schema", tell, "'true' or 'false'")
         encoding = Encoding(

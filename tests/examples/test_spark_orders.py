@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from publishers import ChangeLog, Content
+from publishers import Area, ChangeLog, Content
 from tests.browser.chromium import PROGRAM, chromium
 from tests.examples.programs import example
 
@@ -48,7 +48,7 @@ def test_a_page_shows_orders_as_they_are_paid_and_those_that_were_not_paid_in_ti
                 query.processAllAvailable()
                 found = {}
                 for change in log.history(None, limit=1000, content=Content.BODY).changes:
-                    if change.index:
+                    if change.area is Area.DATA:
                         assert change.key not in found, "each order is told once"
                         found[change.key] = (change.body["state"], change.body["name"], change.body["total"])
                 return found

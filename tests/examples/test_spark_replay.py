@@ -20,7 +20,7 @@ DAY = "2013-01-01"
 
 
 def stored(log, day=""):
-    wanted = Criterion(entity_types={"flight"})
+    wanted = Criterion(areas={"DATA"}, entity_types={"flight"})
     changes = log.history(wanted, limit=100_000, content=Content.BODY).changes
     return [one for one in changes if one.body["time"].startswith(day)]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from publishers import ChangeLog, Content, NotALog, Operation
+from publishers import Area, ChangeLog, Content, NotALog, Operation
 from tests.publishers.support import wait_until
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.program import jars
@@ -94,7 +94,11 @@ def versions(path):
 
 def changes(path):
     with ChangeLog.open(path, read_only=True) as log:
-        return [one for one in log.history(None, limit=100_000, content=Content.BODY).changes if one.index]
+        return [
+            one
+            for one in log.history(None, limit=100_000, content=Content.BODY).changes
+            if one.area is Area.DATA
+        ]
 
 
 @pytest.mark.timeout(600)

@@ -68,7 +68,7 @@ def source_digest(
     if where is not None:
         rows = _renumbered(rows.where(where))
     encoded = Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,)).select(rows)
-    line = encoded.select("order_0", F.concat("key", F.lit(b"\n"), "body").alias("line"))
+    line = encoded.select("order_0", F.concat("key", F.lit("\n"), "body").cast("binary").alias("line"))
     place = F.concat(F.col("order_0").cast("string"), F.lit("\n")).cast("binary")
     ordered, content = F.crc32(F.concat(place, "line")), F.crc32("line")
     sums = line.select(

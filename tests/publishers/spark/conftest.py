@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
 
-from publishers import Change, ChangeLog, Content
+from publishers import Area, Change, ChangeLog, Content
 
 HERE = Path(__file__).parent
 
@@ -90,10 +90,10 @@ def source(spark: SparkSession, tmp_path: Path) -> Iterator[Source]:
 
 @pytest.fixture
 def stored() -> Callable[[ChangeLog], list[Change]]:
-    """Reads every change of data that a log holds."""
+    """Reads every change of data that a log holds; schemas are told beside them."""
 
     def read(log: ChangeLog) -> list[Change]:
         found = log.history(None, limit=1_000_000, content=Content.BODY)
-        return [change for change in found.changes if change.index > 0]
+        return [change for change in found.changes if change.area is Area.DATA]
 
     return read

@@ -42,7 +42,8 @@ USUAL = {
     "body": None,
     "before": None,
     "producer": None,
-    "tell_schema": False,
+    "tell_schema": None,
+    "on_rerun": "trust",
     "stall_timeout": 60.0,
     "collect_bytes": 1024,
 }

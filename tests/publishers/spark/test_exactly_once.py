@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,37 @@ def test_a_query_with_a_new_checkpoint_is_another_producer(source, log, stored, 
     source.checkpoint = tmp_path / "another"
     source.run(ChangeSink(log, entity_type="n", key="id"))
     assert ids(log, stored) == [0, 1, 0, 1]
+
+
+def test_an_older_copy_of_a_checkpoint_is_told_and_drops_no_rows(source, log, stored, tmp_path):
+    """Batches below the last one may have other rows than before: one has what came as two."""
+    source.add_numbers(1, 2)
+    source.run(ChangeSink(log, entity_type="n", key="id"))
+    shutil.copytree(source.checkpoint, tmp_path / "copy")
+    source.add_numbers(2, 3)
+    source.run(ChangeSink(log, entity_type="n", key="id"))
+    committed = ids(log, stored)
+    source.checkpoint = tmp_path / "copy"
+    sink = ChangeSink(log, entity_type="n", key="id")
+    query = source.start(sink)
+    with pytest.raises(StreamingQueryException, match=r"batch 1 came under producer='n of query .* is 2"):
+        query.awaitTermination(180)
+    assert isinstance(sink.error, CheckpointLost)
+    assert ids(log, stored) == committed
+
+
+def test_a_batch_that_runs_again_with_other_rows_is_told_if_that_is_asked_for(source, log, stored):
+    source.add_numbers(2, 5)
+    source.run(ChangeSink(log, entity_type="n", key="id"))
+    source.forget_newest_commit()
+    sink = ChangeSink(log, entity_type="n", key="id", on_rerun="verify")
+    query = source.start(lambda frame, batch: sink(frame.withColumn("name", F.lit("other")), batch))
+    with pytest.raises(StreamingQueryException, match=r"batch 1 of producer='n of query .* than version 2"):
+        query.awaitTermination(180)
+    assert isinstance(sink.error, BatchChanged)
+    source.run(sink)
+    assert (sink.error, sink.statistics().repeated) == (None, 1)
+    assert ids(log, stored) == list(range(10))
 
 
 def test_a_named_producer_survives_a_lost_checkpoint(source, log, stored, tmp_path):

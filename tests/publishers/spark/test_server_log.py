@@ -9,7 +9,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -23,9 +22,9 @@ from publishers.spark import BatchChanged, ChangeSink, CheckpointLost
 from publishers.spark.queries import gate_of
 from tests.harness.ports import free_port
 from tests.harness.scale import SCALE
+from tests.publishers.spark.servers import ROOT, processes
 from transports import ConnectionLost, Grant, Limits, LogAction, RemoteError
 
-ROOT = Path(__file__).parents[3]
 WRITERS = Grant({LogAction.READ, LogAction.WRITE})
 pytestmark = pytest.mark.timeout(900)
 
@@ -213,32 +212,6 @@ def test_a_server_that_does_not_answer_or_refuses_fails_the_batch(source, spark,
 def test_arguments_that_a_server_or_a_log_cannot_have_are_refused(tmp_path, log, arguments, message):
     with ChangeLog.open(tmp_path / "log") as own, pytest.raises(InvalidOption, match=message):
         ChangeSink(own if log is None else log, entity_type="n", key="id", **arguments)
-
-
-@contextmanager
-def processes(path):
-    """Starts servers of a log, each of which kills the one before it; tells their address."""
-    with ChangeLog.open(path):
-        pass
-    environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    command = [sys.executable, "-m", "transports.cli", "serve", str(path), "--own", "--writable", "--port"]
-    port, running = str(free_port()), []
-
-    def serve():
-        while running:
-            server = running.pop()
-            server.kill()
-            server.communicate()
-        running.append(subprocess.Popen([*command, port], env=environ, stdout=subprocess.PIPE, text=True))
-        assert f":{port}/" in running[0].stdout.readline()
-        return f"ws://127.0.0.1:{port}/ws"
-
-    try:
-        yield serve
-    finally:
-        for server in running:
-            server.terminate()
-            server.communicate()
 
 
 @pytest.mark.crash

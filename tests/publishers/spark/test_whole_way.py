@@ -1,7 +1,7 @@
-"""The same digest on every path, under kills of the driver and of executors; in long runs also on a cluster of processes.
+"""The same digest on every path, under kills of the driver, of executors and of the server, and ordinary stops.
 
-``PENSTOCK_TEST_SCALE`` says how many kills there are: none in a commit's run, and above 1 there is also a cluster, and a session of the
-user's own that is stopped inside its jobs. The moment of a kill is random: behind a commit, by up to a third of a second.
+``PENSTOCK_TEST_SCALE`` says how many there are: two in a commit's run, and 52 in long ones, in which there is also a cluster of processes,
+and a session of the user's own that is stopped inside its jobs. Each comes behind a commit, by up to a third of a second.
 """
 
 import json
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -22,32 +22,51 @@ import pytest
 
 from publishers import ChangeLog
 from publishers.errors import PenstockError
-from tests.harness.scale import SCALE, scaled
+from tests.harness.scale import LONG, scaled
+from tests.publishers.spark.servers import ROOT, processes
 
-ROOT = Path(__file__).parents[3]
 BATCHES, ROWS = 12, 50
+LONG_ONLY = pytest.mark.skipif(not LONG, reason="starts many JVMs: PENSTOCK_TEST_SCALE=2")
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(3000)]
 
 DRIVER = textwrap.dedent(
     """
-    import asyncio, json, sys, zlib
+    import asyncio, json, signal, sys, zlib
+    from contextlib import ExitStack
+    from threading import Thread
     import flow, transports
     from pyspark.sql import functions as F
     from publishers import ChangeLog, Content, Criterion
     from publishers.spark import ChangeSink, spark_session
-    directory, master = sys.argv[1:3]
+    directory, master, url = sys.argv[1:4]  # without a url the log is this process's own
+    data, body = Criterion(areas=["DATA"]), Content.BODY
+    rows = "id BIGINT, name STRING"
 
     def main():
         spark = spark_session("whole way", cores=1, **{"spark.master": master, "spark.executor.memory": "512m"})
         print(json.dumps({"application": spark.sparkContext.applicationId}), flush=True)
-        log = ChangeLog.open(directory + "/log")
-        sink = ChangeSink(log, entity_type="n", key="id", order_by="id", body=["id", "name"], tell_schema=True)
-        files = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(directory + "/source")
+        log = ChangeLog.open(directory + "/log", read_only=bool(url))
+        sink = ChangeSink(url or log, entity_type="n", key="id", order_by="id", body=["id", "name"])
+        files = spark.readStream.schema(rows).option("maxFilesPerTrigger", 1).json(directory + "/source")
         query = (
             files.writeStream.foreachBatch(lambda frame, batch: sink(frame.repartition(4), batch))
             .option("checkpointLocation", directory + "/checkpoint").trigger(availableNow=True).start()
         )
+        stopping = []
+
+        def stop(*_):
+            stopping.append(Thread(target=sink.stop, args=[query]))
+            stopping[-1].start()
+
+        signal.signal(signal.SIGTERM, stop)
         query.awaitTermination()
+        for thread in stopping:
+            thread.join()
+        if not stopping:
+            print(json.dumps({"digests": digests_of(spark, log)}), flush=True)
+        spark.stop()
+
+    def digests_of(spark, log):
         digests = {}
 
         def add(name, rows):
@@ -57,9 +76,8 @@ DRIVER = textwrap.dedent(
                 crc = zlib.crc32(f"{key} {body}".encode(), crc)
             digests[name] = [count, crc]
 
-        computed = spark.read.schema("id BIGINT, name STRING").json(directory + "/source").orderBy("id")
+        computed = spark.read.schema(rows).json(directory + "/source").orderBy("id")
         add("spark", ((str(row.id), json.dumps({"id": row.id, "name": row.name}, ensure_ascii=False, separators=(",", ":"))) for row in computed.collect()))
-        data, body = Criterion(areas=["DATA"]), Content.BODY
         add("log", ((one.key, one.body_bytes.decode()) for one in log.history(data, limit=100_000, content=body).changes))
         until = log.head.version - 1
         add("subscriber", ((one.key, one.body_bytes.decode()) for one in log.changes(data, since="earliest", until=until, content=body)))
@@ -70,15 +88,18 @@ DRIVER = textwrap.dedent(
                 async with flow.aiter(feed, prefetch=64) as found:
                     return [(one.key, one.body_bytes.decode()) async for one in found]
 
-        with transports.serve(log, port=0) as server:
-            add("client", asyncio.run(follow(server.url)))
-        rows = spark.read.format("penstock").option("area", "DATA").load(directory + "/log").orderBy("version", "index")
-        add("source", ((row.key, row.body) for row in rows.collect()))
-        typed = spark.read.format("penstock").options(schema="entity", entity_type="n").load(directory + "/log")
-        typed = typed.orderBy("_commit_version", "_index").select("_key", F.to_json(F.struct("id", "name")).alias("body"))
+        with ExitStack() as stack:
+            add("client", asyncio.run(follow(url or stack.enter_context(transports.serve(log, port=0)).url)))
+        where = url or directory + "/log"
+        changes = spark.read.format("penstock").option("area", "DATA").load(where).orderBy("version", "index")
+        add("source", ((row.key, row.body) for row in changes.collect()))
+        typed = spark.read.format("penstock").options(schema="entity", entity_type="n")
+        if url:  # to whose log no schema was told
+            typed = typed.schema(rows + ", _key STRING, _commit_version BIGINT, _index BIGINT")
+        typed = typed.load(where).orderBy("_commit_version", "_index")
+        typed = typed.select("_key", F.to_json(F.struct("id", "name")).alias("body"))
         add("typed", ((row._key, row.body) for row in typed.collect()))
-        print(json.dumps({"digests": digests}), flush=True)
-        spark.stop()
+        return digests
 
     main()
     """
@@ -88,13 +109,13 @@ DRIVER = textwrap.dedent(
 class Driver:
     """A driver in a process of its own, and what it has said."""
 
-    def __init__(self, directory, master):
+    def __init__(self, directory, master, url):
         self.directory = directory
         self._errors = directory / "errors"
         environ = os.environ | {"PYTHONPATH": str(ROOT)}
         with self._errors.open("a") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", DRIVER, str(directory), master],
+                [sys.executable, "-c", DRIVER, str(directory), master, url],
                 env=environ, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
 
@@ -112,6 +133,17 @@ class Driver:
             assert monotonic() < ends, self.errors()
             Event().wait(0.02)
         return True
+
+    def kill(self, *, kindly=False):
+        """Ends it, kindly as an operator does; another one may be started after that."""
+        self.process.send_signal(signal.SIGTERM if kindly else signal.SIGKILL)
+        return self.end()
+
+    def kill_executor(self):
+        """Kills one of its executors, if there is any."""
+        for pid in random.sample(found := self.executors(), min(1, len(found))):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def executors(self):
         """The processes of executors, which descend from this driver."""
@@ -139,45 +171,50 @@ class Driver:
         return told
 
 
-@pytest.mark.skipif(SCALE < 1, reason="starts several JVMs: PENSTOCK_TEST_SCALE=1")
-@pytest.mark.parametrize(
-    "master",
-    [
-        "local[2]",
-        pytest.param(
-            "local-cluster[2,1,512]",
-            marks=pytest.mark.skipif(SCALE <= 1, reason="a cluster takes minutes: PENSTOCK_TEST_SCALE=2"),
-        ),
-    ],
-)
-def test_the_digest_is_the_same_on_every_path_whatever_was_killed(tmp_path, master):
-    """F152, E64: Spark's own rows, the log, a subscriber, a client of a server, and both forms of the source."""
-    (tmp_path / "source").mkdir()
-    for batch in range(BATCHES):
+def put_source(directory, batches):
+    directory.mkdir()
+    for batch in range(batches):
         rows = [{"id": batch * ROWS + n, "name": f"é{n}"} for n in range(ROWS)]
-        path = tmp_path / "source" / f"{batch:03}.json"
+        path = directory / f"{batch:03}.json"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         os.utime(path, (1_700_000_000 + batch,) * 2)
-    kills = sorted(random.choices(range(BATCHES), k=scaled(3)))
-    driver = Driver(tmp_path, master)
-    for version in kills:
-        if not driver.reach(version):
-            break
-        Event().wait(random.random() / 3)
-        executors = driver.executors()
-        if executors and random.random() < 0.7:
-            with suppress(ProcessLookupError):
-                os.kill(random.choice(executors), signal.SIGKILL)
-        elif driver.process.poll() is None:
-            driver.process.kill()
-            driver.end()
-            driver = Driver(tmp_path, master)
-    told = driver.end()
-    if "digests" not in told:  # the last one was killed
-        driver = Driver(tmp_path, master)
+
+
+@pytest.mark.parametrize(
+    ("master", "served", "kills", "victims"),
+    [
+        ("local[2]", True, 4, ("server", "driver", "server", "stop")),
+        pytest.param("local[2]", False, 3, ("driver", "stop"), marks=LONG_ONLY),
+        pytest.param("local-cluster[2,1,512]", True, 6, ("executor", "server", "driver"), marks=LONG_ONLY),
+    ],
+)
+def test_the_digest_is_the_same_on_every_path_whatever_was_killed(tmp_path, master, served, kills, victims):
+    """F152, E64: Spark's own rows, the log, a subscriber, a client of a server, and both forms of the source."""
+    kills = scaled(kills)
+    batches = max(BATCHES, kills)
+    put_source(tmp_path / "source", batches)
+    with ExitStack() as stack:
+        serve = stack.enter_context(processes(tmp_path / "log")) if served else str
+        url = serve()
+        driver = Driver(tmp_path, master, url)
+        for number, version in enumerate(sorted(random.sample(range(batches), kills))):
+            if not driver.reach(version):
+                break
+            Event().wait(random.random() / 3)
+            victim = victims[number % len(victims)]
+            if victim == "server":
+                serve()
+            elif victim == "executor":
+                driver.kill_executor()
+            elif driver.process.poll() is None:
+                driver.kill(kindly=victim == "stop")
+                driver = Driver(tmp_path, master, url)
         told = driver.end()
+        if "digests" not in told:  # the last one was killed
+            driver = Driver(tmp_path, master, url)
+            told = driver.end()
     assert driver.process.returncode == 0, driver.errors()
-    assert told["digests"]["spark"][0] == BATCHES * ROWS
+    assert told["digests"]["spark"][0] == batches * ROWS
     assert {name: tuple(one) for name, one in told["digests"].items()} == dict.fromkeys(
         ("spark", "log", "subscriber", "client", "source", "typed"), tuple(told["digests"]["spark"])
     )
@@ -210,7 +247,7 @@ STOPPING = textwrap.dedent(
 )
 
 
-@pytest.mark.skipif(SCALE <= 1, reason="starts a JVM of its own: PENSTOCK_TEST_SCALE=2")
+@LONG_ONLY
 def test_a_session_of_the_users_own_is_stopped_inside_jobs_without_an_error_of_its_stack(tmp_path):
     """F152: with the stack that threads of Java have by default."""
     environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
