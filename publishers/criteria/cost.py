@@ -43,9 +43,11 @@ _CHEAPER: Final = {
     "key_globs": "fewer globs, each with a beginning that tells it from others, such as order-*",
     "key_patterns": "patterns that begin with literal characters and repeat less, or globs",
     "changed": "fewer names of fields",
+    "annotations": "fewer conditions on annotations",
     "where": "an equality that tells the wish from others, and fewer values",
 }
 _FIELDS: Final = tuple(filter(None, _CHEAPER))
+_CONDITIONS: Final = ("annotations", "where")
 
 
 class Cost(NamedTuple):
@@ -92,7 +94,7 @@ def weigh_json(wishes: object, enough: int) -> Cost:
                 return _cost(parts)
             size = len(values)
             if total + size <= enough:
-                size += sum(map(_size, values)) if name == "where" else _characters(name, values)
+                size += sum(map(_size, values)) if name in _CONDITIONS else _characters(name, values)
             parts[name] += size
             total += size
     return _cost(parts)
@@ -108,8 +110,8 @@ def _weigh(wish: Criterion, parts: dict[str, int]) -> None:
         pattern = Pattern.of(text)
         head = len(pattern.head.decode("utf-8", "surrogateescape"))
         parts["key_patterns"] += _PATTERN + head + _PLACE * (pattern.places - head)
-    for condition in wish.where:
-        parts["where"] += _condition(condition)
+    for name in _CONDITIONS:
+        parts[name] += sum(map(_condition, getattr(wish, name)))
     parts[""] += _ASKED * len(wish.also)
     leading = next(
         (name for name in ("keys", "key_globs", "key_patterns", "changed") if getattr(wish, name)), ""

@@ -16,7 +16,7 @@ from publishers.criteria.patterns import Pattern, PatternError
 from publishers.errors import InvalidCriteria
 from publishers.model.change import Area, Operation
 
-__all__ = ["FITTING", "Criteria", "Criterion"]
+__all__ = ["CONDITIONS_MAX", "FITTING", "Criteria", "Criterion"]
 
 _Name = TypeVar("_Name", bound=Enum)
 _Read = TypeVar("_Read")
@@ -34,7 +34,8 @@ FITTING: Final = {
 _VALUES_MAX: Final = 10_000
 _PATTERN_MAX: Final = 1024
 _PATTERNS_MAX: Final = 100
-_CONDITIONS_MAX: Final = 64
+CONDITIONS_MAX: Final = 64
+"""Conditions of each kind in one wish."""
 _COMPARED_MAX: Final = 64
 _PLAIN: Final = (tuple, list, set, frozenset)
 
@@ -59,6 +60,8 @@ class Criterion:
         where: Conditions on the values before and after the change, all of which must hold: ``Where`` objects, or
             expressions that ``Where.parse`` reads. One condition may be given as it is.
         transitions: What the change does to the place of its entity in the filter that ``where`` is.
+        annotations: Conditions on the annotations of the transaction, all of which must hold, given as ``where`` is. A transaction
+            without annotations has an empty object. They hold for the TRANSACTION event too. Rows of a state have none, and fulfil them.
         also: Further wishes, any of which must hold too. It is what becomes of two wishes of which both must hold and which one
             cannot tell, such as two lists of globs; it does not travel. Only for a wish that asks for keys, changed fields or
             values.
@@ -76,6 +79,7 @@ class Criterion:
     changed: frozenset[str] = field(default=frozenset())
     where: frozenset[Where] = field(default=frozenset())
     transitions: frozenset[Transition] = field(default=frozenset())
+    annotations: frozenset[Where] = field(default=frozenset())
     also: "frozenset[Criterion]" = field(default=frozenset())
 
     def __init__(
@@ -90,6 +94,7 @@ class Criterion:
         changed: str | Collection[str] = (),
         where: Where | str | Collection[Where | str] = (),
         transitions: Collection[Transition | str] = (),
+        annotations: Where | str | Collection[Where | str] = (),
         also: "Collection[Criterion]" = (),
     ) -> None:
         put = object.__setattr__
@@ -100,8 +105,9 @@ class Criterion:
         put(self, "key_patterns", _texts("key_patterns", key_patterns))
         put(self, "operations", _members("operations", operations, Operation))
         put(self, "changed", _texts("changed", (changed,) if isinstance(changed, str) else changed))
-        put(self, "where", _conditions((where,) if isinstance(where, (Where, str)) else where))
+        put(self, "where", _conditions("where", where))
         put(self, "transitions", _members("transitions", transitions, Transition))
+        put(self, "annotations", _conditions("annotations", annotations))
         put(self, "also", _collected("also", also))
         self._check_patterns()
         self._check_fit()
@@ -149,8 +155,14 @@ class Criterion:
             raise InvalidCriteria("operations", self._told("operations"), f"some of {right} for {areas}")
 
     def _check_conditions(self) -> None:
-        if len(self.where) > _CONDITIONS_MAX:
-            raise InvalidCriteria("where", f"{len(self.where)} conditions", f"at most {_CONDITIONS_MAX}")
+        for name in ("where", "annotations"):
+            if (count := len(getattr(self, name))) > CONDITIONS_MAX:
+                raise InvalidCriteria(name, f"{count} conditions", f"at most {CONDITIONS_MAX}")
+        for condition in self.annotations:
+            if condition.image is not Image.AFTER:
+                raise InvalidCriteria(
+                    "annotations", condition.to_json(), "without an image: annotations have one"
+                )
         if self.transitions and not self.where:
             raise InvalidCriteria(
                 "transitions", self._told("transitions"), "left out where there are no conditions"
@@ -194,6 +206,9 @@ class Criterion:
                     return False
                 if self.transitions and mine != wider:
                     return False
+            elif name == "annotations":
+                if not mine >= wider:
+                    return False
             elif name == "where":
                 continue
             elif wider and not (mine and mine <= wider):
@@ -219,7 +234,10 @@ class Criterion:
                 raise InvalidCriteria(str(name), values, "one of " + ", ".join(_TRAVELLING))
             if not isinstance(values, list) and not (name == "changed" and isinstance(values, str)):
                 raise InvalidCriteria(name, values, "a list")
-        return cls(**{**found, "where": _each("where", wish.get("where", ()), Where.from_json)})
+        conditions = {
+            name: _each(name, wish.get(name, ()), Where.from_json) for name in ("where", "annotations")
+        }
+        return cls(**{**found, **conditions})
 
 
 _FIELDS: Final = tuple(one.name for one in fields(Criterion))
@@ -350,15 +368,19 @@ def _texts(name: str, values: Collection[str]) -> frozenset[str]:
     return found
 
 
-def _conditions(values: Collection[Where | str]) -> frozenset[Where]:
+def _conditions(name: str, values: Where | str | Collection[Where | str]) -> frozenset[Where]:
     found = set()
-    for value in _collected("where", values):
+    for value in (values,) if isinstance(values, (Where, str)) else _collected(name, values):
         if isinstance(value, Where):
             found.add(value)
         elif isinstance(value, str):
-            found.add(Where.parse(value))
+            try:
+                found.add(Where.parse(value))
+            except InvalidCriteria as error:
+                path = name if error.path == "where" else error.path
+                raise InvalidCriteria(path, error.value, error.right) from None
         else:
-            raise InvalidCriteria("where", value, "a Where, or an expression")
+            raise InvalidCriteria(name, value, "a Where, or an expression")
     return frozenset(found)
 
 

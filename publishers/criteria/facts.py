@@ -23,11 +23,12 @@ class Facts:
     wrongly fulfils no condition, and stops nobody.
     """
 
-    __slots__ = ("_after", "_before", "_block", "_lists", "_names", "weight")
+    __slots__ = ("_after", "_annotations", "_before", "_block", "_lists", "_names", "weight")
 
     def __init__(self, block: Block) -> None:
         self.weight = 0
         self._block = block
+        self._annotations: Any = _UNREAD
         self._after: dict[int, Any] = {}
         self._before: dict[int, Any] = {}
         self._lists: list[bytes | None] | None = None
@@ -58,6 +59,16 @@ class Facts:
         if found is _UNREAD:
             found = self._before[index] = self._parsed(self._block.columns.before, index)
         return found
+
+    @property
+    def annotations(self) -> Any:
+        """The parsed annotations of the transaction; an empty object where there are none."""
+        if self._annotations is _UNREAD:
+            stored = bytes(self._block.attached(0).meta)
+            found = parse(stored) if stored else ABSENT
+            self._annotations = {} if found is ABSENT else found
+            self._weigh(len(stored))
+        return self._annotations
 
     def changed(self, index: int) -> tuple[str, ...]:
         """The names of the fields that a change says it touched; none where it does not say so."""

@@ -83,7 +83,7 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
         asks += asks_of(wish, places)
         entry.sites.append(site)
         for place in places:
-            single = place.question in (Question.EVERY, Question.TESTS)
+            single = place.question in (Question.EVERY, Question.GATES, Question.TESTS)
             pattern = place.question in (Question.HEADS, Question.GRAMS, Question.SCANS)
             question = "patterns" if pattern else place.question
             group = None if pattern else place.group
@@ -125,6 +125,11 @@ class _Run:
         """Asks what a table asks of some changes."""
         if table.every:
             self._all(table.every[None], self._led(indices) if leads else indices)
+        for holds, waiting in table.questions[Question.GATES].values():
+            if holds(self.facts, 0):
+                self._all(waiting[None], self._led(indices) if leads else indices)
+            else:
+                self._missed(waiting[None])
         if not indices:
             return
         if table.keys:
@@ -149,7 +154,7 @@ class _Run:
             if passed:
                 self._all(waiting[None], passed)
             else:
-                self.missed.add(next(iter(sites_of(waiting[None]))).entry)
+                self._missed(waiting[None])
 
     def result(self) -> list[tuple[Any, Sequence[int]]]:
         """Each entry that was found, with its indices in order."""
@@ -180,6 +185,10 @@ class _Run:
                 self.found.append((entry.value, indices))
             else:
                 self.parts.setdefault(entry, []).append(indices)
+
+    def _missed(self, bucket: Bucket) -> None:
+        """What was asked in common for the wishes of a bucket does not hold."""
+        self.missed.add(next(iter(sites_of(bucket))).entry)
 
     def _some(self, led: Iterable[tuple[int, Bucket]]) -> None:
         """Changes that led to buckets, in order, and to each bucket at most once."""

@@ -25,6 +25,7 @@ class Question:
     SCANS: Final = "scans"
     NAMES: Final = "names"
     VALUES: Final = "values"
+    GATES: Final = "gates"
     TESTS: Final = "tests"
 
 
@@ -67,8 +68,10 @@ def places_of(wish: Wish) -> Iterator[Place]:
 def asks_of(wish: Wish, places: list[Place]) -> int:
     """How many questions of a wish every change is asked, as no look-up answers them."""
     scans = {place.key for place in places if place.question == Question.SCANS}
-    tested = places[0].question == Question.TESTS
-    return len(scans) + (len(wish.criterion.where) + len(wish.criterion.also) if tested else 0)
+    question, criterion = places[0].question, wish.criterion
+    tests = len(criterion.where) + len(criterion.also) if question == Question.TESTS else 0
+    gates = len(criterion.annotations) if question in (Question.GATES, Question.TESTS) else 0
+    return len(scans) + tests + gates
 
 
 def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
@@ -78,6 +81,8 @@ def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
     left: list[tuple[Check, int]] = []
     if criterion.entity_types and places[0].entity_type is None:
         left.append((_type_check(criterion.entity_types), 1))
+    if wish.annotated is not None and question not in (Question.GATES, Question.TESTS):
+        left.append((wish.annotated, len(criterion.annotations)))
     by_glob = not wish.keys and wish.globs is not None
     by_pattern = not wish.keys and wish.globs is None
     if wish.globs is not None and not (by_glob and proved):
@@ -92,9 +97,7 @@ def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
         left.append((wish.also, len(criterion.also)))
     checks = [check for check, _ in left]
     questions = sum(count for _, count in left)
-    if len(checks) < 2:
-        return checks[0] if checks else None, questions
-    return lambda facts, index: all(check(facts, index) for check in checks), questions
+    return _all_of(checks) if checks else None, questions
 
 
 def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:
@@ -115,6 +118,8 @@ def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:
             yield Place(None, Question.NAMES, key=name)
     elif criterion.where:
         yield from _value_places(wish, criterion)
+    elif wish.annotated is not None:
+        yield Place(None, Question.GATES, key=criterion.annotations, make=_maker(wish.annotated))
     else:
         yield Place(None, Question.EVERY)
 
@@ -139,10 +144,9 @@ def _value_places(wish: Wish, criterion: Criterion) -> Iterator[Place]:
             for value in values:
                 yield Place(None, Question.VALUES, (image, condition.path), value_key(value), proves=alone)
             return
-    question = _both(wish.values, wish.also) if wish.values and wish.also else wish.values
-    yield Place(
-        None, Question.TESTS, key=(criterion.where, transitions, criterion.also), make=_maker(question)
-    )
+    checks = [check for check in (wish.annotated, wish.values, wish.also) if check is not None]
+    key = criterion.where, transitions, criterion.annotations, criterion.also
+    yield Place(None, Question.TESTS, key=key, make=_maker(_all_of(checks)))
 
 
 def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None:
@@ -154,8 +158,10 @@ def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None
     return None if Transition.ENTERED in transitions else Image.BEFORE
 
 
-def _both(one: Check, other: Check) -> Check:
-    return lambda facts, index: one(facts, index) and other(facts, index)
+def _all_of(checks: list[Check]) -> Check:
+    if len(checks) == 1:
+        return checks[0]
+    return lambda facts, index: all(check(facts, index) for check in checks)
 
 
 def _maker(question: Any) -> Callable[[], Any]:

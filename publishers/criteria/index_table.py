@@ -69,9 +69,10 @@ class Table:
         self.grams: dict[int, dict[bytes, Bucket]] = {}
         self.names: dict[str, Bucket] = {}
         self.values: dict[tuple[Image, tuple[str, ...]], dict[object, Bucket]] = {}
-        # What has to be asked: of keys, and of changes; with the wishes that wait for the answer.
+        # What has to be asked: of keys, of transactions, and of changes; with the wishes that wait for the answer.
         self.questions: dict[str, dict[Any, tuple[Any, dict[None, Bucket]]]] = {
             Question.SCANS: {},
+            Question.GATES: {},
             Question.TESTS: {},
         }
         self.memo: dict[bytes, tuple[Bucket, ...]] = {}

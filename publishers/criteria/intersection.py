@@ -11,14 +11,13 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from publishers.criteria.criteria import FITTING, Criteria, Criterion
+from publishers.criteria.criteria import CONDITIONS_MAX, FITTING, Criteria, Criterion
 from publishers.errors import InvalidCriteria
 
 __all__ = ["both"]
 
 _PAIRS: Final = 256
 _BROAD: Final = 1_000
-_CONDITIONS_MAX: Final = 64
 
 
 def both(wanted: Criteria, widest: Criteria) -> Criteria:
@@ -28,7 +27,8 @@ def both(wanted: Criteria, widest: Criteria) -> Criteria:
     stays as it is and asks for the others afterwards.
 
     Raises:
-        InvalidCriteria: If there are more than 1,000 pairs of wishes that ask for areas, operations and entity types only.
+        InvalidCriteria: If there are more than 1,000 pairs of wishes that ask for areas, operations and entity types only, or a pair has
+            more than 64 conditions on annotations.
     """
     if widest.unconditional or wanted == widest:
         return wanted
@@ -103,6 +103,11 @@ def _meeting(mine: Criterion, other: Criterion) -> _Meeting | None:
         told[name] = one & two if one and two else one or two
         if one and two and not told[name]:
             return None
+    told["annotations"] = mine.annotations | other.annotations
+    if len(told["annotations"]) > CONDITIONS_MAX:
+        raise InvalidCriteria(
+            "annotations", f"{len(told['annotations'])} conditions", f"at most {CONDITIONS_MAX}"
+        )
     if told["areas"] and told["operations"]:
         told["operations"] &= frozenset().union(*(FITTING[area] for area in told["areas"]))
         if not told["operations"]:
@@ -135,7 +140,7 @@ def _filters(told: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
     if not other.where or from_other or (mine.where, mine.transitions) == (other.where, other.transitions):
         return True
     joined = mine.where | other.where
-    if mine.transitions or other.transitions or len(joined) > _CONDITIONS_MAX:
+    if mine.transitions or other.transitions or len(joined) > CONDITIONS_MAX:
         return False
     told["where"] = joined
     return True

@@ -39,12 +39,14 @@ class Wish:
         expressions: These regular expressions, prepared, by their texts.
         changed: Whether a change touched one of its fields, if it names any.
         values: Whether the images fulfil its conditions, if it has any.
+        annotated: Whether the annotations of the transaction fulfil its conditions on them, if it has any.
         also: Whether a change fulfils one of its further wishes, if it has any.
         transactions: Whether TRANSACTION events fulfil it.
     """
 
     __slots__ = (
         "also",
+        "annotated",
         "changed",
         "criterion",
         "expressions",
@@ -67,6 +69,7 @@ class Wish:
         self.patterns = _any_of([pattern.prepare() for pattern in self.expressions.values()])
         self.changed = _changed_check(criterion.changed) if criterion.changed else None
         self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
+        self.annotated = _annotations_check(criterion.annotations) if criterion.annotations else None
         self.also = _also_check([Wish(one) for one in criterion.also]) if criterion.also else None
         self.transactions = TRANSACTION_KIND in self.kinds and not criterion.sited
 
@@ -92,16 +95,20 @@ class Wish:
                 if check is not None
             )
             and all(
-                check(facts, index) for check in (self.changed, self.values, self.also) if check is not None
+                check(facts, index)
+                for check in (self.annotated, self.changed, self.values, self.also)
+                if check is not None
             )
         )
 
     def leads(self, block: Block) -> bool:
         """Whether the TRANSACTION event of the block is wished for."""
-        return block.leads and self.transactions
+        return block.leads and self.transactions and self._passes(block)
 
     def rows(self, block: Block) -> Collection[int] | None:
         """The stored rows that are wished for; None for all of them."""
+        if not self._passes(block):
+            return ()
         columns = block.columns
         types = None
         if names := self.criterion.entity_types:
@@ -127,6 +134,10 @@ class Wish:
                 facts, first = facts_of(block), block.first_index
                 rows = [row for row in _all(rows, block) if check(facts, row + first)]
         return rows
+
+    def _passes(self, block: Block) -> bool:
+        """Whether the transaction is wished for, as far as its annotations tell."""
+        return self.annotated is None or self.annotated(facts_of(block), 0)
 
 
 def filter_of(where: Collection[Where], transitions: Collection[Transition]) -> Check:
@@ -168,7 +179,7 @@ class Predicate:
     def __init__(self, criteria: Criteria) -> None:
         self.criteria = criteria
         self.wishes = tuple(Wish(criterion) for criterion in criteria.criterions)
-        self._broad = not any(wish.asks for wish in self.wishes)
+        self._broad = not any(wish.asks or wish.annotated is not None for wish in self.wishes)
         self._transactions = any(wish.transactions for wish in self.wishes)
         # Whether changes of a kind and an entity type are wished for.
         self._alike: dict[tuple[int, str], bool] = {}
@@ -226,6 +237,11 @@ def _any_of(matchers: list[Callable[[bytes], bool]]) -> Callable[[bytes], bool] 
 
 def _changed_check(names: frozenset[str]) -> Check:
     return lambda facts, index: not names.isdisjoint(facts.changed(index))
+
+
+def _annotations_check(conditions: frozenset[Where]) -> Check:
+    tests = [(one.path, one.test()) for one in sorted(conditions, key=_text)]
+    return lambda facts, _: all(test(find(facts.annotations, path)) for path, test in tests)
 
 
 def _also_check(wishes: Sequence[Wish]) -> Check:

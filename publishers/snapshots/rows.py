@@ -30,8 +30,8 @@ _NAMES: Final = Change.__struct_fields__
 class RowReader:
     """Makes changes of rows.
 
-    What concerns a change rather than an entity does not apply to rows: of a criterion ``operations``, ``changed`` and
-    ``transitions`` are left out. One that asks for TRANSACTION events or TRUNCATE alone, or for no changes of entities, asks for no rows.
+    What concerns a change rather than an entity does not apply to rows: of a criterion ``operations``, ``changed``,
+    ``transitions`` and ``annotations`` are left out. One that asks for TRANSACTION events or TRUNCATE alone, or for no changes of entities, asks for no rows.
 
     Args:
         criteria: Which rows are wanted.
@@ -82,7 +82,9 @@ def in_snapshot(change: Change, cursor: SnapshotCursor) -> SnapshotChange:
 
 
 def _plain(one: Criterion) -> bool:
-    return not (one.operations or one.changed or one.transitions) and all(map(_plain, one.also))
+    return not (one.operations or one.changed or one.transitions or one.annotations) and all(
+        map(_plain, one.also)
+    )
 
 
 def _asks(one: Criterion) -> bool:

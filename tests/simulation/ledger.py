@@ -50,12 +50,14 @@ def contents(reader: Reader, start: int | None = None) -> dict[int, Version]:
         header, columns = frame.header, frame.columns
         if header.flags & 1:
             producer = UUID(bytes=header.producer) if any(header.producer) else None
-            found[header.version] = ([], b"", producer, header.producer_sequence)
-        changes, annotations, producer, sequence = found[header.version]
+            found[header.version] = ([], frame.annotations, producer, header.producer_sequence)
+        changes, annotations, _, _ = found[header.version]
         assert header.first_index == len(changes) + 1
         bodies = columns.body or repeat(None, header.count)
         changes += zip(columns.kinds.tolist(), columns.key, bodies, strict=True)
-        found[header.version] = (changes, annotations + frame.annotations, producer, sequence)
+        assert frame.annotations in (annotations, b""), (
+            "each frame has those of the transaction, or none in earlier logs"
+        )
         location = frame.next
     return found
 

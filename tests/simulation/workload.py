@@ -429,7 +429,8 @@ class Trial:
             assert header.committed_at > at or header.first_index > 1
             at = header.committed_at
             found, noted = self.taken_apart(frame)
-            annotations += noted
+            assert header.first_index == 1 or noted == annotations, "each frame has them"
+            annotations = noted
             changes += found
             location = frame.next
             if header.flags & 2:

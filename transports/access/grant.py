@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.intersection import both
+from publishers.criteria.predicate import Wish
 from publishers.errors import InvalidOption
 from publishers.model.change import Area, Operation
 from publishers.schemas.registry import SchemaVersion
@@ -31,6 +32,7 @@ _DATA: Final = frozenset({Area.DATA, Area.SCHEMA})
 _WITHOUT_ROWS: Final = frozenset({Operation.TRANSACTION, Operation.TRUNCATE})
 _APART: Final = View(Content.BODY, apart=True)
 _READABLE: Final = "about fields that may be seen here"
+_NO_ANNOTATIONS: Final = "left out, because annotations of transactions may not be seen here"
 
 
 class LogAction(enum.Enum):
@@ -147,7 +149,9 @@ class Grant:
         if self.criteria is None:
             return True
         return any(
-            entity_type in wish.entity_types if wish.entity_types else not wish.asks and _of_data(wish.areas)
+            entity_type in wish.entity_types
+            if wish.entity_types
+            else not (wish.asks or wish.annotations) and _of_data(wish.areas)
             for wish in self.criteria.criterions
         )
 
@@ -166,6 +170,10 @@ def narrow(grant: Grant, wanted: View, criteria: Criteria) -> tuple[View, Criter
         view = wanted.within(grant.view)
     if grant.criteria is None:
         return view, criteria
+    if any(wish.annotations for wish in criteria.criterions) and not any(
+        Wish(wish).transactions and not wish.annotations for wish in grant.criteria.criterions
+    ):
+        raise Forbidden("annotations", _NO_ANNOTATIONS)
     return view.within(_APART), both(criteria, grant.criteria)
 
 
@@ -177,7 +185,7 @@ def check_rows(grant: Grant) -> None:
     """
     for wish in () if grant.criteria is None else grant.criteria.criterions:
         given = bool(wish.operations) and Operation.UPSERT not in wish.operations
-        if (given or wish.changed or wish.transitions) and not (
+        if (given or wish.changed or wish.transitions or wish.annotations) and not (
             wish.operations and wish.operations <= _WITHOUT_ROWS
         ):
             raise Forbidden(
@@ -235,8 +243,12 @@ def _check(criterion: Any, widest: View) -> None:
         return next((name for name in names if getattr(criterion, name, ())), None)
 
     asked = given("keys", "key_globs", "key_patterns")
-    if asked and any(lens.mask is not None and lens.mask.touches((), "$key") for lens in widest.lenses):
+    masks = [lens.mask for lens in widest.lenses if lens.mask is not None]
+    if asked and any(mask.touches((), "$key") for mask in masks):
         raise Forbidden(asked, "left out, because keys may not be seen here")
+    for condition in getattr(criterion, "annotations", ()):
+        if any(mask.touches(path, "$meta") for mask in masks for path in _through_lists(condition.path)):
+            raise Forbidden("annotations", _NO_ANNOTATIONS)
     changed = getattr(criterion, "changed", ())
     if changed and widest.images is Images.KEYS_ONLY:
         raise Forbidden("changed", _READABLE)

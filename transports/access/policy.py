@@ -73,6 +73,7 @@ _WISH: Final = (
     "changed",
     "where",
     "transitions",
+    "annotations",
 )
 _FILLED: Final = ("entity_types", "keys", "key_globs")
 _CLAIM: Final = re.compile(r"\{([^{}]*)\}")

@@ -72,6 +72,7 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {string[]} [changed] Names of fields.
  * @property {{path: string, compare: string, value?: any, image?: "AFTER" | "BEFORE"}[]} [where] All of which must hold.
  * @property {("ENTERED" | "LEFT" | "STAYED")[]} [transitions]
+ * @property {{path: string, compare: string, value?: any}[]} [annotations] Of the transaction, all of which must hold.
  *
  * @typedef {"latest" | "earliest" | "state" | {version: number, index?: number} | {time: string | Date} | {transaction: string}} Start
  *   The next version, the oldest that is kept, first the entities that there are as events of operation READ, this one, the first that was committed then or later, or that of this id.

@@ -29,6 +29,13 @@ def add_criteria(parser: ArgumentParser) -> None:
         help="only where this holds, such as 'total > 10', 'status in [\"OPEN\",\"PAID\"]', 'note is null' or "
         "'before:total <= 10'; repeatable, and then all must hold",
     )
+    parser.add_argument(
+        "--annotation",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help="only of transactions whose annotations fulfil this, such as 'backfill not exists'; repeatable, and then all must hold",
+    )
     parser.each("--transition", "MOVE", "only what ENTERED, LEFT or STAYED in the filter that --where is")
 
 
@@ -48,5 +55,6 @@ def criteria_of(chosen: argparse.Namespace) -> Criteria:
             changed=chosen.changed,
             where=chosen.where,
             transitions=[transition.upper() for transition in chosen.transition],
+            annotations=chosen.annotation,
         )
     )

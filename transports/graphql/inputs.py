@@ -106,6 +106,9 @@ class CriterionInput:
     transitions: list[Transition] | None = described(
         "Any of these happens to the entity in the filter that `where` is.", default=None
     )
+    annotations: list[ConditionInput] | None = described(
+        "All of these conditions on the annotations of the transaction hold.", default=None
+    )
 
     def criterion(self, place: int) -> Criterion:
         """The wish, checked.
@@ -113,13 +116,16 @@ class CriterionInput:
         Raises:
             InvalidCriteria: If values contradict each other; ``path`` tells where, in the words of the schema.
         """
-        conditions = [
-            condition.condition(f"criteria[{place}].where[{number}]")
-            for number, condition in enumerate(self.where or ())
-        ]
+        conditions = {
+            name: [
+                condition.condition(f"criteria[{place}].{name}[{number}]")
+                for number, condition in enumerate(getattr(self, name) or ())
+            ]
+            for name in ("where", "annotations")
+        }
         try:
             given = {each.name: getattr(self, each.name) or () for each in fields(self)}
-            return Criterion(**given | {"where": conditions})
+            return Criterion(**given | conditions)
         except InvalidCriteria as error:
             path = re.sub("_([a-z])", lambda found: found[1].upper(), error.path)
             raise InvalidCriteria(f"criteria[{place}].{path}", error.value, error.right) from None

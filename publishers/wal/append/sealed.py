@@ -239,7 +239,7 @@ def seal_transaction(
 
     Args:
         batches: May be lazy; none is kept longer than it takes to seal it.
-        annotations: JSON of the transaction; it lies in the first frame.
+        annotations: JSON of the transaction; it lies in each frame, so that each can be matched by itself.
         options: ``frame_bytes``, ``compress``, ``spool_bytes`` and the bounds of changes and transactions.
         producer: Who commits, for the detection of duplicates.
         sequence: The producer's number for the transaction.
@@ -256,9 +256,8 @@ def seal_transaction(
     spool: _Spool | None = None
     try:
         for columns in _frames(batches, options):
-            text = b"" if payloads else annotations
             payload = seal_payload(
-                encode_payload(columns, text), columns.count, changes + 1, compress=options.compress
+                encode_payload(columns, annotations), columns.count, changes + 1, compress=options.compress
             )
             changes += payload.count
             total += payload.raw

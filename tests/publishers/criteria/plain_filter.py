@@ -31,6 +31,8 @@ BODIES = [
     b"[1,2]",
     b"nonsense",
 ]
+TOLD = [None, b"{}", b'{"m":"ab"}', b'{"n":1}', b'{"n":2,"m":"ab"}', b"[1]"]
+"""Annotations of transactions."""
 CHANGED = [None, b"[]", b'["quantity"]', b'["quantityOnStock","price"]', b'["a.b","quantity"]', b"{}", b"[1]"]
 
 
@@ -49,7 +51,7 @@ def row(
     )
 
 
-def block(rows, *, leads=True, first_index=1):
+def block(rows, *, leads=True, first_index=1, told=None):
     return Block(
         columns_of(rows),
         version=1,
@@ -59,6 +61,7 @@ def block(rows, *, leads=True, first_index=1):
         transaction_count=first_index + len(rows),
         transaction_bytes=1,
         committed_at=0,
+        annotations=b"" if told is None else b'{"id":"t","meta":%s}' % told,
     )
 
 
@@ -89,6 +92,7 @@ wheres = st.one_of(
     st.builds(Where, st.sampled_from(["n", "m"]), st.sampled_from(["exists", "is null"]), st.booleans()),
     st.builds(Where, st.sampled_from(["n", "m"]), st.just("prefix"), st.sampled_from(["", "a", "1"])),
 )
+told_of = st.sampled_from(TOLD)
 after_wheres = wheres.filter(lambda one: one.image.name == "AFTER")
 
 
@@ -105,6 +109,7 @@ _common = {
     "key_patterns": _some(PATTERNS),
     "operations": _some([Operation.UPSERT, Operation.REMOVE]),
     "changed": _some([*NAMES, "quant"]),
+    "annotations": st.just(()) | st.lists(wheres.filter(lambda one: one.image.name == "AFTER"), max_size=2),
 }
 criterions = st.one_of(
     st.builds(Criterion, **_common),
@@ -196,7 +201,12 @@ def _filter(criterion, one):
     return move in {transition.name for transition in criterion.transitions}
 
 
-def fulfils(criterion, one):
+def _passes(criterion, told):
+    document = _image(told) or [{}]
+    return all(_condition(where, document) for where in criterion.annotations)
+
+
+def fulfils(criterion, one, told=None):
     key = one.key.decode("utf-8", "surrogateescape")
     keyed = criterion.keys or criterion.key_globs or criterion.key_patterns
     if keyed and (one.area, one.operation) == (Area.DATA, Operation.TRUNCATE):
@@ -213,22 +223,24 @@ def fulfils(criterion, one):
         )
         and (not criterion.changed or bool(criterion.changed & _names(one.changed)))
         and _filter(criterion, one)
-        and (not criterion.also or any(fulfils(other, one) for other in criterion.also))
+        and _passes(criterion, told)
+        and (not criterion.also or any(fulfils(other, one, told) for other in criterion.also))
     )
 
 
-def plain(criteria, rows, *, leads=True, first_index=1):
+def plain(criteria, rows, *, leads=True, first_index=1, told=None):
     """What a filter without any cleverness finds."""
     found = []
     if leads and any(
         not (c.entity_types or c.keys or c.key_globs or c.key_patterns or c.changed or c.where)
         and (not c.areas or Area.INFRASTRUCTURE in c.areas)
         and (not c.operations or Operation.TRANSACTION in c.operations)
+        and _passes(c, told)
         for c in criteria.criterions
     ):
         found.append(0)
     return found + [
         first_index + place
         for place, one in enumerate(rows)
-        if any(fulfils(criterion, one) for criterion in criteria.criterions)
+        if any(fulfils(criterion, one, told) for criterion in criteria.criterions)
     ]

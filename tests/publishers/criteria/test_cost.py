@@ -34,6 +34,7 @@ def test_a_wish_for_everything_weighs_next_to_nothing():
         ({"key_patterns": {"order-(a|b){100}"}}, "key_patterns"),
         ({"changed": {f"field{n}" for n in range(600)}}, "changed"),
         ({"where": {f"f{n} > 1" for n in range(64)}, "keys": {"a"}}, "where"),
+        ({"annotations": {f"f{n} > 1" for n in range(64)}}, "annotations"),
         ({"where": "f in [" + ",".join(map(str, range(900))) + "]"}, "where"),
     ],
 )

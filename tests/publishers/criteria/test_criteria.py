@@ -132,6 +132,10 @@ def test_an_area_takes_its_own_operations_only(area, operation):
         ({"where": {"path": "n"}}, "where", "set or list"),
         ({"where": [7]}, "where", "a Where"),
         ({"where": "n"}, "where", "an expression"),
+        ({"annotations": [f"n > {n}" for n in range(65)]}, "annotations", "at most 64"),
+        ({"annotations": "before:n > 1"}, "annotations", "without an image"),
+        ({"annotations": "n"}, "annotations", "an expression"),
+        ({"annotations": [7]}, "annotations", "a Where"),
         ({"transitions": {"GONE"}, "where": "n > 1"}, "transitions", "ENTERED, LEFT, STAYED"),
         ({"key_patterns": {"(a"}}, "key_patterns", "closing parenthesis"),
         ({"key_patterns": {f"a{n}" for n in range(101)}}, "key_patterns", "at most 100"),
@@ -163,6 +167,8 @@ def test_conditions_in_any_spelling_are_one_wish():
         ({"where": ["a > 1", "b > 1"]}, {"where": ["a > 1"]}),
         ({"where": "a > 1", "transitions": {"LEFT"}}, {"where": "a > 1", "transitions": {"LEFT", "ENTERED"}}),
         ({"where": "a > 1", "keys": {"a"}}, {"keys": {"a"}}),
+        ({"annotations": ["a > 1", "b > 1"]}, {"annotations": "b > 1"}),
+        ({"annotations": "a > 1", "keys": {"a"}}, {"keys": {"a"}}),
     ],
 )
 def test_a_wish_that_another_implies_is_left_out(narrow, wide):
@@ -176,6 +182,8 @@ def test_a_wish_that_another_implies_is_left_out(narrow, wide):
         ({"where": "a > 1", "transitions": {"LEFT"}}, {"where": "a > 1"}),
         ({"where": ["a > 1", "b > 1"], "transitions": {"LEFT"}}, {"where": "a > 1", "transitions": {"LEFT"}}),
         ({"keys": {"a"}}, {"entity_types": {"order"}}),
+        ({"annotations": "a > 1"}, {"annotations": "b > 1"}),
+        ({"keys": {"a"}}, {"annotations": "b > 1"}),
     ],
 )
 def test_wishes_that_do_not_imply_each_other_are_kept(one, other):
@@ -240,6 +248,7 @@ def test_a_value_that_the_field_does_not_take_is_refused_by_name(field, value):
         ([{"areas": ["INFRASTRUCTURE"], "keys": ["a"]}], "criteria[0].keys"),
         ([{"where": "total > 10"}], "criteria[0].where"),
         ([{"where": [7]}], "criteria[0].where[0]"),
+        ([{"annotations": [{"path": "a"}]}], "criteria[0].annotations[0].compare"),
         ([{}, {"where": [{"path": "a", "compare": "EQ", "value": [1]}]}], "criteria[1].where[0].value"),
         ([{"where": [{"path": "a", "compare": "EXISTS"}], "transitions": ["IN"]}], "criteria[0].transitions"),
         ([{"key_patterns": ["("]}], "criteria[0].key_patterns"),

@@ -13,7 +13,7 @@ from publishers.criteria.index import MatchingIndex, prepare
 from publishers.criteria.patterns import Pattern
 from publishers.criteria.predicate import Predicate
 from tests.harness.scale import scaled
-from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of
+from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of, told_of
 from tests.publishers.support import Probe, opened, order
 
 
@@ -36,27 +36,29 @@ def found(index, one):
     return told
 
 
-@given(rows_of, st.lists(st.lists(criterions, max_size=3), max_size=8), st.booleans())
-def test_the_index_finds_what_every_predicate_alone_would_find(rows, all_wishes, leads):
+@given(rows_of, st.lists(st.lists(criterions, max_size=3), max_size=8), st.booleans(), told_of)
+def test_the_index_finds_what_every_predicate_alone_would_find(rows, all_wishes, leads, told):
     """E18, F53, F58: each predicate once, in order, and asked at most once."""
     entries = {Criteria.of(wishes) for wishes in all_wishes}
     index = MatchingIndex((Predicate(criteria), criteria) for criteria in entries)
     first = 1 if leads else 7
-    expected = {c: plain(c, rows, leads=leads, first_index=first) for c in entries}
-    one = block(rows, leads=leads, first_index=first)
+    expected = {c: plain(c, rows, leads=leads, first_index=first, told=told) for c in entries}
+    one = block(rows, leads=leads, first_index=first, told=told)
     assert found(index, one) == {criteria: indices for criteria, indices in expected.items() if indices}
     assert index.evaluations <= len(entries)
     assert bool(index) == bool(entries)
     assert one.memo_bytes == 0
 
 
-@given(rows_of, st.lists(st.lists(criterions, max_size=3), max_size=8), st.booleans(), st.integers(0, 3))
-def test_tables_of_their_own_find_the_same(rows, all_wishes, leads, direct):
+@given(
+    rows_of, st.lists(st.lists(criterions, max_size=3), max_size=8), st.booleans(), st.integers(0, 3), told_of
+)
+def test_tables_of_their_own_find_the_same(rows, all_wishes, leads, direct, told):
     """F147: however few places a predicate has, and beside others that share tables."""
     entries = {Criteria.of(wishes) for wishes in all_wishes}
     index = prepared_each(*entries, direct=direct)
-    expected = {c: plain(c, rows, leads=leads) for c in entries}
-    assert found(index, block(rows, leads=leads)) == {
+    expected = {c: plain(c, rows, leads=leads, told=told) for c in entries}
+    assert found(index, block(rows, leads=leads, told=told)) == {
         c: indices for c, indices in expected.items() if indices
     }
     assert index.evaluations <= len(entries)
@@ -93,11 +95,11 @@ class IndexAgainstPlainFilters(RuleBasedStateMachine):
             self.index.remove(criteria)
             self.there.discard(criteria)
 
-    @rule(rows=rows_of)
-    def commit(self, rows):
-        expected = {criteria: plain(criteria, rows) for criteria in self.there}
+    @rule(rows=rows_of, told=told_of)
+    def commit(self, rows, told):
+        expected = {criteria: plain(criteria, rows, told=told) for criteria in self.there}
         wanted = {criteria: indices for criteria, indices in expected.items() if indices}
-        assert found(self.index, block(rows)) == wanted
+        assert found(self.index, block(rows, told=told)) == wanted
 
     @invariant()
     def counts(self):

@@ -32,6 +32,10 @@ from publishers.criteria.predicate import Wish
         ({"where": "n == 1", "transitions": {"LEFT"}}, [Question.VALUES], True),
         ({"where": "n == 1", "transitions": {"LEFT", "ENTERED"}}, [Question.TESTS], False),
         ({"where": "n > 1"}, [Question.TESTS], False),
+        ({"annotations": "n > 1"}, [Question.GATES], False),
+        ({"annotations": "n > 1", "entity_types": {"a", "b"}}, [Question.GATES] * 2, False),
+        ({"annotations": "n > 1", "keys": {"1"}}, [Question.KEYS], True),
+        ({"annotations": "n > 1", "where": "n > 1"}, [Question.TESTS], False),
     ],
 )
 def test_a_wish_stands_where_the_cheapest_question_leads(fields, questions, asks):
@@ -41,4 +45,4 @@ def test_a_wish_stands_where_the_cheapest_question_leads(fields, questions, asks
     assert [place.question for place in places] == questions
     rest, asked = rest_of(wish, places)
     assert (rest is not None, asked > 0) == (asks, asks)
-    assert list(places_of(wish)) == places or questions[0] in (Question.SCANS, Question.TESTS)
+    assert list(places_of(wish)) == places or questions[0] in (Question.SCANS, Question.GATES, Question.TESTS)

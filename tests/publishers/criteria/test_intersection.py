@@ -11,7 +11,7 @@ from publishers.criteria.index import MatchingIndex, prepare
 from publishers.criteria.intersection import both
 from publishers.criteria.predicate import Predicate
 from publishers.errors import InvalidCriteria
-from tests.publishers.criteria.plain_filter import block, criterions, plain, rows_of
+from tests.publishers.criteria.plain_filter import block, criterions, plain, rows_of, told_of
 
 several = st.lists(criterions, max_size=3)
 
@@ -23,23 +23,34 @@ def matched(criteria, one, direct):
 
 
 @given(
-    rows_of, several, several, several, st.booleans(), st.sampled_from([256, 0]), st.sampled_from([256, 1])
+    rows_of,
+    several,
+    several,
+    several,
+    st.booleans(),
+    st.sampled_from([256, 0]),
+    st.sampled_from([256, 1]),
+    told_of,
 )
-def test_both_hold_where_each_of_them_does(rows, mine, theirs, third, leads, direct, pairs):
+def test_both_hold_where_each_of_them_does(rows, mine, theirs, third, leads, direct, pairs, told):
     """F140: by the predicate and by the index, of two and of three, also where there are too many pairs to meet."""
     one, two, three = map(Criteria.of, (mine, theirs, third))
-    expected = [index for index in plain(one, rows, leads=leads) if index in plain(two, rows, leads=leads)]
+    expected = [
+        index
+        for index in plain(one, rows, leads=leads, told=told)
+        if index in plain(two, rows, leads=leads, told=told)
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(intersection, "_PAIRS", pairs)
         found = both(one, two)
         more = both(found, three), both(three, found)
-    assert list(Predicate(found).select(block(rows, leads=leads))) == expected
-    assert plain(found, rows, leads=leads) == expected
-    assert matched(found, block(rows, leads=leads), direct) == expected
-    expected = [index for index in expected if index in plain(three, rows, leads=leads)]
+    assert list(Predicate(found).select(block(rows, leads=leads, told=told))) == expected
+    assert plain(found, rows, leads=leads, told=told) == expected
+    assert matched(found, block(rows, leads=leads, told=told), direct) == expected
+    expected = [index for index in expected if index in plain(three, rows, leads=leads, told=told)]
     for narrowed in more:
-        assert list(Predicate(narrowed).select(block(rows, leads=leads))) == expected
-        assert matched(narrowed, block(rows, leads=leads), direct) == expected
+        assert list(Predicate(narrowed).select(block(rows, leads=leads, told=told))) == expected
+        assert matched(narrowed, block(rows, leads=leads, told=told), direct) == expected
     assert weigh(found).weight >= 0
 
 
@@ -73,6 +84,11 @@ def test_both_hold_where_each_of_them_does(rows, mine, theirs, third, leads, dir
             ],
         ),
         ({"where": ["a == 1"]}, {"where": ["b == 2"]}, [{"where": ["a == 1", "b == 2"]}]),
+        (
+            {"annotations": ["a == 1"]},
+            {"annotations": ["b == 2"], "keys": ["k"]},
+            [{"annotations": ["a == 1", "b == 2"], "keys": ["k"]}],
+        ),
         (
             {"where": ["a == 1"], "transitions": ["ENTERED"]},
             {"where": ["a == 1"], "transitions": ["ENTERED"]},
@@ -115,6 +131,9 @@ def test_conditions_beyond_those_of_one_wish_are_asked_afterwards():
 
 def test_what_a_client_and_a_grant_come_to_is_bounded():
     """F140: a wish for keys costs nothing but itself; wishes for entity types are met with each other."""
+    many = Criteria.of(Criterion(annotations=[f"a{number} == 1" for number in range(64)]))
+    with pytest.raises(InvalidCriteria, match="annotations is '65 conditions', but must be at most 64"):
+        both(many, Criteria.of(Criterion(annotations="b == 2")))
     theirs = Criteria.of([Criterion(entity_types=[f"t{n}"]) for n in range(40)])
     keys = Criteria.of([Criterion(keys=[f"k{n}"]) for n in range(100)])
     assert len(both(keys, theirs).criterions) == 100

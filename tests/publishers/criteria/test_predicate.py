@@ -7,25 +7,25 @@ from hypothesis import strategies as st
 from publishers import Area, Criteria, Criterion, Operation
 from publishers.criteria.conditions import Where
 from publishers.criteria.predicate import Predicate
-from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of
+from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of, told_of
 
 
-@given(rows_of, st.lists(criterions, max_size=4), st.booleans())
-def test_a_predicate_selects_what_a_plain_filter_selects(rows, wishes, leads):
+@given(rows_of, st.lists(criterions, max_size=4), st.booleans(), told_of)
+def test_a_predicate_selects_what_a_plain_filter_selects(rows, wishes, leads, told):
     """F53, F54, F55, F56, F58, E10: every field alone and combined, against a plain filter."""
     criteria = Criteria.of(wishes)
     first = 1 if leads else 5
-    found = Predicate(criteria).select(block(rows, leads=leads, first_index=first))
-    assert list(found) == plain(criteria, rows, leads=leads, first_index=first)
+    found = Predicate(criteria).select(block(rows, leads=leads, first_index=first, told=told))
+    assert list(found) == plain(criteria, rows, leads=leads, first_index=first, told=told)
 
 
-@given(rows_of, st.lists(criterions, min_size=1, max_size=4))
-def test_what_is_left_out_because_another_wish_implies_it_changes_nothing(rows, wishes):
+@given(rows_of, st.lists(criterions, min_size=1, max_size=4), told_of)
+def test_what_is_left_out_because_another_wish_implies_it_changes_nothing(rows, wishes, told):
     """F57: fewer wishes, the same changes."""
-    one = block(rows)
+    one = block(rows, told=told)
     kept, all_of_them = Criteria.of(wishes), Criteria(frozenset(wishes))
     assert kept.criterions <= all_of_them.criterions or kept.unconditional
-    assert list(Predicate(kept).select(one)) == plain(all_of_them, rows)
+    assert list(Predicate(kept).select(one)) == plain(all_of_them, rows, told=told)
 
 
 def selects(wishes, *rows):

@@ -6,7 +6,7 @@ from publishers import Content, Criterion, Drop, Images, View
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption
 from transports import Forbidden, Grant, LogAction
-from transports.access.grant import narrow
+from transports.access.grant import check_rows, narrow
 
 HIDES = View.of(Content.BODY, Images.AFTER, fields=["n", "card", "list"], mask={"card.number": "***"})
 
@@ -33,6 +33,9 @@ HIDES = View.of(Content.BODY, Images.AFTER, fields=["n", "card", "list"], mask={
         ({"where": ["n > 1"]}, View(), "where"),
         ({"where": ["n > 1"]}, View(Content.BODY, Images.CHANGE), "where"),
         ({"where": ["n > 1"], "transitions": ["ENTERED"]}, View(Content.BODY), None),
+        ({"annotations": ["user == ann"]}, View.of(mask={"$meta.user": "***"}), "annotations"),
+        ({"annotations": ["users.0.name == ann"]}, View.of(mask={"$meta.users.name": "***"}), "annotations"),
+        ({"annotations": ["job == 7"]}, View.of(mask={"$meta.user": "***"}), None),
     ],
 )
 def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
@@ -94,6 +97,37 @@ def test_what_is_asked_for_is_narrowed_to_the_criteria_of_the_grant():
 
 
 @pytest.mark.parametrize(
+    ("granted", "refused"),
+    [
+        ([{"entity_types": ["order"]}], True),
+        ([{"entity_types": ["order"]}, {"areas": ["INFRASTRUCTURE"], "annotations": ["job == 7"]}], True),
+        ([{"entity_types": ["order"]}, {"areas": ["INFRASTRUCTURE"]}], False),
+    ],
+)
+def test_annotations_may_be_asked_about_by_those_who_see_all_of_them(granted, refused):
+    """F59, F164: a filter would tell them bit by bit, also those of transactions of which nothing may be seen."""
+    grant = Grant(criteria=Criteria.from_json([*map(_wish, granted)]))
+    wanted = Criteria.of(Criterion(annotations="user == ann"))
+    if refused:
+        with pytest.raises(Forbidden) as caught:
+            narrow(grant, View(), wanted)
+        assert caught.value.path == "annotations"
+    else:
+        assert narrow(grant, View(), wanted)[1].criterions
+    narrow(grant, View(), Criteria.of(Criterion(keys=["1"])))
+
+
+def _wish(told):
+    return Criterion(**told).to_json()
+
+
+def test_the_state_is_not_for_those_who_may_see_some_transactions_only():
+    """F140, F164: of a row nothing tells from which transaction it is."""
+    with pytest.raises(Forbidden, match="a place in the log"):
+        check_rows(Grant(criteria=Criteria.of(Criterion(annotations="user == ann"))))
+
+
+@pytest.mark.parametrize(
     ("wishes", "seen"),
     [
         (None, True),
@@ -103,6 +137,7 @@ def test_what_is_asked_for_is_narrowed_to_the_criteria_of_the_grant():
         ([{"operations": ["UPSERT"]}], True),
         ([{"areas": ["INFRASTRUCTURE"]}], False),
         ([{"areas": ["SCHEMA"]}], True),
+        ([{"annotations": ["job == 7"]}], False),
         ([], False),
     ],
 )

@@ -323,6 +323,8 @@ def test_a_request_that_is_wrong_is_refused_in_the_words_of_the_one_table(engine
         ("transitions: [LEFT]", "transitions"),
         ('where: [{path: "a", compare: EXISTS}, {path: "a", compare: LT, value: true}]', "where[1].value"),
         ('where: [{path: "", compare: EXISTS}]', "where[0].path"),
+        ('annotations: [{path: "a", compare: EQ}]', "annotations[0].value"),
+        ('annotations: [{path: "a", compare: EXISTS, image: BEFORE}]', "annotations"),
         ('where: [{path: "a", compare: EQ}]', "where[0].value"),
         ('where: [{path: "a", compare: EQ, value: {b: 1}}]', "where[0].value"),
     ],
