@@ -370,6 +370,13 @@ class GroupMachine:
                     self._uncount(unit)
                 self._take_back(unit, self._clock.monotonic())
 
+    def recall(self, consumer: GroupConsumer) -> bool:
+        """What a consumer has pending is as if it had joined again: its own, and not given yet; answers whether there is any."""
+        self._heard(consumer)
+        for unit in consumer.pending.values():
+            unit.holder = Holder(consumer.name, 0)
+        return bool(consumer.pending)
+
     def in_progress(self, consumer: GroupConsumer, position: Position) -> bool:
         """The time until a delivery is due again begins anew; answers whether it is pending."""
         unit = self._own(consumer, position)
