@@ -13,6 +13,7 @@
     |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
     |   |-- TooManySnapshots  as many subscriptions get the state as may at a time        (limit)
     |   |-- SlotNotOpen      an acknowledgement is of an opening that is over          (name, opening)
+    |   |-- ConsumerNotJoined  what is said of deliveries is of a joining that is over   (name, consumer, opening)
     |   |-- TooManySlots     as many slots are open as the server may have            (limit)
     |   |-- TooManyMembers   as many consumers of groups have joined as may             (limit)
     |   |-- TooManyCalls     as many calls of a consumer are unanswered as may          (limit)
@@ -39,6 +40,7 @@ from publishers.errors import PenstockError
 __all__ = [
     "CloseCode",
     "ConnectionLost",
+    "ConsumerNotJoined",
     "ExtraMissing",
     "Forbidden",
     "GoingAway",
@@ -244,6 +246,24 @@ class SlotNotOpen(WireError):
             opening=opening,
         )
         self.name = name
+        self.opening = opening
+
+
+class ConsumerNotJoined(WireError):
+    """A consumer has not joined its group, or by another opening than that which speaks for it. Nothing has changed."""
+
+    code = "CONSUMER_NOT_JOINED"
+
+    def __init__(self, name: str, consumer: str, opening: str) -> None:
+        super().__init__(
+            f"consumer {consumer!r} of group {name!r} has not joined as {opening!r} (any more); subscribe with that opening, "
+            "and acknowledge what comes then",
+            name=name,
+            consumer=consumer,
+            opening=opening,
+        )
+        self.name = name
+        self.consumer = consumer
         self.opening = opening
 
 

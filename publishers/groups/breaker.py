@@ -1,6 +1,7 @@
 """The breaker of a group: whether most of what it delivers fails."""
 
 from collections import deque
+from itertools import repeat
 from typing import Final
 
 __all__ = ["BREAKER_WINDOW", "GroupBreaker"]
@@ -18,19 +19,22 @@ class GroupBreaker:
 
     def __init__(self) -> None:
         self.failures = 0
-        self._outcomes: deque[bool] = deque()
+        self._outcomes: deque[bool] = deque(maxlen=BREAKER_WINDOW)
 
     @property
     def tripped(self) -> bool:
         """Whether there are enough of them, and more than half failed."""
         return len(self._outcomes) == BREAKER_WINDOW and 2 * self.failures > BREAKER_WINDOW
 
-    def note(self, *, failed: bool) -> None:
-        """A delivery has come to its end."""
-        if len(self._outcomes) == BREAKER_WINDOW:
-            self.failures -= self._outcomes.popleft()
-        self._outcomes.append(failed)
-        self.failures += failed
+    def note(self, *, failed: bool, count: int = 1) -> None:
+        """Some deliveries have come to their end."""
+        for _ in range(min(count, BREAKER_WINDOW) if failed or self.failures else 0):
+            if len(self._outcomes) == BREAKER_WINDOW:
+                self.failures -= self._outcomes[0]
+            self._outcomes.append(failed)
+            self.failures += failed
+        if not self.failures:
+            self._outcomes.extend(repeat(False, min(count, BREAKER_WINDOW)))
 
     def clear(self) -> None:
         """Begins anew."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
+
 from publishers.fanout.state import SubscriptionLag
 from publishers.groups.state import GroupState
 from publishers.model.change import Change
@@ -19,8 +21,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDelivery:
+class GroupDelivery(msgspec.Struct, frozen=True, gc=False):
     """A change that a consumer was given, to be acknowledged by its position.
 
     Attributes:

@@ -1,6 +1,6 @@
 """What the journal of a group knows, and what is still to be told to it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from publishers.groups.record import OpenRow
 from publishers.groups.unit import GroupUnit
@@ -14,32 +14,33 @@ class JournalChanges:
 
     Args:
         head: The head that the journal knows.
-        opens: What it knows as not done.
+
+    Attributes:
+        changed: What is newly open, or has another count: whose row is missing or old.
     """
 
-    def __init__(self, head: Position, opens: Sequence[OpenRow]) -> None:
+    def __init__(self, head: Position) -> None:
         self._head = head
-        self._stored = {row.position for row in opens}
-        self._changed: set[Position] = set()  # whose row is missing or old
+        self.changed: set[GroupUnit] = set()
         self._gone: set[Position] = set()  # what it knows as not done, and is
 
-    def change(self, position: Position) -> None:
-        """Something is newly open, or its count has changed."""
-        self._changed.add(position)
-
-    def close(self, position: Position) -> None:
+    def close(self, unit: GroupUnit) -> None:
         """Something is done."""
-        self._changed.discard(position)
-        if position in self._stored:
-            self._gone.add(position)
+        self.changed.discard(unit)
+        if unit.stored:
+            self._gone.add(unit.position)
+
+    def close_stored(self, position: Position) -> None:
+        """Something is done that the journal knows, and that was not read again."""
+        self._gone.add(position)
 
     def behind(self, head: Position) -> bool:
         """Whether the journal knows less."""
-        return bool(self._changed or self._gone) or self._head != head
+        return bool(self.changed or self._gone) or self._head != head
 
-    def news(self, units: dict[Position, GroupUnit]) -> tuple[list[OpenRow], list[Position]]:
+    def news(self) -> tuple[list[OpenRow], list[Position]]:
         """What is newly open or was delivered again, and what is done."""
-        opened = [row_of(units[place]) for place in sorted(self._changed) if place in units]
+        opened = [row_of(unit) for unit in sorted(self.changed, key=lambda one: one.position)]
         return opened, sorted(self._gone)
 
     def stored(
@@ -51,16 +52,15 @@ class JournalChanges:
     ) -> None:
         """It knows that much now; meanwhile more may have happened."""
         self._head = head
-        for place in closed:
-            self._stored.discard(place)
-            self._gone.discard(place)
+        self._gone.difference_update(closed)
         for row in opened:
-            self._stored.add(row.position)
             unit = units.get(row.position)
             if unit is None:
                 self._gone.add(row.position)
-            elif row_of(unit) == row:
-                self._changed.discard(row.position)
+                continue
+            unit.stored = True
+            if row_of(unit) == row:
+                self.changed.discard(unit)
 
 
 def row_of(unit: GroupUnit) -> OpenRow:

@@ -18,10 +18,11 @@ from publishers.groups.members import GroupConsumer, GroupConsumers
 from publishers.groups.ready_heap import ReadyHeap
 from publishers.groups.record import OpenRow
 from publishers.groups.settings import GroupSettings
-from publishers.groups.state import DeliveryEvent, DeliveryState, delivery_after
+from publishers.groups.state import DELIVERY_TABLE, DeliveryEvent, DeliveryState
 from publishers.groups.timers import GroupTimers
 from publishers.groups.transaction import GatheredTransaction
-from publishers.groups.unit import EVERYTHING, GroupLane, GroupUnit, Holder, LanePlan
+from publishers.groups.unit import EVERYTHING, GroupLane, GroupUnit, Holder, LanePlan, ReadRow
+from publishers.model.change import Change
 from publishers.model.position import Position
 
 __all__ = ["GroupMachine"]
@@ -80,12 +81,12 @@ class GroupMachine:
         self._resumed = deque(opens)
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - it spreads retries, and keeps no secret
-        self._plan = LanePlan()
+        self._plan = LanePlan(self.units)
         self._timers = GroupTimers(self.units)
         self._ready = ReadyHeap(self.units)
         self.pending = self.parked = 0
         self._gathered = GatheredTransaction()
-        self._told = JournalChanges(head, opens)
+        self._told = JournalChanges(head)
 
     # --- where it is -----------------------------------------------------------------------------------------------------
 
@@ -97,8 +98,8 @@ class GroupMachine:
     @property
     def floor(self) -> Position:
         """Everything before it is done."""
-        first = self._plan.order.first
-        found = self.head if first is None else first.position
+        first = next(iter(self.units), None)
+        found = self.head if first is None else first
         return min(found, self._resumed[0].position) if self._resumed else found
 
     @property
@@ -108,25 +109,26 @@ class GroupMachine:
 
     # --- reading ---------------------------------------------------------------------------------------------------------
 
-    def feed(self, changes: Iterable[tuple[Position, GroupLane | None]], after: Position) -> None:
+    def feed(self, rows: Iterable[ReadRow], after: Position) -> None:
         """Takes what was read.
 
         Args:
-            changes: Positions from ``reading`` on, in order, with their lanes; no lane for what waits for nothing.
+            rows: From ``reading`` on, in order.
             after: Where reading goes on. Of a transaction that is delivered as one, everything before it was given.
         """
         whole, gathered = self.settings.ack == "transaction", self._gathered
-        for position, lane in changes:
-            for one in (
-                gathered.add(position, lane) if whole else [(position, () if lane is None else (lane,))]
-            ):
+        for position, lane, kept, nbytes in rows:
+            if not whole:
+                self._enter(position, () if lane is None else (lane,), kept, nbytes)
+                continue
+            for one in gathered.add(position, lane):
                 self._enter(*one)
         if gathered.version is not None and after.version > gathered.version:
             for one in gathered.finish():
                 self._enter(*one)
         self.reading = after
         while self._resumed and self._resumed[0].position < self._fed:
-            self._told.close(self._resumed.popleft().position)  # it matches no more
+            self._told.close_stored(self._resumed.popleft().position)  # it matches no more
 
     @property
     def _fed(self) -> Position:
@@ -134,29 +136,36 @@ class GroupMachine:
             return Position(self._gathered.version or self.reading.version)
         return self.reading
 
-    def _enter(self, position: Position, lanes: tuple[GroupLane, ...]) -> None:
+    def _enter(
+        self,
+        position: Position,
+        lanes: tuple[GroupLane, ...],
+        kept: tuple[Change, ...] | None = None,
+        nbytes: int = 0,
+    ) -> None:
         row: OpenRow | None = None
         if position < self._read_before:
             while self._resumed and self._resumed[0].position < position:
-                self._told.close(self._resumed.popleft().position)
+                self._told.close_stored(self._resumed.popleft().position)
             if not self._resumed or self._resumed[0].position != position:
                 return  # done before the restart
             row = self._resumed.popleft()
-        if self.settings.ordering == "none":
-            lanes = ()
-        elif self.settings.ordering == "global":
-            lanes = (EVERYTHING,)
-        unit = GroupUnit(position, lanes)
+        if self.settings.ordering != "key":
+            lanes = () if self.settings.ordering == "none" else (EVERYTHING,)
+        unit = GroupUnit(position, lanes, kept, nbytes)
         self.units[position] = unit
-        self._plan.add(unit)
-        if row is not None and row.count:
-            unit.count, unit.first_us = row.count, row.first_us
-            unit.state = _DUE
-        else:
-            self.parked += 1
+        if lanes:
+            self._plan.add(unit)
         if row is None:
-            self._told.change(position)
-        self._ready.push(unit)
+            self._told.changed.add(unit)
+        else:
+            unit.stored = True
+            if row.count:
+                unit.count, unit.first_us, unit.state = row.count, row.first_us, _DUE
+                self._ready.push(unit)
+                return
+        self.parked += 1
+        self._ready.push_fresh(unit)
 
     # --- delivering ------------------------------------------------------------------------------------------------------
 
@@ -198,8 +207,10 @@ class GroupMachine:
             return taken
         if history:
             taken = self._again(consumer, holder, most)
-        while len(taken) < most and len(consumer.pending) < settings.max_consumer_pending:
-            unit = self._ready.pop(consumer.ready, self._clock.monotonic())
+        again, now, wall = len(taken), self._clock.monotonic(), self._clock.now_us()
+        pop, blocker, pending = self._ready.pop, self._plan.blocker, consumer.pending
+        while len(taken) < most and len(pending) < settings.max_consumer_pending:
+            unit = pop(consumer.ready, now)
             if unit is None:
                 break
             if unit.state is _PARKED and len(self.units) - self.parked >= settings.max_ack_pending:
@@ -208,11 +219,16 @@ class GroupMachine:
                 break
             if settings.max_deliver is not None and unit.count >= settings.max_deliver:
                 self._condemn(unit)
-            elif (found := self._plan.blocker(unit, holder)) is None:
-                self._deliver(unit, consumer, holder)
+            elif (found := blocker(unit, holder)) is None:
+                if unit.state is _PARKED:
+                    self.parked -= 1
+                unit.state = DELIVERY_TABLE[unit.state, DeliveryEvent.DELIVER]
+                self._give(unit, consumer, now, wall)
                 taken.append(unit)
             else:
                 self._wait(unit, *found)
+        if len(taken) > again:
+            self._timers.set_all(taken[again:], now + settings.ack_wait)
         return taken
 
     def _again(self, consumer: GroupConsumer, holder: Holder, most: int) -> list[GroupUnit]:
@@ -231,27 +247,27 @@ class GroupMachine:
             self._wake(unit)
         return taken
 
-    def _deliver(self, unit: GroupUnit, consumer: GroupConsumer, holder: Holder) -> None:
-        if unit.state is _PARKED:
-            self.parked -= 1
-        self._become(unit, DeliveryEvent.DELIVER)
-        self._give(unit, consumer, holder)
-        unit.count += 1
-        self.redelivered += unit.count > 1
-        self._told.change(unit.position)
-        self._wake(unit)
-
-    def _give(self, unit: GroupUnit, consumer: GroupConsumer, holder: Holder) -> None:
-        now, wall = self._clock.monotonic(), self._clock.now_us()
-        unit.holder, unit.last, unit.last_us = holder, now, wall
+    def _give(
+        self, unit: GroupUnit, consumer: GroupConsumer, now: float, wall: int, *, count: bool = True
+    ) -> None:
+        """Something is the consumer's; its timer is set by whoever calls."""
+        unit.holder, unit.last, unit.last_us = consumer.holder, now, wall
         unit.first_us = unit.first_us or wall
-        unit.blocker, unit.recalled, unit.late = None, False, False
+        unit.blocker, unit.recalled, unit.late = None, not count, False
+        if count:
+            unit.count += 1
+            self.redelivered += unit.count > 1
         consumer.pending[unit.position] = unit
         self.pending += 1
-        self._timers.set(unit, now + self.settings.ack_wait)
+        if unit.stored:  # else it is among those already
+            self._told.changed.add(unit)
+        if unit.waiters:
+            self._wake(unit)
 
     def _wait(self, unit: GroupUnit, blocker: GroupUnit, same_key: bool) -> None:
         unit.blocker = blocker
+        if blocker.waiters is None:
+            blocker.waiters = {}
         blocker.waiters[unit] = None
         if same_key and blocker.state is _PENDING and blocker.holder is not None:
             consumer = self.consumers.get(blocker.holder)
@@ -260,8 +276,8 @@ class GroupMachine:
 
     def _wake(self, unit: GroupUnit) -> None:
         """Whatever waited for it looks again."""
-        waiters, unit.waiters = unit.waiters, {}
-        for one in waiters:
+        waiters, unit.waiters = unit.waiters, None
+        for one in waiters or ():
             if one.blocker is unit:
                 one.blocker = None
                 if one.state in (_PARKED, _DUE):
@@ -296,7 +312,10 @@ class GroupMachine:
             ConsumerFenced: If the consumer does not count any more, or something is another one's by now; nothing has changed.
         """
         self._heard(consumer)
-        return self._done({self._own(consumer, place) for place in positions} - {None})
+        places = map(self._place, positions) if self.settings.ack == "transaction" else positions
+        pending = consumer.pending
+        found = {place: pending.get(place) or self._own(consumer, place) for place in places}
+        return self._done([one for one in found.values() if one is not None])
 
     def ack_delivered(self, positions: Iterable[Position]) -> int:
         """Takes acknowledgements of whatever was delivered, now or before a restart, to whichever consumer; answers how many are new."""
@@ -370,6 +389,13 @@ class GroupMachine:
                     self._uncount(unit)
                 self._take_back(unit, self._clock.monotonic())
 
+    def recall(self, consumer: GroupConsumer) -> bool:
+        """What a consumer has pending is as if it had joined again: its own, and not given yet; answers whether there is any."""
+        self._heard(consumer)
+        for unit in consumer.pending.values():
+            unit.holder = Holder(consumer.name, 0)
+        return bool(consumer.pending)
+
     def in_progress(self, consumer: GroupConsumer, position: Position) -> bool:
         """The time until a delivery is due again begins anew; answers whether it is pending."""
         unit = self._own(consumer, position)
@@ -426,12 +452,8 @@ class GroupMachine:
                 self._take_back_behind(unit, now)
             self._forget_pending(unit)
             self._become(unit, DeliveryEvent.CLAIM)
-            self._give(unit, consumer, holder)
-            unit.recalled = only_ids
-            unit.count += not only_ids
-            self.redelivered += not only_ids
-            self._told.change(unit.position)
-            self._wake(unit)
+            self._give(unit, consumer, now, self._clock.now_us(), count=not only_ids)
+            self._timers.set(unit, now + settings.ack_wait)
             moved.append(unit)
         return moved
 
@@ -452,11 +474,11 @@ class GroupMachine:
         lost = []
         while self._resumed and self._resumed[0].position < oldest:
             lost.append(self._resumed.popleft().position)
-            self._told.close(lost[-1])
+            self._told.close_stored(lost[-1])
             self.totals[DeliveryState.LOST] += 1
         if self._gathered.version is not None and self._gathered.version < oldest.version:
             self._gathered.forget()
-        while (unit := self._plan.order.first) is not None and unit.position < oldest:
+        for unit in [one for one in self.units.values() if one.position < oldest]:
             lost.append(unit.position)
             self._close(unit, DeliveryEvent.LOSE)
         if self.reading < oldest:
@@ -502,7 +524,7 @@ class GroupMachine:
 
     def _uncount(self, unit: GroupUnit) -> None:
         unit.count -= 1
-        self._told.change(unit.position)
+        self._told.changed.add(unit)
 
     def _take_back(self, unit: GroupUnit, until: float, *, late: bool = False) -> None:
         """Something is not with its consumer any more, and what follows it in its lines is not either."""
@@ -543,10 +565,9 @@ class GroupMachine:
         self._become(unit, DeliveryEvent.CONDEMN)
         self.dying[unit.position] = unit
 
-    def _done(self, units: Collection[GroupUnit | None]) -> int:
+    def _done(self, units: Collection[GroupUnit]) -> int:
+        self.breaker.note(failed=False, count=len(units))
         for unit in units:
-            assert unit is not None
-            self.breaker.note(failed=False)
             self._close(unit, DeliveryEvent.ACK)
         return len(units)
 
@@ -555,18 +576,20 @@ class GroupMachine:
             self._forget_pending(unit)
         elif unit.state is _PARKED:
             self.parked -= 1
-        self.dying.pop(unit.position, None)
-        self._become(unit, event)
-        self.totals[unit.state] += 1
+        else:
+            self.dying.pop(unit.position, None)
+        unit.state = state = DELIVERY_TABLE[unit.state, event]
+        self.totals[state] += 1
         del self.units[unit.position]
-        self._plan.remove(unit)
-        self._told.close(unit.position)
-        self._wake(unit)
+        if unit.lanes:
+            self._plan.remove(unit)
+        self._told.close(unit)
+        if unit.waiters:
+            self._wake(unit)
 
-    def _become(self, unit: GroupUnit, event: DeliveryEvent) -> None:
-        after = delivery_after(unit.state, event)
-        assert after is not None, (unit.position, unit.state, event)
-        unit.state = after
+    @staticmethod
+    def _become(unit: GroupUnit, event: DeliveryEvent) -> None:
+        unit.state = DELIVERY_TABLE[unit.state, event]
 
     # --- what the journal is told ----------------------------------------------------------------------------------------
 
@@ -581,7 +604,7 @@ class GroupMachine:
 
     def news(self) -> tuple[Position, list[OpenRow], list[Position]]:
         """The head, what is newly open or was delivered again, and what is done, since `stored` was told of the last ones."""
-        return (self.head, *self._told.news(self.units))
+        return (self.head, *self._told.news())
 
     def stored(self, head: Position, opened: Iterable[OpenRow], closed: Iterable[Position]) -> None:
         """The journal knows that much."""

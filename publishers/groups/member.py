@@ -123,6 +123,14 @@ class GroupMember:
         """What could not be passed on to whatever handles it is due at once, and counts as no delivery. What is another one's is left alone."""
         self._group.give_back(self._consumer, list(deliveries))
 
+    def recall(self) -> None:
+        """Has what it was given and has not acknowledged come once more, first of all, for a subscription with ``history``.
+
+        For a client that lost its connection and cannot tell what has come; nobody else is given it meanwhile, and it counts as no
+        delivery.
+        """
+        self._said(lambda machine: machine.recall(self._consumer))
+
     def has(self, delivery: GroupDelivery) -> bool:
         """Whether a delivery is still this consumer's: not done, not due again, not given again since."""
         position, count = delivery.position, delivery.count

@@ -1,5 +1,6 @@
 """What may be delivered now, more or less: what is to be delivered again first, each as it lies in the log."""
 
+from collections import deque
 from heapq import heappop, heappush
 from typing import Final
 
@@ -10,7 +11,8 @@ from publishers.model.position import Position
 __all__ = ["ReadyHeap"]
 
 _SLACK: Final = 64
-_READY: Final = (DeliveryState.PARKED, DeliveryState.DUE)
+_PARKED: Final = DeliveryState.PARKED
+_READY: Final = (_PARKED, DeliveryState.DUE)
 
 
 class ReadyHeap:
@@ -23,9 +25,10 @@ class ReadyHeap:
     def __init__(self, units: dict[Position, GroupUnit]) -> None:
         self._units = units
         self._heap: list[tuple[bool, Position]] = []
+        self._fresh: deque[GroupUnit] = deque()  # as they were read, which is in order
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._heap) + len(self._fresh)
 
     def push(self, unit: GroupUnit) -> None:
         """Something may be delivered."""
@@ -33,14 +36,27 @@ class ReadyHeap:
         if len(self._heap) > 2 * len(self._units) + _SLACK:
             self._heap = sorted(set(self._heap))
 
+    def push_fresh(self, unit: GroupUnit) -> None:
+        """Something was read, behind all that was before, and may be delivered."""
+        self._fresh.append(unit)
+        if len(self._fresh) > 2 * len(self._units) + _SLACK:
+            self._fresh = deque(one for one in self._fresh if one.state is _PARKED)
+
     def pop(self, other: "ReadyHeap", now: float) -> GroupUnit | None:
         """The first of two heaps; what is delayed is not, as the timers tell when it is."""
-        one, two = self._heap, other._heap  # noqa: SLF001 - of the same class
-        while one or two:
-            _, position = heappop(two if not one or (two and two[0] < one[0]) else one)
-            unit = self._units.get(position)
+        one, two, fresh = self._heap, other._heap, self._fresh  # noqa: SLF001 - of the same class
+        while one or two or fresh:
+            heap = two if not one or (two and two[0] < one[0]) else one
+            if fresh and (not heap or (True, fresh[0].position) < heap[0]):
+                unit: GroupUnit | None = fresh.popleft()
+            else:
+                unit = self._units.get(heappop(heap)[1])
             if unit is None or unit.state not in _READY:
                 continue
-            if unit.state is DeliveryState.PARKED or unit.until <= now:
+            if unit.state is _PARKED or unit.until <= now:
                 return unit
         return None
+
+    def places(self) -> set[Position]:
+        """Where everything lies that is looked for."""
+        return {place for _, place in self._heap} | {unit.position for unit in self._fresh}

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Final
 
-__all__ = ["DeliveryEvent", "DeliveryState", "GroupState", "delivery_after"]
+__all__ = ["DELIVERY_TABLE", "DONE", "DeliveryEvent", "DeliveryState", "GroupState"]
 
 
 class DeliveryState(Enum):
@@ -24,6 +24,14 @@ class DeliveryState(Enum):
     LOST = "lost"
     """Taken by retention before it was done."""
 
+    __hash__ = (
+        object.__hash__
+    )  # each is one object; the one of Enum is written in Python, and is asked several times a change
+
+
+DONE: Final = frozenset({DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST})
+"""The ends."""
+
 
 class DeliveryEvent(Enum):
     """What happens to a change of a group."""
@@ -36,12 +44,14 @@ class DeliveryEvent(Enum):
     BURY = "written to the dead letters"
     LOSE = "taken by retention"
 
+    __hash__ = object.__hash__  # likewise
+
 
 _PARKED, _PENDING, _DUE = DeliveryState.PARKED, DeliveryState.PENDING, DeliveryState.DUE
 _DYING, _ACKED, _DEAD = DeliveryState.DYING, DeliveryState.ACKED, DeliveryState.DEAD
 _LOST = DeliveryState.LOST
 
-_TABLE: Final = {
+DELIVERY_TABLE: Final = {
     (_PARKED, DeliveryEvent.DELIVER): _PENDING,
     (_PARKED, DeliveryEvent.LOSE): _LOST,
     (_PENDING, DeliveryEvent.TAKE_BACK): _DUE,
@@ -56,11 +66,7 @@ _TABLE: Final = {
     (_DYING, DeliveryEvent.BURY): _DEAD,
     (_DYING, DeliveryEvent.LOSE): _LOST,
 }
-
-
-def delivery_after(state: DeliveryState, event: DeliveryEvent) -> DeliveryState | None:
-    """The state that follows; None if the event may not happen in that state."""
-    return _TABLE.get((state, event))
+"""The state that follows an event in a state; what is not here may not happen."""
 
 
 class GroupState(Enum):

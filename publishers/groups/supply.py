@@ -1,7 +1,7 @@
 """Where a group reads: ahead, as far as its bounds allow, and again, what is to be delivered again."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from publishers.criteria.predicate import Predicate
@@ -10,7 +10,7 @@ from publishers.groups.book import GroupBook
 from publishers.groups.delivery import GroupDelivery
 from publishers.groups.members import GroupConsumer
 from publishers.groups.ports import GroupLog
-from publishers.groups.unit import GroupLane, GroupUnit
+from publishers.groups.unit import GroupUnit, ReadRow
 from publishers.model.change import Area, Change, Operation
 from publishers.model.position import Position
 from publishers.views.view import Content, View
@@ -35,7 +35,6 @@ class GroupSupply:
         self._book = book
         self._predicate = Predicate(book.criteria)
         self._reading = threading.Lock()
-        self._kept: dict[Position, Change] = {}
         self._kept_bytes = 0
         self._events = any(
             Area.INFRASTRUCTURE in one.areas or Operation.TRANSACTION in one.operations
@@ -69,12 +68,11 @@ class GroupSupply:
                     except HistoryPruned as error:
                         book.gap(error.oldest)
                         continue
-                    self._keep(page.changes[:room], page.nbytes)
                     after = page.next if len(page.changes) <= room else page.changes[room].position
-                    found = [(one.position, _lane(one)) for one in page.changes[:room] if self._wanted(one)]
                     with book.lock:
                         if machine.reading == since:
-                            machine.feed(found, after)
+                            self._make_room(page.nbytes)
+                            machine.feed(self._rows(page.changes[:room]), after)
                         units += machine.take(consumer, most - len(units))
         except BaseException:
             with book.lock:
@@ -92,17 +90,27 @@ class GroupSupply:
             WalCorrupted: If the log is damaged there.
         """
         found: list[GroupDelivery] = []
-        nbytes, bound = 0, self._book.record.settings.max_bytes
+        nbytes = freed = 0
+        bound = self._book.record.settings.max_bytes
         bound = bound if most is None else min(bound, most)
-        for at, unit in enumerate(units):
-            changes = self.changes(unit.position)
-            nbytes += sum(_weight(one) for one in changes)
-            if found and nbytes > bound:
-                with self._book.lock:
-                    self._book.machine.give_back(consumer, units[at:])
-                break
-            if changes:
-                found.append(GroupDelivery(unit.position, changes, unit.count, consumer.generation))
+        try:
+            for at, unit in enumerate(units):
+                kept = unit.kept
+                changes = self.changes(unit.position) if kept is None else kept
+                weight = sum(map(_weight, changes)) if kept is None else unit.nbytes
+                nbytes += weight
+                if found and nbytes > bound:
+                    with self._book.lock:
+                        self._book.machine.give_back(consumer, units[at:])
+                    break
+                if kept is not None:
+                    unit.kept = None
+                    freed += weight
+                if changes:
+                    found.append(GroupDelivery(unit.position, changes, unit.count, consumer.generation))
+        finally:
+            with self._book.lock:
+                self._kept_bytes = max(self._kept_bytes - freed, 0)
         return found
 
     def changes(self, position: Position) -> tuple[Change, ...]:
@@ -114,37 +122,39 @@ class GroupSupply:
         """
         most = self._book.record.settings.max_bytes
         if self._book.record.settings.ack != "transaction":
-            with self._book.lock:
-                kept = self._kept.pop(position, None)
-            if kept is None:
-                page = self._log.page(self._predicate, position, 1, most, _VIEW)
-                return tuple(one for one in page.changes if one.position == position)
-            return (kept,)
+            page = self._log.page(self._predicate, position, 1, most, _VIEW)
+            return tuple(one for one in page.changes if one.position == position)
         changes: list[Change] = []
         since = position
         while since.version == position.version:
             page = self._log.page(self._predicate, since, _PAGE, most, _VIEW)
-            changes += [one for one in page.changes if one.version == position.version and self._wanted(one)]
+            changes += [
+                one
+                for one in page.changes
+                if one.version == position.version
+                and (self._events or one.operation is not Operation.TRANSACTION)
+            ]
             since = page.next
         return tuple(changes)
 
-    def _keep(self, changes: Sequence[Change], nbytes: int) -> None:
-        if self._book.record.settings.ack == "transaction":
-            return
-        with self._book.lock:
-            if self._kept_bytes + nbytes > _KEPT * self._book.record.settings.max_bytes:
-                self._kept, self._kept_bytes = {}, 0
-            self._kept |= {one.position: one for one in changes}
+    def _rows(self, changes: Iterable[Change]) -> Iterator[ReadRow]:
+        """What a group is fed with; under the lock."""
+        keeps = self._book.record.settings.ack != "transaction"
+        for one in changes:
+            event = one.operation is Operation.TRANSACTION
+            if event and not self._events:
+                continue
+            lane = None if event else (one.entity_type or "", one.key)
+            kept, nbytes = ((one,), _weight(one)) if keeps else (None, 0)
             self._kept_bytes += nbytes
+            yield one.position, lane, kept, nbytes
 
-    def _wanted(self, change: Change) -> bool:
-        return self._events or change.operation is not Operation.TRANSACTION
-
-
-def _lane(change: Change) -> GroupLane | None:
-    if change.operation is Operation.TRANSACTION:
-        return None
-    return (change.entity_type or "", change.key)
+    def _make_room(self, nbytes: int) -> None:
+        """Bounds what is kept; under the lock."""
+        if self._kept_bytes + nbytes > _KEPT * self._book.record.settings.max_bytes:
+            for unit in self._book.machine.units.values():
+                unit.kept = None
+            self._kept_bytes = 0
 
 
 def _weight(change: Change) -> int:

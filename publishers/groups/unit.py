@@ -1,17 +1,25 @@
 """What a group delivers as one: a change, or a transaction; and for which others it waits."""
 
+from collections import deque
 from typing import NamedTuple
 
+import msgspec
+
 from publishers.groups.lines import GroupLine, LinePlace
-from publishers.groups.state import DeliveryState
+from publishers.groups.state import DONE, DeliveryState
+from publishers.model.change import Change
 from publishers.model.position import Position
 
-__all__ = ["EVERYTHING", "GroupLane", "GroupUnit", "Holder", "LanePlan"]
+__all__ = ["EVERYTHING", "GroupLane", "GroupUnit", "Holder", "LanePlan", "ReadRow"]
 
 GroupLane = tuple[str | None, str | None]
 """Entity type and key. Without a key it is a barrier for its entity type; without either, for everything."""
 
 EVERYTHING: GroupLane = (None, None)
+
+
+ReadRow = tuple[Position, GroupLane | None, tuple[Change, ...] | None, int]
+"""What was read: where it is, its lane or None for what waits for nothing, and the change with its bytes, if it is kept until it is delivered."""
 
 
 class Holder(NamedTuple):
@@ -21,12 +29,14 @@ class Holder(NamedTuple):
     generation: int
 
 
-class GroupUnit:
-    """Something that was read and is not done.
+class GroupUnit(msgspec.Struct, eq=False):
+    """Something that was read and is not done. One is made for each change, so it is a struct, and what few have is made when they do.
 
     Attributes:
         position: Of the change, or of the beginning of the transaction.
         lanes: For whose earlier ones it waits.
+        kept: The change, until it is delivered, if there is room for it.
+        nbytes: About how much memory that takes.
         state: What has become of it.
         count: How often it was delivered.
         holder: To which consumer it was delivered last.
@@ -37,51 +47,32 @@ class GroupUnit:
         late: Whether it has timed out, or came behind one of its key that has, and was given to no consumer since.
         timed: The earliest entry in the timers that looks for it.
         errors: What it was refused with first, and last.
-        waiters: Those that were found to wait for it.
+        waiters: Those that were found to wait for it; None for none.
         blocker: The one that it was found to wait for.
         recalled: Whether it was given again as history, or claimed to be looked at, which counts as no delivery.
-        order: Its place among all.
-        places: Its places in the lines of its lanes.
+        places: Its places in lines, by lane; None if it is alone on each of its keys.
+        stored: Whether the journal knows it as not done.
     """
 
-    __slots__ = (
-        "blocker",
-        "count",
-        "errors",
-        "first_us",
-        "holder",
-        "lanes",
-        "last",
-        "last_us",
-        "late",
-        "order",
-        "places",
-        "position",
-        "recalled",
-        "state",
-        "timed",
-        "until",
-        "waiters",
-    )
-
-    def __init__(self, position: Position, lanes: tuple[GroupLane, ...]) -> None:
-        self.position = position
-        self.lanes = lanes
-        self.state = DeliveryState.PARKED
-        self.count = 0
-        self.holder: Holder | None = None
-        self.first_us = 0
-        self.last_us = 0
-        self.last = 0.0
-        self.until = 0.0
-        self.late = False
-        self.timed: float | None = None
-        self.errors: tuple[str, str] | None = None
-        self.waiters: dict[GroupUnit, None] = {}
-        self.blocker: GroupUnit | None = None
-        self.recalled = False
-        self.order: LinePlace[GroupUnit] | None = None
-        self.places: list[tuple[dict[GroupLane, GroupLine[GroupUnit]], GroupLane, LinePlace[GroupUnit]]] = []
+    position: Position
+    lanes: tuple[GroupLane, ...]
+    kept: tuple[Change, ...] | None = None
+    nbytes: int = 0
+    state: DeliveryState = DeliveryState.PARKED
+    count: int = 0
+    holder: Holder | None = None
+    first_us: int = 0
+    last_us: int = 0
+    last: float = 0.0
+    until: float = 0.0
+    late: bool = False
+    timed: float | None = None
+    errors: tuple[str, str] | None = None
+    waiters: "dict[GroupUnit, None] | None" = None
+    blocker: "GroupUnit | None" = None
+    recalled: bool = False
+    places: "dict[GroupLane, LinePlace[GroupUnit]] | None" = None
+    stored: bool = False
 
     def blame(self, error: str) -> None:
         """Notes why a delivery of it failed."""
@@ -89,44 +80,67 @@ class GroupUnit:
 
 
 class LanePlan:
-    """Which unit waits for which: the lines of all keys and entity types. Nothing of it is left behind by what is done.
+    """Which unit waits for which. Nothing of it is left behind by what is done, but for what waits with a barrier.
 
-    Attributes:
-        order: Every unit, as they lie in the log.
+    A line is made for a key when a second one of it comes, and for an entity type when a barrier of it does.
+
+    Args:
+        units: What is not done, as it lies in the log.
     """
 
-    def __init__(self) -> None:
-        self.order: GroupLine[GroupUnit] = GroupLine()
-        self._keys: dict[GroupLane, GroupLine[GroupUnit]] = {}
-        self._types: dict[GroupLane, GroupLine[GroupUnit]] = {}
+    def __init__(self, units: dict[Position, GroupUnit]) -> None:
+        self._units = units
+        self._keys: dict[GroupLane, GroupUnit | GroupLine[GroupUnit]] = {}
         self._barriers: dict[GroupLane, GroupLine[GroupUnit]] = {}
+        self._before: dict[
+            str, deque[GroupUnit]
+        ] = {}  # by type, what came before and between its barriers, and was not done
 
     def add(self, unit: GroupUnit) -> None:
         """A unit comes behind all others."""
-        unit.order = self.order.append(unit)
-        for entity_type in {entity_type for entity_type, _ in unit.lanes}:
-            if entity_type is not None:
-                self._enter(self._types, (entity_type, None), unit)
+        keys = self._keys
         for lane in unit.lanes:
-            self._enter(self._keys if lane[1] is not None else self._barriers, lane, unit)
+            if lane[1] is None:
+                self._enter(self._barriers.setdefault(lane, GroupLine()), lane, unit)
+                if lane[0] is not None and lane[0] not in self._before:
+                    self._before[lane[0]] = deque(
+                        one for one in self._units.values() if one is not unit and _touches(one, lane[0])
+                    )
+                continue
+            found = keys.setdefault(lane, unit)
+            if found is not unit:
+                if isinstance(found, GroupUnit):
+                    line = keys[lane] = GroupLine()
+                    self._enter(line, lane, found)
+                    found = line
+                self._enter(found, lane, unit)
+        for entity_type, before in self._before.items():
+            if _touches(unit, entity_type):
+                before.append(unit)
 
     def remove(self, unit: GroupUnit) -> None:
         """A unit is done."""
-        if unit.order is not None:
-            self.order.remove(unit.order)
-            unit.order = None
-        for lines, lane, place in unit.places:
+        for lane in unit.lanes:
+            place = None if unit.places is None else unit.places.get(lane)
+            if place is None:
+                del self._keys[lane]
+                continue
             place.line.remove(place)
             if place.line.head is None:
-                del lines[lane]
-        unit.places = []
+                if lane[1] is not None:
+                    del self._keys[lane]
+                else:
+                    del self._barriers[lane]
+                    if lane[0] is not None:
+                        del self._before[lane[0]]
+        unit.places = None
 
-    def behind(self, unit: GroupUnit) -> list[GroupUnit]:
+    @staticmethod
+    def behind(unit: GroupUnit) -> list[GroupUnit]:
         """The next units of its keys, which were read after it."""
+        places = unit.places or {}
         return [
-            place.behind.item
-            for lines, _, place in unit.places
-            if lines is self._keys and place.behind is not None
+            one.behind.item for lane, one in places.items() if lane[1] is not None and one.behind is not None
         ]
 
     def blocker(self, unit: GroupUnit, holder: Holder) -> tuple[GroupUnit, bool] | None:
@@ -135,32 +149,48 @@ class LanePlan:
         Returns:
             An earlier unit, and whether it is one of the same key, so that both may be at one consumer; None if nothing does.
         """
-        barrier = self._first(self._barriers, EVERYTHING)
-        if barrier is not None and barrier.position < unit.position:
-            return barrier, False
-        for lane in unit.lanes:
-            if lane[1] is None:
-                first = self.order.first if lane[0] is None else self._first(self._types, lane)
-                if first is not unit and first is not None:
-                    return first, False
-            else:
-                barrier = self._first(self._barriers, (lane[0], None))
-                if barrier is not None and barrier.position < unit.position:
-                    return barrier, False
-        for lines, _, place in unit.places:
-            if lines is self._keys and place.before is not None:
-                before = place.before.item
-                if before.state is not DeliveryState.PENDING or before.holder != holder:
-                    return before, True
+        if self._barriers:
+            found = self._barred(unit)
+            if found is not None:
+                return found, False
+        if unit.places is not None:
+            for lane, place in unit.places.items():
+                if lane[1] is not None and place.before is not None:
+                    before = place.before.item
+                    if before.state is not DeliveryState.PENDING or before.holder != holder:
+                        return before, True
         return None
 
-    def _enter(self, lines: dict[GroupLane, GroupLine[GroupUnit]], lane: GroupLane, unit: GroupUnit) -> None:
-        line = lines.get(lane)
-        if line is None:
-            line = lines[lane] = GroupLine()
-        unit.places.append((lines, lane, line.append(unit)))
+    def _barred(self, unit: GroupUnit) -> GroupUnit | None:
+        """The barrier before a unit; of a barrier also the first of what is before it."""
+        for lane in (EVERYTHING, *((lane[0], None) for lane in unit.lanes)):
+            line = self._barriers.get(lane)
+            barrier = None if line is None else line.first
+            if barrier is not None and barrier.position < unit.position:
+                return barrier
+        for entity_type, key in unit.lanes:
+            if key is None:
+                first = self._first(entity_type)
+                if first is not unit:
+                    return first
+        return None
+
+    def _first(self, entity_type: str | None) -> GroupUnit | None:
+        """The first of a type with barriers that is not done, or of all."""
+        if entity_type is None:
+            return next(iter(self._units.values()))
+        before = self._before[entity_type]
+        while before[0].state in DONE:
+            before.popleft()
+        return before[0]
 
     @staticmethod
-    def _first(lines: dict[GroupLane, GroupLine[GroupUnit]], lane: GroupLane) -> GroupUnit | None:
-        line = lines.get(lane)
-        return None if line is None else line.first
+    def _enter(line: "GroupLine[GroupUnit]", lane: GroupLane, unit: GroupUnit) -> None:
+        if unit.places is None:
+            unit.places = {}
+        unit.places[lane] = line.append(unit)
+
+
+def _touches(unit: GroupUnit, entity_type: str) -> bool:
+    """Whether something of a type is in a unit."""
+    return any(one == entity_type for one, _ in unit.lanes)

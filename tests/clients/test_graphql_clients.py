@@ -211,3 +211,38 @@ async def test_a_stock_client_acknowledges_what_a_slot_gives_it_and_goes_on_behi
                         break
                 assert keys == expected
     assert answer == {"ackSlot": {"cursor": str(log.token(log.head))}}
+
+
+async def test_a_stock_client_works_for_a_group_and_goes_on_with_what_it_had_after_a_lost_connection(log):
+    """F75, F76, F84, F130: Python gql; the request that it repeats says which joining it was."""
+    from gql import Client, GraphQLRequest
+    from gql.transport.websockets import WebsocketsTransport
+
+    given = """subscription ($consumer: ConsumerInput!) {
+      onDelivery(consumer: $consumer) { at count changes { key } } }"""
+    acknowledge = """mutation ($consumer: ConsumerInput!, $at: [Cursor!]!) {
+      ackDeliveries(consumer: $consumer, at: $at, durable: true) }"""
+    consumer = {"group": "pickers", "consumer": "one", "opening": "x"}
+    log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest")
+    log.commit([upsert("order", str(number), {}) for number in range(4)])
+    allowed = Grant({LogAction.CONSUME}, groups=["pickers"])
+    with serve(log, authorise=allowed, limits=Limits(group_grace=600.0)) as server:
+        for expected in (["0", "1", "2", "3"], ["2", "3"]):
+            transport = WebsocketsTransport(url=socket_url(server))
+            async with asyncio.timeout(120), Client(transport=transport) as session:
+                keys, had = [], []
+                request = GraphQLRequest(given, variable_values={"consumer": consumer})
+                async for event in session.subscribe(request):
+                    delivery = event["onDelivery"]
+                    assert delivery["count"] == 1
+                    keys.append(delivery["changes"][0]["key"])
+                    had.append(delivery["at"])
+                    if len(keys) == 2:
+                        said = GraphQLRequest(acknowledge, variable_values={"consumer": consumer, "at": had})
+                        assert await session.execute(said) == {"ackDeliveries": 2}
+                    if len(keys) == len(expected):
+                        transport.adapter.websocket.transport.abort()
+                        break
+                assert keys == expected
+        assert log.groups.info("pickers").generation == 1
+    assert log.groups.info("pickers").floor == log.head

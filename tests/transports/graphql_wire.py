@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,11 +24,14 @@ class Wire:
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
+        self.early: deque[dict[str, Any]] = deque()  # what came for others before an answer
 
     async def send(self, **message: Any) -> None:
         await self.socket.send(json.dumps(message))
 
     async def receive(self) -> dict[str, Any]:
+        if self.early:
+            return self.early.popleft()
         async with asyncio.timeout(DEADLINE):
             return json.loads(await self.socket.recv())
 
@@ -52,6 +56,18 @@ class Wire:
                 assert (message["type"], message["id"]) == ("next", name), message
                 return message["payload"]["data"]
             await self.send(type="pong", payload=message["payload"])
+
+    async def answer(self, query: str, name: str = "say", **variables: Any) -> Any:
+        """The data that a query or a mutation is answered with, or the ``extensions`` of its error."""
+        await self.subscribe(query, name, **variables)
+        found, others = [], []
+        while len(found) < 2:
+            message = await self.receive()
+            (found if message.get("id") == name else others).append(message)
+        self.early.extend(others)
+        payload = found[0]["payload"]
+        assert [one["type"] for one in found] == ["next", "complete"], found
+        return payload["errors"][0]["extensions"] if "errors" in payload else payload["data"]
 
     async def events(self, count: int, name: str = "a") -> list[dict[str, Any]]:
         return [(await self.next(name))["onChange"] for _ in range(count)]

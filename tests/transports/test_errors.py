@@ -21,7 +21,7 @@ from publishers.errors import (
     WalCorrupted,
 )
 from publishers.model.position import LogIdentity, Position
-from transports.errors import CloseCode, GoingAway, LogNotFound, SlotNotOpen, close_reason
+from transports.errors import CloseCode, ConsumerNotJoined, GoingAway, LogNotFound, SlotNotOpen, close_reason
 from transports.problems import describe
 
 
@@ -41,6 +41,12 @@ def token(position):
         (InvalidOption("until", -1, "a version"), "INVALID_REQUEST", False, {"path": "until"}),
         (LogNotFound("x", ["shop"]), "LOG_NOT_FOUND", False, {"path": "log"}),
         (SlotNotOpen("stock", "one"), "SLOT_NOT_OPEN", False, {"name": "stock", "opening": "one"}),
+        (
+            ConsumerNotJoined("pickers", "a", "one"),
+            "CONSUMER_NOT_JOINED",
+            False,
+            {"name": "pickers", "consumer": "a", "opening": "one"},
+        ),
         (LogClosed(Position(3, 1)), "LOG_CLOSED", True, {"cursor": "token 3:1"}),
         (LogClosed(), "LOG_CLOSED", True, {}),
         (LogForked(Path("shop"), 7), "LOG_FORKED", False, {}),

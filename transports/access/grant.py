@@ -132,13 +132,15 @@ class Grant:
             raise Forbidden("slot.name", "that of a slot that may be opened here")
 
     def check_group(self, name: str) -> None:
-        """Checks whether a group of a name may be used, whether there is one or not.
+        """Checks whether a group of a name may be used, whether there is one or not: not together with a view.
 
         Raises:
             Forbidden: If not.
         """
         if not any(fnmatchcase(name, pattern) for pattern in self.groups):
             raise Forbidden("group", "that of a group that may be used here")
+        if self.view is not None:
+            raise Forbidden("group", "used by those who may see the whole of each change")
 
     def names_slot(self, slot: str) -> bool:
         """Whether a slot of a name may be had."""

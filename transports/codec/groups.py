@@ -23,6 +23,7 @@ __all__ = [
     "MemberReply",
     "NackCall",
     "PendingCall",
+    "SpokenCall",
     "TermCall",
     "call_of",
     "deliveries_json",
@@ -178,7 +179,10 @@ class ClaimCall(msgspec.Struct, frozen=True):
     only_ids: bool
 
 
-ConsumerCall = AckCall | NackCall | InProgressCall | TermCall | PendingCall | ClaimCall
+SpokenCall = AckCall | NackCall | InProgressCall | TermCall
+"""What is said of some deliveries."""
+
+ConsumerCall = SpokenCall | PendingCall | ClaimCall
 
 
 def call_of(do: str, payload: Mapping[str, Any], limits: Limits) -> ConsumerCall:

@@ -28,18 +28,21 @@ from publishers.blocks.memo import Shelf
 from publishers.blocks.slices import Slice
 from publishers.criteria.cost import Cost, weigh
 from publishers.errors import TooCostly
+from publishers.groups import GroupDelivery
 from publishers.model.change import Change
 from publishers.views.view import View
 from transports.access.access import Access
 from transports.access.principal import ANONYMOUS, Principal
 from transports.appends import Appending
+from transports.graphql.context import Context
 from transports.graphql.cost import beyond, check_variables
 from transports.graphql.documents import Document, Documents
 from transports.graphql.errors import RequestRefused, formatted, told
+from transports.graphql.groups import GivenDelivery
+from transports.graphql.openings import NOTHING_OPEN, Openings
 from transports.graphql.probe import SelectionProbe
 from transports.graphql.projection import PayloadProjection
-from transports.graphql.schema import Context, make_schema
-from transports.graphql.slots import OpenedSlot, none_open
+from transports.graphql.schema import make_schema
 from transports.graphql.sources import OperationSource
 from transports.graphql.types import ChangeEvent
 
@@ -68,7 +71,7 @@ class Engine:
         limits: Bounds of documents and pages.
         access: What each principal may do; everything but writing if left out.
         appending: What the server does for those who append; of this engine alone if left out.
-        opened_slot: Finds the slots that its clients have open; it has none if left out.
+        openings: Finds what its clients have open; they have nothing if left out.
     """
 
     def __init__(
@@ -77,10 +80,10 @@ class Engine:
         limits: "Limits",
         access: Access | None = None,
         appending: Appending | None = None,
-        opened_slot: OpenedSlot = none_open,
+        openings: Openings = NOTHING_OPEN,
     ) -> None:
         self._access = access or Access()
-        self._opened_slot = opened_slot
+        self._openings = openings
         self._appending = appending or Appending(logs, self._access, limits)
         self.encodings = 0
         self.executions = 0
@@ -129,7 +132,7 @@ class Engine:
 
     def context(self, principal: Principal) -> Context:
         """What the resolvers of one operation work with."""
-        return Context(self._logs, self._limits, self._access, principal, self._appending, self._opened_slot)
+        return Context(self._logs, self._limits, self._access, principal, self._appending, self._openings)
 
     def answer(self, result: ExecutionResult) -> bytes:
         """The JSON of an answer; if it is too large, of an error that says so."""
@@ -226,6 +229,9 @@ class GraphQLOperation:
             raise RequestRefused(source.errors or ())
         if not isinstance(source, OperationSource):
             raise TypeError(f"the source of a subscription is {source!r}")
+        self.source = source
+        if source.member is not None:
+            return source  # a delivery is one client's: nothing of it is shared
         probe = SelectionProbe()
         trial = execute_subscription_event(executor.build_per_event_executor(probe))
         if not isinstance(trial, ExecutionResult):
@@ -235,7 +241,6 @@ class GraphQLOperation:
         self._projection = PayloadProjection.of(trial, source.log.token, self.view)
         hash(source.criteria)  # kept by what they are made of; here, as this may be a thread
         self.cost = weigh(source.criteria)
-        self.source = source
         return source
 
     def payloads(self, parts: Iterable[Slice]) -> list[bytes]:
@@ -261,8 +266,15 @@ class GraphQLOperation:
 
     def payload(self, change: Change) -> bytes:
         """The payload of one event, as graphql-core makes it."""
+        return self._event(ChangeEvent.of(change, self.source.cursor(change)))
+
+    def delivery(self, delivery: GroupDelivery) -> bytes:
+        """The payload of a delivery, likewise."""
+        return self._event(GivenDelivery.of(delivery, self.source.log.token))
+
+    def _event(self, root: object) -> bytes:
         self._engine.executions += 1
-        return encode_response(self._execute(ChangeEvent.of(change, self.source.cursor(change)), None))
+        return encode_response(self._execute(root, None))
 
     def _execute(self, root: object, context: Context | None) -> ExecutionResult:
         return execute_sync(

@@ -1,7 +1,6 @@
 """The schema: ``onChange`` and ``history`` over every change of a log, untyped."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import msgspec
@@ -12,12 +11,10 @@ from strawberry.schema.config import StrawberryConfig
 from publishers.commits.submission import Wait
 from publishers.criteria.cost import weigh, weigh_json
 from publishers.criteria.criteria import Criteria
-from publishers.errors import PenstockError, TooCostly
+from publishers.errors import PenstockError
 from publishers.log.start import Since
-from publishers.views.view import Content, Images, Integers, View
-from transports.access.access import Access
-from transports.access.grant import Grant, LogAction, check_rows, narrow, schema_for, schemas_for
-from transports.access.principal import ANONYMOUS, Principal
+from publishers.views.view import Images, Integers
+from transports.access.grant import Grant, check_rows, schema_for, schemas_for
 from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
 from transports.codec.appends import AppendWish
 from transports.codec.changes import read_objects
@@ -27,11 +24,24 @@ from transports.codec.snapshot_places import opened
 from transports.codec.starts import asks_for_state, explained, kept_place
 from transports.errors import InvalidRequest
 from transports.graphql.appends import AppendOutcome, ChangeInput, KeyInput
+from transports.graphql.context import Context
 from transports.graphql.errors import told
+from transports.graphql.groups import (
+    ClaimedRows,
+    GivenDelivery,
+    PendingPage,
+    ack_deliveries,
+    claim_deliveries,
+    in_progress_deliveries,
+    nack_deliveries,
+    on_delivery,
+    pending_deliveries,
+    term_deliveries,
+)
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, SnapshotMode, StartInput
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
-from transports.graphql.slots import AcknowledgedSlot, OpenedSlot, SlotInput, none_open
+from transports.graphql.slots import AcknowledgedSlot, SlotInput
 from transports.graphql.sources import OperationSource
 from transports.graphql.types import (
     JSON,
@@ -52,7 +62,7 @@ if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
     from transports.limits import Limits
 
-__all__ = ["Context", "make_schema"]
+__all__ = ["make_schema"]
 
 Criterions = Annotated[
     list[CriterionInput] | None,
@@ -76,93 +86,6 @@ MaskRules = Annotated[
     list[MaskRuleInput] | None,
     argument("What is shown in place of values that are not to be seen."),
 ]
-
-
-@dataclass(slots=True)
-class Context:
-    """What resolvers of one operation work with.
-
-    Attributes:
-        logs: The logs of the server, by name.
-        limits: Bounds of pages and of the answer, and of what criteria may weigh.
-        left: How many of the bytes that all pages of the operation may have there still are.
-        access: What each principal may do.
-        principal: Who asks.
-        appending: What the server does for those who append; None for an operation of its own.
-        opened_slot: Finds the slot that a client acknowledges.
-        check: Called between records that are read; what it raises ends the reading.
-    """
-
-    logs: "Mapping[str, ChangeLog]"
-    limits: "Limits"
-    access: Access = field(default_factory=Access)
-    principal: Principal = ANONYMOUS
-    appending: Appending | None = None
-    opened_slot: OpenedSlot = none_open
-    check: Callable[[], None] | None = None
-    left: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.left = self.limits.answer_bytes
-
-    def find(self, name: str | None) -> "tuple[str, ChangeLog, Grant]":
-        """The log of a name, that name, and what the principal may do with it.
-
-        Raises:
-            Forbidden: If it may not read it.
-            LogNotFound: If there is none, or there are several and no name.
-        """
-        return self.access.find(self.logs, name, self.principal)
-
-    def find_slot(self, name: str, log: str | None) -> "tuple[str, ChangeLog, Grant]":
-        """The log of a slot that the principal may open, as `find`.
-
-        Raises:
-            Forbidden, LogNotFound: As `find`.
-        """
-        known, found, grant = self.access.find(self.logs, log, self.principal, LogAction.CONSUME)
-        grant.check_slot(name)
-        return known, found, grant
-
-    def known(self) -> "Iterator[tuple[str, ChangeLog]]":
-        """The logs that the principal may read."""
-        for name, log in self.logs.items():
-            if self.access.allows(self.principal, name, LogAction.READ) is not None:
-                yield name, log
-
-    def view(
-        self,
-        grant: Grant,
-        criteria: Criteria,
-        images: Images,
-        fields: list[str] | None,
-        mask: list[MaskRuleInput] | None,
-        integers: Integers,
-    ) -> tuple[View, Criteria]:
-        """The widest view of an operation, if its selection takes bodies, and the criteria as they are granted.
-
-        Raises:
-            Forbidden: If the criteria ask about what the caller may not see.
-            InvalidOption: If something is no path or no rule.
-        """
-        rules = None if mask is None else {each.path: each.plain() for each in mask}
-        wanted = View.of(Content.BODY, images, fields=fields, mask=rules, integers=integers)
-        view, narrowed = narrow(grant, wanted, criteria)
-        if narrowed is not criteria:
-            check_weight(weigh(narrowed), self.limits)
-        return view, narrowed
-
-    def page_bytes(self) -> int:
-        """How many bytes the next page may have.
-
-        Raises:
-            TooCostly: If the pages before it have taken everything that the answer may hold.
-        """
-        if self.left <= 0:
-            most = self.limits.answer_bytes
-            cheaper = "to ask for fewer pages at once"
-            raise TooCostly("answer_bytes", most - self.left, most, cheaper, what="bytes of the pages")
-        return min(self.limits.history_bytes, self.left)
 
 
 def _criteria(wishes: list[CriterionInput] | None, limits: "Limits") -> Criteria:
@@ -396,7 +319,7 @@ def _ack_slot(
     found: ChangeLog | None = None
     try:
         _, found, _ = context.find_slot(slot, log)
-        held = context.opened_slot(found, slot, opening, context.principal)
+        held = context.openings.slot(found, slot, opening, context.principal)
         return AcknowledgedSlot.acknowledge(found, held, cursor, durable=durable)
     except PenstockError as error:
         raise told(error, found) from None
@@ -456,6 +379,25 @@ class MutationRoot:
     ack_slot: AcknowledgedSlot = strawberry.mutation(
         resolver=_ack_slot, description="Acknowledges what a slot gave, which it does not give again."
     )
+    ack_deliveries: int = strawberry.mutation(
+        resolver=ack_deliveries,
+        description="Acknowledges deliveries of a group; answers how many were newly acknowledged.",
+    )
+    nack_deliveries: int = strawberry.mutation(
+        resolver=nack_deliveries,
+        description="Refuses deliveries, which are due again, and later ones of their keys with them; answers how many were pending.",
+    )
+    in_progress_deliveries: int = strawberry.mutation(
+        resolver=in_progress_deliveries,
+        description="Begins the time anew after which deliveries are due again; answers how many are pending.",
+    )
+    term_deliveries: int = strawberry.mutation(
+        resolver=term_deliveries,
+        description="Gives deliveries up: they become dead letters; answers how many were not done.",
+    )
+    claim_deliveries: ClaimedRows = strawberry.mutation(
+        resolver=claim_deliveries, description="Takes over what other consumers of a group have."
+    )
 
 
 @strawberry.type(description="What is past, and what there is.")
@@ -468,6 +410,9 @@ class Query:
     )
     schemas: list[SchemaVersions] = described("Which schemas were told, by entity type.", resolver=_schemas)
     history: HistoryPage = described("Past changes, a page at a time.", resolver=_history)
+    pending_deliveries: PendingPage = described(
+        "What a group has delivered, and is not acknowledged.", resolver=pending_deliveries
+    )
 
 
 @strawberry.type(name="Subscription", description="What happens from now on, or from any place that is kept.")
@@ -480,6 +425,10 @@ class SubscriptionRoot:
     on_slot: AsyncGenerator[ChangeEvent, None] = strawberry.subscription(
         resolver=_on_slot,
         description="The changes of a slot, from the first that is not acknowledged on, each at least once and in order.",
+    )
+    on_delivery: AsyncGenerator[GivenDelivery, None] = strawberry.subscription(
+        resolver=on_delivery,
+        description="What a group gives to one of its consumers: each change to one of them, until it is acknowledged.",
     )
 
 

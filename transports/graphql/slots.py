@@ -1,32 +1,17 @@
 """What clients say of slots, and what they are told of them."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import strawberry
 
 from publishers.slots.slot import Slot
-from transports.access.principal import Principal
 from transports.codec.slots import SlotWish, acknowledged, flush, slot_wish
-from transports.errors import SlotNotOpen
 from transports.graphql.types import Cursor, Long, described
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["AcknowledgedSlot", "OpenedSlot", "SlotInput", "none_open"]
-
-OpenedSlot = Callable[["ChangeLog", str, str, Principal], Slot]
-"""Finds the slot of a log, by its name and by what a principal calls its opening; raises ``SlotNotOpen``."""
-
-
-def none_open(_: "ChangeLog", name: str, opening: str, __: Principal) -> Slot:
-    """An `OpenedSlot` of a server that opens none.
-
-    Raises:
-        SlotNotOpen: Always.
-    """
-    raise SlotNotOpen(name, opening)
+__all__ = ["AcknowledgedSlot", "SlotInput"]
 
 
 @strawberry.input(name="SlotInput", description="The slot that is opened.")

@@ -13,6 +13,7 @@ from publishers.snapshots import SnapshotChange
 from publishers.views.view import Content, View
 from transports.access.access import EVERYBODY
 from transports.access.grant import Grant
+from transports.codec.groups import JoinWish
 from transports.codec.slots import SlotWish
 from transports.codec.snapshot_places import sealed
 from transports.codec.starts import WireSnapshot, asks_for_state, feed_of, reads_disk
@@ -47,6 +48,7 @@ class OperationSource:
         grant: What the principal may do with it.
         snapshot: What follows the entities that there are, if they come first.
         slot: The slot that is opened, which says where it begins and which changes; None for none.
+        member: The consumer of a group that joins, which says likewise; None for none.
     """
 
     log: "ChangeLog"
@@ -61,6 +63,7 @@ class OperationSource:
     grant: Grant = EVERYBODY
     snapshot: WireSnapshot = "initial"
     slot: SlotWish | None = None
+    member: JoinWish | None = None
 
     @property
     def stated(self) -> bool:
@@ -99,6 +102,8 @@ class OperationSource:
             raise InvalidRequest("onGap", "JUMP", "FAIL on a server that cannot tell of a gap")
         if self.slot is not None:
             raise InvalidRequest("slot", self.slot.name, "left out on a server that opens no slots")
+        if self.member is not None:
+            raise InvalidRequest("group", self.member.group, "left out on a server that lets none join")
         async with iterate(self.feed(self.view)) as changes:
             async for change in changes:
                 yield ChangeEvent.of(change, self.cursor(change))

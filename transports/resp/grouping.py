@@ -14,7 +14,6 @@ from publishers.errors import HistoryPruned, PenstockError
 from publishers.groups.errors import ConsumerFenced
 from publishers.model.position import Position, Start
 from transports.access.grant import LogAction
-from transports.errors import Forbidden
 from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.kora import criteria_of_pattern, kora_event
@@ -61,8 +60,6 @@ class _Named:
         """
         _, self.log, grant = await port.find(client, self.key, LogAction.CONSUME)
         grant.check_group(self.group)
-        if grant.view is not None:
-            raise Forbidden("group", "used by those who may see the whole of each change")
 
     def open(self) -> "ConsumerGroup":
         """The group; on a thread."""

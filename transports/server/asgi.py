@@ -361,7 +361,13 @@ class Application:
         from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
 
         return GraphQLEndpoint(
-            self._logs, self._limits, self._access, self._pools, self._appending, self._leases
+            self._logs,
+            self._limits,
+            self._access,
+            self._pools,
+            self._appending,
+            self._leases,
+            self._members,
         )
 
     @staticmethod

@@ -1,41 +1,34 @@
 """What the machine of one connection wants done for consumers of groups."""
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from flow.contracts import Subscription
-from publishers.criteria.cost import Cost
-from publishers.criteria.criteria import Criteria
-from publishers.errors import HistoryPruned
 from publishers.groups import GroupDelivery
-from publishers.model.position import Position, PositionToken
-from publishers.slots.errors import Fenced
+from publishers.model.position import Position
 from publishers.views.view import Integers
 from transports.access.access import Access
-from transports.access.grant import Grant, LogAction
+from transports.access.grant import LogAction
 from transports.access.principal import Principal
+from transports.codec.group_calls import claim_for, pending_of, speak_for
 from transports.codec.groups import (
     AckCall,
     ClaimCall,
     ConsumerCall,
-    InProgressCall,
+    JoinWish,
     MemberReply,
-    NackCall,
     PendingCall,
     deliveries_json,
     pending_json,
 )
-from transports.errors import Forbidden
 from transports.problems import describe
-from transports.protocol.connection import Effect, WireEntry
-from transports.protocol.consumers import CallGroup, DemandDeliveries, JoinGroup
+from transports.protocol.connection import Effect
+from transports.protocol.consumers import CallGroup, ConsumerEntry, DemandDeliveries, JoinGroup
 from transports.protocol.server import ServerSession
-from transports.quotas.pool import Pools
+from transports.server.held_members import HeldMembers, MemberSubscriber
 from transports.server.member_leases import HeldMember, MemberLease, MemberLeases
 from transports.server.outbound import Lane
 
@@ -44,105 +37,39 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectionGroups"]
 
-_CHANGED: Final = "joined again: what may be done with the group is not what it was"
 
-
-class _Consumer:
-    """The subscriber behind one consumer of the connection.
+class _Consumer(MemberSubscriber[ConsumerEntry]):
+    """One that calls.
 
     Attributes:
-        entry: The entry of the session.
-        name: What the client knows the log by.
-        log: The log.
-        group: The name of the group.
-        lane: Its executor.
-        lease: What it has joined as; None before that.
         calls: What it wants done, in order, with the numbers of its calls.
         busy: Whether a thread does some of that.
-        gone: Whether it has ended, with the connection or not, before all was done; None while it has not.
     """
 
     def __init__(
         self,
-        groups: "ConnectionGroups",
-        effect: JoinGroup,
+        members: "ConnectionGroups",
+        entry: ConsumerEntry,
+        wish: JoinWish,
         lane: Lane,
         name: str,
         log: "ChangeLog",
     ) -> None:
-        self.entry = effect.entry
-        self.name = name
-        self.log = log
-        self.group = effect.wish.group
-        self.lane = lane
-        self.lease: MemberLease | None = None
+        super().__init__(members, entry, wish, lane, name, log)
         self.calls: deque[CallGroup] = deque()
         self.busy = False
-        self.gone: bool | None = None
-        self._groups = groups
-        self._integers = effect.wish.integers
-        self._credits = effect.wish.credits
-
-    @property
-    def integers(self) -> Integers:
-        """How large whole numbers are told."""
-        return self._integers
-
-    def request(self, n: int) -> None:
-        """The client takes so many more."""
-        subscription = None if self.lease is None else self.lease.held.subscription
-        if subscription is None:
-            self._credits += n
-        else:
-            subscription.request(n)
-
-    def fenced(self, error: Fenced, /) -> None:
-        """Another connection has joined under its name."""
-        self.on_error(error)
-        self.lane.settle()
-
-    # Signals, on the lane.
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Deliveries may come."""
-        if self.entry.ended or self.lease is None:
-            subscription.cancel()
-            return
-        self.lease.held.subscription = subscription
-        if self._credits:
-            subscription.request(self._credits)
-
-    def on_next(self, delivery: GroupDelivery, /) -> None:
-        """One delivery."""
-        self.on_next_batch([delivery])
-
-    def on_next_batch(self, deliveries: Sequence[GroupDelivery], /) -> None:
-        """Some deliveries."""
-        self._groups.deliver(self, deliveries)
-        self.lane.settle()
-
-    def on_error(self, error: Exception, /) -> None:
-        """It can have nothing any more."""
-        self._groups.ended(self, error)
-
-    def on_complete(self) -> None:
-        """It has left."""
-        self._groups.ended(self, None)
 
 
-class ConnectionGroups:
-    """The consumers of groups of one connection, on its event loop.
+class ConnectionGroups(HeldMembers[_Consumer]):
+    """Those of a connection of ``penstock.v1+json``.
 
     Args:
         session: Its machine.
         logs: The logs of the server, by name.
         access: What each principal may do.
         leases: The consumers of the server.
-        pools: Threads of the server.
-        client: Whose share of the threads it takes.
-        lane: Makes the executor of a consumer.
-        weigh: Counts what the criteria of a group weigh.
         perform: Does what the machine answers.
+        **serving: As for `HeldMembers`.
     """
 
     def __init__(
@@ -152,22 +79,14 @@ class ConnectionGroups:
         access: Access,
         leases: MemberLeases,
         *,
-        pools: Pools,
-        client: Hashable,
-        lane: Callable[[], Lane],
-        weigh: Callable[[WireEntry, str, Criteria, Cost], None],
         perform: Callable[[Iterable[Effect]], object],
+        **serving: Any,
     ) -> None:
+        super().__init__(leases, **serving)
         self._session = session
         self._logs = logs
         self._access = access
-        self._leases = leases
-        self._pools = pools
-        self._client = client
-        self._lane = lane
-        self._weigh = weigh
         self._perform = perform
-        self._consumers: dict[WireEntry, _Consumer] = {}
 
     def do(
         self,
@@ -184,49 +103,25 @@ class ConnectionGroups:
             lost: Whether the connection is gone.
         """
         if isinstance(effect, JoinGroup):
-            self._join(effect, principal, lost)
-            return
-        consumer = self._consumers[effect.entry]
-        if isinstance(effect, CallGroup):
+            entry, wish = effect.entry, effect.wish
+            try:
+                name, log, grant = self._access.find(self._logs, wish.log, principal, LogAction.CONSUME)
+                grant.check_group(wish.group)
+            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this consumer only
+                self._perform(self._session.failed(entry, describe(error)))
+                return
+            self.join(_Consumer(self, entry, wish, self._lane(), name, log), principal, lost=lost)
+        elif isinstance(effect, CallGroup):
+            consumer = self._consumers[effect.entry]
             consumer.calls.append(effect)
             self._work(consumer)
         else:
-            consumer.request(effect.n)
-
-    def left(self, entry: WireEntry, *, lost: bool) -> None:
-        """A consumer has ended, with the connection or not; what it said is done first."""
-        consumer = self._consumers.pop(entry, None)
-        if consumer is not None:
-            consumer.gone = lost
-            if consumer.lease is not None:
-                consumer.lease.held.cancel()
-            self._let_go(consumer)
-
-    def review(self, granted: Callable[[str], Grant | None]) -> None:
-        """Ends what may not be had any more; ``granted`` tells what a log allows to consumers now, by its name."""
-        for consumer in list(self._consumers.values()):
-            now = granted(consumer.name)
-            try:
-                if now is None:
-                    raise Forbidden("log", _CHANGED)
-                _check(now, consumer.group)
-            except Forbidden:
-                self.ended(consumer, Forbidden("group", _CHANGED))
+            self.request(effect.entry, effect.n)
 
     # What the consumer is told.
 
-    def deliver(self, consumer: _Consumer, deliveries: Sequence[GroupDelivery]) -> None:
-        """Writes ``deliveries``; what nobody waits for any more goes back."""
-        lease, log = consumer.lease, consumer.log
-        assert lease is not None
-        if consumer.entry.ended or lease.holder is not consumer:
-            lease.held.member.give_back(deliveries)
-            return
-        try:
-            told = deliveries_json(tuple(deliveries), log.token, consumer.integers)
-        except Exception as error:  # noqa: BLE001 - what cannot be encoded ends this consumer, and is told
-            self.ended(consumer, error)
-            return
+    def _write(self, consumer: _Consumer, lease: MemberLease, deliveries: Sequence[GroupDelivery]) -> None:
+        told = deliveries_json(tuple(deliveries), consumer.log.token, consumer.wish.integers)
         lease.held.note(deliveries)
         self._perform(consumer.entry.delivered(told))
 
@@ -239,34 +134,9 @@ class ConnectionGroups:
             problem = describe(error, lambda position: str(consumer.log.token(position)))
             self._perform(self._session.failed(entry, problem))
 
-    # Joining.
-
-    def _join(self, effect: JoinGroup, principal: Principal, lost: Callable[[], bool]) -> None:
-        entry, wish = effect.entry, effect.wish
-        try:
-            name, log, grant = self._access.find(self._logs, wish.log, principal, LogAction.CONSUME)
-            _check(grant, wish.group)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this consumer only
-            self._perform(self._session.failed(entry, describe(error)))
-            return
-        consumer = self._consumers[entry] = _Consumer(self, effect, self._lane(), name, log)
-
-        def joined(result: Callable[[], MemberLease]) -> None:
-            try:
-                lease = consumer.lease = result()
-                if entry.ended:
-                    self._leases.leave(lease, consumer, lost=lost())
-                    return
-                self._weigh(entry, name, lease.held.group.book.criteria, lease.cost)
-                self._begin(consumer, effect, lease)
-            except Exception as error:  # noqa: BLE001 - likewise
-                self.ended(consumer, error)
-
-        self._leases.join(log, wish, principal, consumer, client=self._client, then=joined)
-
-    def _begin(self, consumer: _Consumer, effect: JoinGroup, lease: MemberLease) -> None:
+    def _begin(self, consumer: _Consumer, lease: MemberLease) -> None:
         """Tells a consumer that it has joined, and gives it deliveries: those first that it was sent and that have not come."""
-        held, entry, wish = lease.held, effect.entry, effect.wish
+        held, entry, wish = lease.held, consumer.entry, consumer.wish
         reply = MemberReply(held.group.name, held.member.name, held.generation)
         feed = held.member.deliveries(history=wish.history, nbytes=consumer.lane.batch_bytes)
         missing = held.missing(wish.received if wish.generation == held.generation else 0)
@@ -305,34 +175,8 @@ class ConnectionGroups:
         self._on_thread(work, done)
 
     def _let_go(self, consumer: _Consumer) -> None:
-        """Gives back what has ended, as soon as all is done that it said."""
-        if consumer.gone is not None and consumer.lease is not None and not consumer.busy:
-            self._leases.leave(consumer.lease, consumer, lost=consumer.gone)
-
-    def _on_thread(self, work: Callable[[], Any], then: Callable[[Callable[[], Any]], None]) -> None:
-        try:
-            turn = self._pools.scanning.submit(self._client, lambda _: work())
-        except Exception as error:  # noqa: BLE001 - as where the server stops
-            then(partial(_fail, error))
-            return
-
-        def told(done: "asyncio.Future[Any]") -> None:
-            if not done.cancelled():
-                done.exception()  # looked at, so that it is not reported as forgotten
-            then(done.result)
-
-        asyncio.wrap_future(turn.result).add_done_callback(told)
-
-
-def _check(grant: Grant, group: str) -> None:
-    """Refuses a group that may not be used.
-
-    Raises:
-        Forbidden: If it may not.
-    """
-    grant.check_group(group)
-    if grant.view is not None:
-        raise Forbidden("group", "used by those who may see the whole of each change")
+        if not consumer.busy:
+            super()._let_go(consumer)
 
 
 # On a thread.
@@ -364,37 +208,18 @@ def _do_all(log: "ChangeLog", held: HeldMember, calls: Sequence[ConsumerCall]) -
 def _do(
     log: "ChangeLog", held: HeldMember, call: ConsumerCall, token: Callable[[Position], str]
 ) -> Mapping[str, object]:
-    member = held.member
     if isinstance(call, PendingCall):
-        start = None if call.start is None else _place(log, call.start)
-        rows = held.group.pending_rows(
-            start, consumer=call.consumer, min_idle=call.min_idle, limit=call.limit
-        )
-        return {"total": held.group.pending().total, "rows": pending_json(rows, token)}
+        total, rows = pending_of(log, held.group, call)
+        return {"total": total, "rows": pending_json(rows, token)}
     if isinstance(call, ClaimCall):
         return _claim(log, held, call, token)
-    places = sorted({_place(log, one) for one in call.places}, reverse=True)
-    if isinstance(call, AckCall):
-        return {"count": member.ack_upto(places[0]) if call.upto else member.ack(*places)}
-    if isinstance(call, NackCall):  # the last of a key first: it goes back with those before it
-        found = [member.nack(one, call.delay, count=call.count, error=call.error) for one in places]
-    elif isinstance(call, InProgressCall):
-        found = [member.in_progress(one) for one in places]
-    else:
-        found = [member.term(one, call.reason) for one in reversed(places)]
-    return {"count": sum(found)}
+    return {"count": speak_for(log, held.member, call)}
 
 
 def _claim(
     log: "ChangeLog", held: HeldMember, call: ClaimCall, token: Callable[[Position], str]
 ) -> Mapping[str, object]:
-    claimed = held.member.claim(
-        call.min_idle,
-        None if call.places is None else [_place(log, one) for one in call.places],
-        start=None if call.start is None else _place(log, call.start),
-        limit=call.limit,
-        only_ids=call.only_ids,
-    )
+    claimed = claim_for(log, held.member, call)
     try:
         told = deliveries_json(claimed.deliveries, log.token, Integers.NUMBER)
     except BaseException:
@@ -405,19 +230,3 @@ def _claim(
         "next": None if claimed.next is None else token(claimed.next),
         "lost": [token(one) for one in claimed.lost],
     }
-
-
-def _place(log: "ChangeLog", text: str) -> Position:
-    """Where a delivery lies.
-
-    Raises:
-        PositionError: If it is not one of this history of the log.
-    """
-    try:
-        return log.position_of(text)
-    except HistoryPruned:  # what was not done of that is lost, which a claim tells
-        return PositionToken.parse(text).position
-
-
-def _fail(error: Exception) -> Any:
-    raise error

@@ -227,8 +227,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
                 case Send(data):
                     self._link.write(data)
                 case Demand(entry, n):
-                    if (subscriber := self._subscribers.get(entry)) is not None:
-                        subscriber.request(n)
+                    self._request(entry, n)
                 case Cancel(entry):
                     self._cancel(entry)
                 case Authenticate(payload):
@@ -237,6 +236,10 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
                     self._link.close(code, reason)
                 case _:
                     self._do(effect)
+
+    def _request(self, entry: WireEntry, n: int) -> None:
+        if (subscriber := self._subscribers.get(entry)) is not None:
+            subscriber.request(n)
 
     def _cancel(self, entry: WireEntry) -> None:
         self._jobs.forget(entry)

@@ -14,7 +14,7 @@ from publishers.model.change import Change
 from publishers.slots.errors import Fenced
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotEnd
 from transports.access.access import Access
-from transports.access.grant import narrow
+from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
 from transports.appends import Appending
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
@@ -22,6 +22,7 @@ from transports.errors import TooManySnapshots
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, GraphQLOperation
+from transports.graphql.openings import Openings
 from transports.http.graphql import HttpEndpoint
 from transports.limits import Limits
 from transports.problems import describe
@@ -31,7 +32,9 @@ from transports.protocol.states import ConnectionPhase
 from transports.quotas.pool import Pools, Turn
 from transports.server.connection_slots import HeldSlots
 from transports.server.driver import Driver, DriverOptions
+from transports.server.graphql_members import OperationMembers
 from transports.server.link import SocketLink
+from transports.server.member_leases import MemberLeases
 from transports.server.outbound import Lane
 from transports.server.slot_leases import SlotLease, SlotLeases
 from transports.server.subscriber import WireSubscriber
@@ -141,6 +144,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         engine: Executes the operations.
         link: The accepted WebSocket.
         leases: The slots that clients of the server have open; those of this connection alone if left out.
+        members: The consumers of groups that they have joined as, likewise.
         **serving: As for every driver.
     """
 
@@ -152,6 +156,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         link: SocketLink,
         *,
         leases: SlotLeases | None = None,
+        members: MemberLeases | None = None,
         **serving: Unpack[DriverOptions],
     ) -> None:
         self._engine = engine
@@ -164,6 +169,15 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._lane = self._outbound.lane(1, 0)
         self._slots = HeldSlots(
             SlotLeases(self._limits, self._pools) if leases is None else leases, self._client
+        )
+        self._groups = OperationMembers(
+            MemberLeases(self._limits, self._pools) if members is None else members,
+            write=self._send,
+            end=self._end,
+            pools=self._pools,
+            client=self._client,
+            lane=lambda: self._outbound.lane(self._limits.batch_bytes, 0),
+            weigh=self._weight.take,
         )
 
     # What the link tells.
@@ -180,6 +194,12 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         """The link is writable again: the answer to a query was taken."""
         self._give_back()
         super().drained()
+
+    def review(self, granted: Callable[[Principal, str, LogAction], Grant | None]) -> None:
+        """As for every driver; and ends consumers of groups that may not be had any more."""
+        super().review(granted)
+        self._groups.review(lambda log: granted(self._principal, log, LogAction.CONSUME))
+        self._link.flush()
 
     def goaway(self, deadline: float, reason: str) -> None:
         """Nothing: the protocol has no word for it, and ``stop`` will follow."""
@@ -236,12 +256,20 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             if entry is self._asking and self._turn is not None:
                 self._turn.cancel()
         self._slots.left(entry, lost=self._is_lost())
+        self._groups.left(entry, lost=self._is_lost())
         super()._cancel(entry)
+
+    def _request(self, entry: WireEntry, n: int) -> None:
+        if not self._groups.request(entry, n):
+            super()._request(entry, n)
 
     # Subscriptions.
 
     def _start(self, entry: OperationEntry, operation: GraphQLOperation) -> None:
         source = operation.source
+        if source.member is not None:
+            self._groups.start(entry, operation, self._principal, lost=self._is_lost)
+            return
         if source.stated and sum(one.stated for one in self._subscribers.values()) >= self._limits.snapshots:
             raise TooManySnapshots(self._limits.snapshots)
         if source.slot is None:
@@ -285,13 +313,11 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
             self.ended(subscriber, error)
             return
-        for message in self._session.next(subscriber.entry, payloads, self._loop.time()):
-            self._link.write(message)
+        self._send(subscriber.entry, payloads)
         if subscriber.subscription is not None and subscriber.subscription.cursor.live:
             subscriber.latency.observe(batch.slices[0].block.committed_at)
         if self._delivered is not None:
             self._note(batch, subscriber.operation.source.log.name)
-        self._arm(self._session.due)
 
     def rows(self, subscriber: OperationSubscriber, changes: Sequence[Change]) -> None:
         """Writes a ``next`` for each row, and for each change between them."""
@@ -302,9 +328,20 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
             self.ended(subscriber, error)
             return
-        for message in self._session.next(subscriber.entry, payloads, self._loop.time()):
+        self._send(subscriber.entry, payloads)
+
+    def _send(self, entry: OperationEntry, payloads: Sequence[bytes]) -> None:
+        for message in self._session.next(entry, payloads, self._loop.time()):
             self._link.write(message)
         self._arm(self._session.due)
+
+    def _end(self, entry: OperationEntry, log: "ChangeLog", error: Exception | None) -> None:
+        """Writes the last message of a consumer of a group."""
+        if error is None:
+            self._perform(self._session.completed(entry))
+        else:
+            self._perform(self._session.failed(entry, [graphql_error(problem_of(error, log))]))
+        self._link.flush()
 
     def ended(self, subscriber: OperationSubscriber, error: Exception | None) -> None:
         """Writes the terminal message."""
@@ -390,6 +427,7 @@ class GraphQLEndpoint:
         pools: Threads for what reads the disk.
         appending: What the server does for those who append.
         leases: The slots that clients of the server have open.
+        members: The consumers of groups that they have joined as.
     """
 
     subprotocol: Final = "graphql-transport-ws"
@@ -403,11 +441,12 @@ class GraphQLEndpoint:
         pools: Pools,
         appending: Appending,
         leases: SlotLeases,
+        members: MemberLeases,
     ) -> None:
-        self.engine = Engine(logs, limits, access, appending, leases.opened)
-        self._leases = leases
+        self.engine = Engine(logs, limits, access, appending, Openings(leases.opened, members.joined))
+        self._leases, self._members = leases, members
         self.http = HttpEndpoint(self.engine, limits, access, pools)
 
     def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
         """What drives one WebSocket, on the running event loop."""
-        return GraphQLDriver(self.engine, link, leases=self._leases, **serving)
+        return GraphQLDriver(self.engine, link, leases=self._leases, members=self._members, **serving)

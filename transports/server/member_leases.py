@@ -10,7 +10,7 @@ from publishers.groups.errors import ConsumerFenced
 from publishers.slots.errors import Fenced
 from transports.access.principal import Principal
 from transports.codec.groups import JoinWish
-from transports.errors import TooManyMembers
+from transports.errors import ConsumerNotJoined, TooManyMembers
 from transports.limits import Limits
 from transports.quotas.pool import Pools
 from transports.server.leases import ClientLease, ClientLeases, LeaseHolder, LeaseOpening
@@ -29,7 +29,8 @@ class HeldMember:
         group: Its group.
         member: The consumer.
         subscription: To its deliveries, for the connection that has it; None before that.
-        sent: How many deliveries were sent to the client, over all of its connections.
+        sent: How many deliveries were sent to the client, over all of its connections, where it tells how many have come.
+        begun: Whether a client that does not tell that was given some.
     """
 
     def __init__(self, group: ConsumerGroup, member: GroupMember) -> None:
@@ -37,6 +38,7 @@ class HeldMember:
         self.member = member
         self.subscription: Subscription | None = None
         self.sent = 0
+        self.begun = False
         # What may not have come; what is pending at it is never more than that.
         self._last: deque[GroupDelivery] = deque(maxlen=group.book.record.settings.max_consumer_pending)
 
@@ -109,6 +111,17 @@ class MemberLeases(ClientLeases[HeldMember]):
         opening = LeaseOpening(wish.generation, wish.opening, principal.name)
         key = (log, wish.group, wish.consumer)
         self.lease(key, opening, holder, make=make, client=client, then=then)
+
+    def joined(self, log: "ChangeLog", wish: JoinWish, principal: Principal) -> GroupMember:
+        """The consumer that a client has joined as under what it calls the opening, or had until its connection was lost; from any thread.
+
+        Raises:
+            ConsumerNotJoined: If there is none, or another opening has joined under its name.
+        """
+        lease = self.find((log, wish.group, wish.consumer))
+        if lease is None or not lease.resumes(LeaseOpening(None, wish.opening, principal.name)):
+            raise ConsumerNotJoined(wish.group, wish.consumer, wish.opening or "")
+        return lease.held.member
 
 
 def _fenced(held: HeldMember, current: int) -> Fenced:

@@ -121,7 +121,7 @@ class Groups(RuleBasedStateMachine):
         coming = [one for one in self.log if one[0] >= machine.reading]
         if limit:
             page, rest = coming[:limit], coming[limit:]
-            machine.feed(page, rest[0][0] if rest else Position(self.version))
+            machine.feed([(*one, None, 0) for one in page], rest[0][0] if rest else Position(self.version))
 
     @rule(name=NAMES)
     def join(self, name):
@@ -368,11 +368,11 @@ class Groups(RuleBasedStateMachine):
         unit = next(iter(self.machine.units.values()))
         machine = self.machine
         if unit.state in (DeliveryState.PARKED, DeliveryState.DUE):
-            ready = {place for _, place in machine._ready._heap}
+            ready = machine._ready.places()
             if unit.until > self.clock.monotonic():
                 assert unit.timed is not None
             else:
-                own = {place for one in machine.consumers.listed() for _, place in one.ready._heap}
+                own = {place for one in machine.consumers.listed() for place in one.ready.places()}
                 assert unit.position in ready | own or unit.timed is not None
 
     def teardown(self):
@@ -389,7 +389,9 @@ class Groups(RuleBasedStateMachine):
             limit = machine.room
             if limit:
                 page, rest = coming[:limit], coming[limit:]
-                machine.feed(page, rest[0][0] if rest else Position(self.version))
+                machine.feed(
+                    [(*one, None, 0) for one in page], rest[0][0] if rest else Position(self.version)
+                )
             if not machine.take(last, 100):
                 unlucky += 1
                 assert unlucky < 2_000, [(u.position, u.state, u.count) for u in machine.units.values()][:9]

@@ -1,0 +1,276 @@
+"""What clients say of groups, what they are given, and what they are told: types and resolvers."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+
+import strawberry
+
+from publishers.criteria.criteria import Criteria
+from publishers.errors import PenstockError
+from publishers.groups import ClaimedDeliveries, GroupDelivery, PendingRow
+from publishers.model.position import Position
+from transports.codec.group_calls import claim_for, pending_of, speak_for
+from transports.codec.groups import AckCall, ClaimCall, JoinWish, PendingCall, SpokenCall, call_of
+from transports.graphql.context import Context
+from transports.graphql.errors import told
+from transports.graphql.sources import OperationSource
+from transports.graphql.types import ChangeEvent, Cursor, Long, argument, described
+
+if TYPE_CHECKING:
+    from publishers.groups import GroupMember
+    from publishers.log.changelog import ChangeLog
+
+__all__ = [
+    "ClaimedRows",
+    "GivenDelivery",
+    "PendingPage",
+    "ack_deliveries",
+    "claim_deliveries",
+    "in_progress_deliveries",
+    "nack_deliveries",
+    "on_delivery",
+    "pending_deliveries",
+    "term_deliveries",
+]
+
+_T = TypeVar("_T")
+
+LogName = Annotated[str | None, argument("Name of the log; may be left out if the server has one.")]
+At = Annotated[list[Cursor], argument("The `at` of deliveries.")]
+
+
+@strawberry.input(name="ConsumerInput", description="The consumer of a group.")
+class ConsumerInput:
+    """A consumer as it is named in a document or in variables."""
+
+    group: str = described("The name of the group.")
+    consumer: str = described(
+        "What the consumer is called; one that joins under a name that another one has takes its place."
+    )
+    opening: str = described(
+        "What the client calls this joining, such as a random id. Whoever says it again goes on with the joining, also after a "
+        "lost connection, and speaks for the consumer with it."
+    )
+
+    def wish(self, *, history: bool = False) -> JoinWish:
+        """The same, checked.
+
+        Raises:
+            InvalidRequest, InvalidOption: If something has a value that it does not take.
+        """
+        named = {"group": self.group, "consumer": self.consumer, "opening": self.opening}
+        return JoinWish.of({**named, "history": history})
+
+
+Consumer = Annotated[ConsumerInput, argument("For which consumer, as the subscription names it.")]
+
+
+@strawberry.type(
+    name="Delivery", description="What a consumer of a group was given, until it is acknowledged."
+)
+class GivenDelivery:
+    """A delivery as the schema sees it."""
+
+    at: Cursor = described("What it is acknowledged by.")
+    count: int = described("How often it was delivered, this time included.")
+    changes: list[ChangeEvent] = described(
+        "The change; of a group whose deliveries are transactions all of it that match."
+    )
+
+    @classmethod
+    def of(cls, delivery: GroupDelivery, token: Callable[[Position], object]) -> "GivenDelivery":
+        """A delivery; ``token`` makes the text of a position."""
+        changes = [ChangeEvent.of(one, str(token(one.after))) for one in delivery.changes]
+        return cls(at=Cursor(str(token(delivery.position))), count=delivery.count, changes=changes)
+
+
+@strawberry.type(name="PendingDelivery", description="A delivery that is not acknowledged.")
+class PendingDelivery:
+    """One row."""
+
+    at: Cursor = described("What it is acknowledged by.")
+    consumer: str = described("Which consumer has it.")
+    generation: Long = described("Of that consumer.")
+    idle_ms: Long = described("Milliseconds since it was last delivered.")
+    count: int = described("How often it was delivered.")
+
+    @classmethod
+    def of(cls, row: PendingRow, at: str) -> "PendingDelivery":
+        """A row, and the text of its position."""
+        return cls(
+            at=Cursor(at),
+            consumer=row.consumer,
+            generation=Long(row.generation),
+            idle_ms=Long(int(row.idle * 1000)),
+            count=row.count,
+        )
+
+
+@strawberry.type(name="PendingDeliveries", description="What a group has delivered, and is not acknowledged.")
+class PendingPage:
+    """Some of it, and how much there is."""
+
+    total: int = described("How many there are in all.")
+    rows: list[PendingDelivery] = described("Those that were asked for, in the order of the log.")
+
+
+@strawberry.type(name="ClaimedDeliveries", description="What a claim has moved.")
+class ClaimedRows:
+    """What the consumer has now."""
+
+    deliveries: list[GivenDelivery] = described("What it has now; without changes if it only looks at them.")
+    next: Cursor | None = described("Where the next claim may begin; null at the end.")
+    lost: list[Cursor] = described("Of what was asked for, that which retention has taken.")
+
+    @classmethod
+    def of(cls, claimed: ClaimedDeliveries, token: Callable[[Position], object]) -> "ClaimedRows":
+        """What a claim answers with; ``token`` makes the text of a position."""
+        return cls(
+            deliveries=[GivenDelivery.of(one, token) for one in claimed.deliveries],
+            next=None if claimed.next is None else Cursor(str(token(claimed.next))),
+            lost=[Cursor(str(token(one))) for one in claimed.lost],
+        )
+
+
+def on_delivery(
+    info: strawberry.Info[Context, None],
+    consumer: Annotated[
+        ConsumerInput, argument("Which consumer of which group, whose criteria say which changes.")
+    ],
+    history: Annotated[
+        bool,
+        argument("Whether what a consumer of this name had before it joined again comes first."),
+    ] = False,
+    log: LogName = None,
+) -> AsyncGenerator[GivenDelivery, None]:
+    """The source of the events; joins nothing yet."""
+    found: ChangeLog | None = None
+    try:
+        wish = consumer.wish(history=history)
+        name, found, grant = info.context.find_group(wish.group, log)
+        source = OperationSource(found, Criteria.of(()), None, None, name=name, grant=grant, member=wish)
+    except PenstockError as error:
+        raise told(error, found) from None
+    return cast("AsyncGenerator[GivenDelivery, None]", source)
+
+
+def ack_deliveries(
+    info: strawberry.Info[Context, None],
+    consumer: Consumer,
+    at: At,
+    upto: Annotated[
+        bool, argument("Whether everything is meant that the consumer has up to the one place.")
+    ] = False,
+    durable: Annotated[bool, argument("Whether to answer only when a crash cannot take it.")] = False,
+    log: LogName = None,
+) -> int:
+    """Acknowledges; waits for the disk on the calling thread if it is to be durable."""
+    return _spoken(info.context, consumer, "ack_upto" if upto else "ack", log, at=at, durable=durable)
+
+
+def nack_deliveries(
+    info: strawberry.Info[Context, None],
+    consumer: Consumer,
+    at: At,
+    delay_ms: Annotated[
+        Long | None, argument("When they are due again; the next delay of the group if left out.")
+    ] = None,
+    count: Annotated[bool, argument("False if they were not tried, as where a worker stops.")] = True,
+    error: Annotated[str | None, argument("Why, for the dead letters.")] = None,
+    log: LogName = None,
+) -> int:
+    """Refuses deliveries."""
+    return _spoken(info.context, consumer, "nack", log, at=at, delayMs=delay_ms, count=count, error=error)
+
+
+def in_progress_deliveries(
+    info: strawberry.Info[Context, None], consumer: Consumer, at: At, log: LogName = None
+) -> int:
+    """Begins their time anew."""
+    return _spoken(info.context, consumer, "in_progress", log, at=at)
+
+
+def term_deliveries(
+    info: strawberry.Info[Context, None],
+    consumer: Consumer,
+    at: At,
+    reason: Annotated[str, argument("Why, for the dead letters.")],
+    log: LogName = None,
+) -> int:
+    """Gives deliveries up."""
+    return _spoken(info.context, consumer, "term", log, at=at, reason=reason)
+
+
+def claim_deliveries(
+    info: strawberry.Info[Context, None],
+    consumer: Consumer,
+    min_idle_ms: Annotated[Long, argument("Only what was delivered so many milliseconds ago.")],
+    at: Annotated[list[Cursor] | None, argument("Which; all from `start` on if left out.")] = None,
+    start: Annotated[Cursor | None, argument("From which place on.")] = None,
+    limit: Annotated[int | None, argument("Most of them; 100 if left out.")] = None,
+    only_ids: Annotated[bool, argument("Whether they are only looked at: their counts stay.")] = False,
+    log: LogName = None,
+) -> ClaimedRows:
+    """Takes over what other consumers have."""
+    asked = {"minIdleMs": min_idle_ms, "at": at, "start": start, "limit": limit, "onlyIds": only_ids}
+
+    def work(found: "ChangeLog", member: "GroupMember") -> ClaimedRows:
+        call = cast("ClaimCall", call_of("claim", asked, info.context.limits))
+        claimed = claim_for(found, member, call)
+        try:
+            return ClaimedRows.of(claimed, found.token)
+        except BaseException:
+            member.give_back(claimed.deliveries)
+            raise
+
+    return _as_consumer(info.context, consumer, log, work)
+
+
+def pending_deliveries(
+    info: strawberry.Info[Context, None],
+    group: Annotated[str, argument("The name of the group.")],
+    consumer: Annotated[str | None, argument("Of which consumer; of all if left out.")] = None,
+    start: Annotated[Cursor | None, argument("From which place on.")] = None,
+    min_idle_ms: Annotated[Long | None, argument("Only what was delivered so many milliseconds ago.")] = None,
+    limit: Annotated[int | None, argument("Most rows; 100 if left out.")] = None,
+    log: LogName = None,
+) -> PendingPage:
+    """What a group has delivered, and is not acknowledged."""
+    found: ChangeLog | None = None
+    asked = {"consumer": consumer, "start": start, "minIdleMs": min_idle_ms or 0, "limit": limit}
+    try:
+        _, found, _ = info.context.find_group(group, log)
+        call = cast("PendingCall", call_of("pending", asked, info.context.limits))
+        total, rows = pending_of(found, found.groups.open(group), call)
+        listed = [PendingDelivery.of(row, str(found.token(row.position))) for row in rows]
+        return PendingPage(total=total, rows=listed)
+    except PenstockError as error:
+        raise told(error, found) from None
+
+
+def _spoken(context: Context, consumer: ConsumerInput, do: str, log: str | None, **payload: Any) -> int:
+    """Of how many deliveries it was true what a consumer says."""
+
+    def work(found: "ChangeLog", member: "GroupMember") -> int:
+        call = cast("SpokenCall", call_of(do, payload, context.limits))
+        count = speak_for(found, member, call)
+        if isinstance(call, AckCall) and call.durable:
+            member.ack(durable=True)
+        return count
+
+    return _as_consumer(context, consumer, log, work)
+
+
+def _as_consumer(
+    context: Context,
+    consumer: ConsumerInput,
+    log: str | None,
+    work: "Callable[[ChangeLog, GroupMember], _T]",
+) -> _T:
+    found: ChangeLog | None = None
+    try:
+        wish = consumer.wish()
+        _, found, _ = context.find_group(wish.group, log)
+        return work(found, context.openings.member(found, wish, context.principal))
+    except PenstockError as error:
+        raise told(error, found) from None

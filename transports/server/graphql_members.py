@@ -1,0 +1,98 @@
+"""The consumers of groups of one connection of ``graphql-transport-ws``."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from flow.contracts import UNBOUNDED
+from publishers.groups import GroupDelivery
+from transports.access.principal import Principal
+from transports.graphql.execution import GraphQLOperation
+from transports.protocol.graphql_ws import OperationEntry
+from transports.server.held_members import HeldMembers, MemberSubscriber
+from transports.server.member_leases import MemberLease, MemberLeases
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["OperationMembers"]
+
+
+class _Consumer(MemberSubscriber[OperationEntry]):
+    """One that is given what its operation selects."""
+
+    def __init__(self, operation: GraphQLOperation, *known: Any) -> None:
+        super().__init__(*known)
+        self.operation = operation
+
+
+class OperationMembers(HeldMembers[_Consumer]):
+    """Those that subscribe to ``onDelivery``; what they say comes by mutations.
+
+    Args:
+        leases: The consumers of the server.
+        write: Writes payloads of an operation.
+        end: Writes its last message; the error may be None.
+        **serving: As for `HeldMembers`.
+    """
+
+    def __init__(
+        self,
+        leases: MemberLeases,
+        *,
+        write: Callable[[OperationEntry, Sequence[bytes]], None],
+        end: "Callable[[OperationEntry, ChangeLog, Exception | None], None]",
+        **serving: Any,
+    ) -> None:
+        super().__init__(leases, **serving)
+        self._send = write
+        self._end = end
+
+    def start(
+        self,
+        entry: OperationEntry,
+        operation: GraphQLOperation,
+        principal: Principal,
+        *,
+        lost: Callable[[], bool],
+    ) -> None:
+        """Has the consumer of an operation join.
+
+        Args:
+            entry: Of the operation.
+            operation: It.
+            principal: Whose client it is.
+            lost: As for `join`.
+        """
+        source = operation.source
+        wish = source.member
+        assert wish is not None
+        wish = msgspec.structs.replace(wish, credits=UNBOUNDED if entry.credits is None else entry.credits)
+        consumer = _Consumer(operation, self, entry, wish, self._lane(), source.name, source.log)
+        self.join(consumer, principal, lost=lost)
+
+    def ended(self, consumer: _Consumer, error: Exception | None) -> None:
+        """Writes the last message."""
+        if not consumer.entry.ended:
+            self._end(consumer.entry, consumer.log, error)
+
+    def _begin(self, consumer: _Consumer, lease: MemberLease) -> None:
+        """Gives it deliveries: those first that a client had which goes on with its joining, as it cannot tell which of them came."""
+        again = lease.held.begun
+        lease.held.begun = True
+        feed = lease.held.member.deliveries(
+            history=consumer.wish.history or again, nbytes=consumer.lane.batch_bytes
+        )
+
+        def begin(_: object = None) -> None:
+            if not consumer.entry.ended:
+                feed.subscribe(consumer, executor=consumer.lane)
+
+        if again:
+            self._on_thread(lease.held.member.recall, begin)
+        else:
+            begin()
+
+    def _write(self, consumer: _Consumer, _: MemberLease, deliveries: Sequence[GroupDelivery]) -> None:
+        self._send(consumer.entry, [consumer.operation.delivery(one) for one in deliveries])
