@@ -1,6 +1,6 @@
 """What every opening of a log offers to readers: feeds, history, positions."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -16,6 +16,7 @@ from publishers.errors import (
     LogClosed,
     LogError,
     PublishingOff,
+    SnapshotGone,
     StateOff,
 )
 from publishers.fanout.gap import OnGap
@@ -29,7 +30,7 @@ from publishers.model.position import Position, PositionToken, Start, check_posi
 from publishers.options import check_switches, check_whole
 from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode, SnapshotSource
 from publishers.snapshots.pages import KeyRange, Pages, SourcePages, StatePages
-from publishers.snapshots.source import check_source
+from publishers.snapshots.source import checked_sources
 from publishers.state import CompactedState
 from publishers.views.entities import M, ModelChange, Models
 from publishers.views.masking import Mask, Rule
@@ -57,7 +58,7 @@ class Reading(TypedDict, total=False):
     view: View | None
     whole: bool
     on_gap: OnGap
-    snapshot: SnapshotMode
+    snapshot: SnapshotMode | None
     source: Source
 
 
@@ -74,6 +75,7 @@ class ReadableLog(OperatedLog):
     failure: Exception | None
     _state: CompactedState | None = None
     _snapshot_hold: Holding | None = None
+    _sources: Sequence[SnapshotSource] = ()
 
     @overload
     def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
@@ -101,7 +103,7 @@ class ReadableLog(OperatedLog):
         view: View | None = None,
         whole: bool = False,
         on_gap: OnGap = "fail",
-        snapshot: SnapshotMode = "initial",
+        snapshot: SnapshotMode | None = None,
         source: Source = None,
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> ChangeFeed | ModelFeed[Any]:
@@ -126,9 +128,11 @@ class ReadableLog(OperatedLog):
                 callable is told likewise.
             snapshot: With ``since="state"``: ``"initial_only"`` completes subscribers after the rows. With any ``since``:
                 ``"on_gap"`` gives rows of the present, between ``SnapshotBegin`` and ``SnapshotEnd``, where history is missing
-                that was still to be read; ``"never"`` gives no rows.
-            source: Where rows come from, such as a ``SqlSource``; several for several entity types. None for the state that
-                the log keeps. Give the same one with a cursor that was kept before the rows had ended.
+                that was still to be read; ``"initial"`` lets ``subscription.again`` ask for rows; ``"never"`` gives no rows. None is
+                ``"initial"`` with ``since="state"`` or a source, else ``"never"``.
+            source: Where rows come from, such as a ``SqlSource``; several for several entity types. None for what
+                ``snapshots_from`` names, else the state that the log keeps. Give the same one with a cursor that was kept before
+                the rows had ended.
             whole: Whether a start inside a transaction sends that transaction again from its beginning.
             as_: A dataclass, ``msgspec.Struct`` or pydantic model of which ``body`` and ``before`` are to be, or such a class
                 of each entity type. Bodies are wanted then, whatever ``content`` says. A body that does not fit ends the
@@ -139,7 +143,7 @@ class ReadableLog(OperatedLog):
             InvalidOption: If ``until`` is no version, ``since`` no place, or something in ``fields`` or ``mask`` no path,
                 or ``as_`` no such class.
             PositionError: If ``since`` is not a position of this log, or cannot be read from.
-            SnapshotGone: If it is a cursor of a snapshot that cannot be gone on with.
+            SnapshotGone: If it is a cursor of a snapshot that cannot be gone on with, unless ``snapshot`` is ``"on_gap"``.
             StateOff: If the state is asked for, and the log does not keep it.
             LogForked: In a child of ``fork``; as everything else here but ``close``.
         """
@@ -150,7 +154,7 @@ class ReadableLog(OperatedLog):
         check_switches(whole=whole)
         self.check_here()
         rows_first = since == "state" or isinstance(since, SnapshotCursor) or SnapshotCursor.is_text(since)
-        if rows_first or snapshot != "initial" or source is not None:
+        if rows_first or snapshot is not None or source is not None:
             if as_ is not None:
                 raise InvalidOption(
                     "as_", as_, "None with the state; rows and changes have bodies to be parsed"
@@ -180,9 +184,10 @@ class ReadableLog(OperatedLog):
         until: int | None,
         view: View,
         on_gap: OnGap,
-        mode: SnapshotMode,
+        mode: SnapshotMode | None,
         source: Source,
     ) -> ChangeFeed:
+        mode = "initial" if mode is None else mode
         if mode not in get_args(SnapshotMode):
             raise InvalidOption("snapshot", mode, f"one of {', '.join(map(repr, get_args(SnapshotMode)))}")
         begin: SnapshotCursor | None = None
@@ -190,11 +195,16 @@ class ReadableLog(OperatedLog):
         rows_first = True
         if isinstance(since, SnapshotCursor) or SnapshotCursor.is_text(since):
             begin = since if isinstance(since, SnapshotCursor) else SnapshotCursor.parse(since)
-            start = self._places.in_snapshot(begin)
+            try:
+                start = self._places.in_snapshot(begin)
+            except SnapshotGone:
+                if mode != "on_gap":
+                    raise
+                begin = None  # other rows come in place of those
         elif since != "state":
             rows_first = False
             start = self._places.find(since, pruned=mode == "on_gap" or on_gap != "fail")
-        if not rows_first and mode in ("never", "initial"):  # a source is named, and may not be needed
+        if not rows_first and mode == "never":
             return self._feed(wishes, start, until, view, on_gap)
         if mode == ("never" if rows_first else "initial_only"):
             raise InvalidOption("snapshot", mode, "'initial', 'initial_only' or 'on_gap' with since='state'")
@@ -206,7 +216,7 @@ class ReadableLog(OperatedLog):
             view,
             on_gap,
             self._check_published,
-            pages=self._pages(source),
+            pages=self._pages(source, asked=not rows_first and mode == "initial"),
             lineage=self._places.lineage,
             holding=self._snapshot_hold,
             start=begin,
@@ -214,18 +224,28 @@ class ReadableLog(OperatedLog):
             rows_first=rows_first,
         )
 
-    def _pages(self, source: Source) -> Callable[[KeyRange], Pages]:
-        if source is None:
-            return partial(StatePages, self.state)
-        sources = list(source) if isinstance(source, Iterable) else [source]
-        right = "a SnapshotSource such as SqlSource or PageSource, or several, each of another entity type"
-        for one in sources:
-            if not callable(getattr(one, "read", None)) or not callable(getattr(one, "mark", None)):
-                raise InvalidOption("source", one, right)
-            check_source(one)
-        if not sources or len({one.entity_type for one in sources}) < len(sources):
-            raise InvalidOption("source", source, right)
-        return partial(SourcePages, self._service, sources)
+    def snapshots_from(self, *sources: SnapshotSource) -> None:
+        """Names where the rows of snapshots come from if a subscriber names nothing, as none does over the network.
+
+        They are given to subscribers of this opening of the log that begin with ``"state"``, ask for rows ``again``, or miss
+        history with ``snapshot="on_gap"``; what has begun goes on as it is. A cursor that was kept before rows had ended goes on with
+        the sources of now, so name the same ones after a restart.
+
+        Args:
+            sources: Such as a ``SqlSource``, each of another entity type. None for the state that the log keeps, as at first.
+
+        Raises:
+            InvalidOption: If one is no source, or two are of one entity type.
+        """
+        self._sources = checked_sources(sources) if sources else ()
+
+    def _pages(self, source: Source, *, asked: bool) -> Callable[[KeyRange], Pages]:
+        """Where rows come from; ``asked``: only if they are asked for, so that it may be that there are none."""
+        if source is not None:
+            return partial(SourcePages, self._service, checked_sources(source))
+        if self._sources:
+            return partial(SourcePages, self._service, self._sources)
+        return (lambda keys: StatePages(self.state, keys)) if asked else partial(StatePages, self.state)
 
     def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
         """For the store of the log.

@@ -57,7 +57,6 @@ class SnapshotFeed(ChangeFeed):
     start: SnapshotCursor | None
     mode: SnapshotMode
     rows_first: bool
-    _ready: SnapshotReader | None = None
 
     def subscribe(self, subscriber: Subscriber[Change], /, **serving: Unpack[Serving]) -> None:
         """Gives the subscriber its subscription; see ``ChangeFeed.subscribe``."""
@@ -83,12 +82,6 @@ class SnapshotFeed(ChangeFeed):
         if self._closed.is_set():
             subscription.close()
 
-    def prepare(self) -> None:
-        """See ``ChangeFeed.prepare``; for the rows, and for what follows them."""
-        reader, prepared = self._reader(self.start, RowWish()), self._service.registry.prepare(self.criteria)
-        with self._lock:
-            self._ready, self._prepared = reader, prepared
-
     def _reader(self, begin: SnapshotCursor | Position | None, wish: RowWish) -> SnapshotReader:
         cursor = new_snapshot(self.lineage.token(begin)) if isinstance(begin, Position) else begin
         return SnapshotReader(
@@ -99,6 +92,7 @@ class SnapshotFeed(ChangeFeed):
             self.lineage.token,
             cursor,
             wish.only,
+            wish.asked,
         )
 
     def delivery(
@@ -106,16 +100,13 @@ class SnapshotFeed(ChangeFeed):
     ) -> RowDelivery:
         """See `SnapshotPlan.rows`."""
         options = self._service.options
-        reader = None
-        if begin is self.start:
-            with self._lock:
-                reader, self._ready = self._ready, None
-        reader = reader or self._reader(begin, wish)
+        reader = self._reader(begin, wish)
         return RowDelivery(
             self._service,
             reader,
             subscriber,
             self._hold(reader),
+            self.prepare,
             executor=serving["executor"],
             batch_events=serving.get("batch_events") or options.batch_events,
             batch_bytes=serving.get("batch_bytes") or options.batch_bytes,

@@ -30,6 +30,7 @@ class RowDelivery:
         reader: Knows what comes next.
         subscriber: Gets the signals.
         hold: Keeps the history that comes next; None if nobody can.
+        prepare: Called where rows are read, when all of them were: prepares what follows, in time of the size of the criteria.
         executor: Where the signals run.
         batch_events: Most changes that one read brings.
         batch_bytes: Likewise in bytes.
@@ -47,6 +48,7 @@ class RowDelivery:
         reader: SnapshotReader,
         subscriber: Subscriber[Change],
         hold: Hold | None,
+        prepare: Callable[[], None],
         *,
         executor: Executor | asyncio.AbstractEventLoop | None,
         batch_events: int,
@@ -55,6 +57,7 @@ class RowDelivery:
         self.reader = reader
         self._service = service
         self._hold = hold
+        self._prepare = prepare
         self._bounds = (batch_events, batch_bytes)
         self._executor = executor_of(executor)
         self._began = service.clock.monotonic()
@@ -155,6 +158,8 @@ class RowDelivery:
                 hold = self._hold
                 if hold is not None:
                     hold.move(self.reader.position)
+                if self.reader.done:
+                    self._prepare()
             except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
                 if isinstance(error, OSError):
                     error = LogError(f"the snapshot could not be read: {error}")

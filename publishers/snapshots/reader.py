@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 from publishers.blocks.slices import Slice
@@ -51,6 +52,7 @@ class SnapshotReader:
         token: Of a position, the text that clients keep.
         begin: Where to go on; None for a new snapshot, to a subscriber that has nothing.
         only: Of which rows are wanted; None for all that fulfil the criteria.
+        asked: What ``SnapshotBegin`` is to tell.
 
     Attributes:
         id: What tells the snapshot from every other one.
@@ -67,11 +69,12 @@ class SnapshotReader:
         token: Callable[[Position], PositionToken],
         begin: SnapshotCursor | None,
         only: Criteria | None = None,
+        asked: int | None = None,
     ) -> None:
         self._frames = service.frames
         self.pages = pages
-        self._predicate = Predicate(criteria)
-        self._rows = RowReader(criteria, view, only)
+        self._wanted = criteria, only
+        self._asked = asked
         self._view = view
         self._token = token
         self._begun = False
@@ -81,11 +84,25 @@ class SnapshotReader:
         self.position = service.head if begin is None else begin.token.position
         self._last = None if begin is None else begin.last
         self._page: SnapshotPage | None = None
-        self._meanwhile = PageChanges(self._rows.plain)
         self._given = 0  # rows of the page that were looked at
         self._found: list[tuple[RowPlace, Change]] = []
         self._location: Location | None = None
         self.done = False
+
+    # Compiled by who reads: it takes time of their size, and a reader may be made on an event loop.
+
+    @cached_property
+    def _predicate(self) -> Predicate:
+        return Predicate(self._wanted[0])
+
+    @cached_property
+    def _rows(self) -> RowReader:
+        criteria, only = self._wanted
+        return RowReader(criteria, self._view, only)
+
+    @cached_property
+    def _meanwhile(self) -> PageChanges:
+        return PageChanges(self._rows.plain)
 
     @property
     def cursor(self) -> SnapshotCursor:
@@ -112,7 +129,7 @@ class SnapshotReader:
         entries: list[Entry] = []
         if not self._begun:
             self._begun = True
-            entries.append(SnapshotBegin(self.id, self.position))
+            entries.append(SnapshotBegin(self.id, self.position, self._asked))
         if self.position.version <= self._page.version:
             entries += self._changes(self._page.version, room, nbytes)
         else:

@@ -17,10 +17,12 @@ class SnapshotBegin:
     Attributes:
         snapshot: What tells it from every other one.
         position: The first change that is not in the first rows.
+        asked: What ``again`` has answered, if it was asked for by that; else None.
     """
 
     snapshot: str
     position: Position
+    asked: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Where the rows of a snapshot come from, if not from the compacted state of the log."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -17,6 +17,7 @@ __all__ = [
     "SnapshotSource",
     "SourceRow",
     "check_source",
+    "checked_sources",
     "distinct_rows",
 ]
 
@@ -26,7 +27,7 @@ SnapshotMode = Literal["never", "initial", "initial_only", "on_gap"]
 ``"never"``
     Changes only.
 ``"initial"``
-    Rows, then every change after them.
+    Rows, if it begins with them, then every change after them; and rows again whenever the subscriber asks for some.
 ``"initial_only"``
     Rows, then the end.
 ``"on_gap"``
@@ -146,6 +147,24 @@ def check_source(source: SnapshotSource) -> None:
     check_switches(as_of=source.as_of)
     check_whole("page_rows", source.page_rows, "a whole number from 1 to 1000000", 1, 1_000_000)
     check_whole("page_bytes", source.page_bytes, "a number of bytes, from 1", 1)
+
+
+def checked_sources(source: SnapshotSource | Iterable[SnapshotSource]) -> Sequence[SnapshotSource]:
+    """One source or several, each of another entity type.
+
+    Raises:
+        InvalidChange: If the entity type of one is none.
+        InvalidOption: If one is no source, or there is none, or two are of one entity type.
+    """
+    sources = list(source) if isinstance(source, Iterable) else [source]
+    right = "a SnapshotSource such as SqlSource or PageSource, or several, each of another entity type"
+    for one in sources:
+        if not callable(getattr(one, "read", None)) or not callable(getattr(one, "mark", None)):
+            raise InvalidOption("source", one, right)
+        check_source(one)
+    if not sources or len({one.entity_type for one in sources}) < len(sources):
+        raise InvalidOption("source", source, right)
+    return sources
 
 
 def distinct_rows(

@@ -1,5 +1,6 @@
 """One subscriber's subscription to the rows of snapshots and to the changes behind them, in turns."""
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,11 +14,12 @@ from publishers.errors import HistoryPruned, InvalidOption, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.model.change import Change
 from publishers.model.position import Position
+from publishers.mutations.arguments import key_bytes
 from publishers.snapshots.cursor import SnapshotCursor
 from publishers.snapshots.delivery import RowDelivery
 from publishers.snapshots.pages import KeyRange
 
-__all__ = ["RowWish", "SnapshotPlan", "SnapshotSubscription"]
+__all__ = ["RowWish", "SnapshotPlan", "SnapshotSubscription", "checked_again"]
 
 
 class RowWish(NamedTuple):
@@ -26,10 +28,29 @@ class RowWish(NamedTuple):
     Attributes:
         only: What they must fulfil beside the criteria of the subscription; None for nothing.
         keys: Which keys, of the one entity type of ``only``.
+        asked: The number under which a subscriber has asked for them; None if it has not.
     """
 
     only: Criteria | None = None
     keys: KeyRange = KeyRange()
+    asked: int | None = None
+
+
+def checked_again(*wishes: Any, after: str | None, until: str | None) -> Criteria:
+    """Of which rows are asked for again; see ``SnapshotSubscription.again``.
+
+    Raises:
+        InvalidCriteria, InvalidOption: As there.
+    """
+    only = Criteria.of(*wishes)
+    for name, key in (("after", after), ("until", until)):
+        if key is not None:
+            key_bytes(key, name)
+    if after is not None or until is not None:
+        types = {name for one in only.criterions for name in one.entity_types}
+        if len(types) != 1 or not all(one.entity_types for one in only.criterions):
+            raise InvalidOption("wishes", wishes, "of exactly one entity type, where keys are given")
+    return only
 
 
 class SnapshotPlan(Protocol):
@@ -71,6 +92,7 @@ class SnapshotSubscription:
         self._cancelled = self._closed = self._over = False
         self._known = False  # whether the subscriber was given this
         self._wishes: deque[RowWish] = deque()
+        self._numbers = itertools.count(1)
         self._asked = False  # whether the changes are to be left for rows
         self._rows: RowDelivery | None = None
         self._current: Any = None
@@ -95,7 +117,7 @@ class SnapshotSubscription:
         if current is not None:
             current.cancel()
 
-    def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> None:
+    def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> int:
         """Asks for rows of the present once more, between the changes, which go on: to compare, or to repair what one has.
 
         They come between ``SnapshotBegin`` and ``SnapshotEnd``, behind what was asked for before. What was removed is told by
@@ -106,24 +128,30 @@ class SnapshotSubscription:
             after: The key behind which they begin, in the order of the source; None for the first.
             until: The last key; None for no bound.
 
+        Returns:
+            Their number, from 1: the ``SnapshotBegin`` before them tells it as ``asked``. None will, if the subscription has ended.
+
         Raises:
             InvalidCriteria: If a wish is not one.
             InvalidOption: If keys are given, and not exactly one entity type.
         """
-        only = Criteria.of(*wishes)
-        if after is not None or until is not None:
-            types = {name for one in only.criterions for name in one.entity_types}
-            if len(types) != 1 or not all(one.entity_types for one in only.criterions):
-                raise InvalidOption("wishes", wishes, "of exactly one entity type, where keys are given")
+        only = checked_again(*wishes, after=after, until=until)
         with self._lock:
+            number = next(self._numbers)
             if self._over or self._cancelled:
-                return
-            self._wishes.append(RowWish(only, KeyRange(after, until)))
+                return number
+            self._wishes.append(RowWish(only, KeyRange(after, until), number))
             following, asked = self._current, self._asked
             if self._rows is not None or following is None or asked:
-                return  # they are looked for where the rows end, or begin
+                return number  # they are looked for where the rows end, or begin
             self._asked = True
         following.between(self._leave)
+        return number
+
+    @property
+    def waiting(self) -> int:
+        """How often rows were asked for that have not begun."""
+        return len(self._wishes)
 
     @property
     def following(self) -> Any:

@@ -217,7 +217,7 @@ async def test_what_cannot_be_is_told_by_name(log, until, tmp_path):
         await until(lambda: link.messages[-1].get("id") == name)
         return link.messages[-1]["payload"]["code"], link.messages[-1]["payload"].get("path")
 
-    assert await refused("a", snapshot="initial") == ("INVALID_REQUEST", "snapshot")
+    assert await refused("a", snapshot="initial_only") == ("INVALID_REQUEST", "snapshot")
     assert await refused("b", start="state", snapshot="twice") == ("INVALID_REQUEST", "snapshot")
     assert await refused("c", since="n1:nonsense") == ("CURSOR_INVALID", None)
     assert await refused("d", since="n1:0123456789abcdef:~AA~:x") == ("CURSOR_INVALID", None)

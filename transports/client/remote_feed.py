@@ -11,9 +11,10 @@ from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
-from publishers.errors import LogForked, PenstockError
+from publishers.errors import InvalidOption, LogForked, PenstockError
 from publishers.fanout.gap import OnGap, require_told
 from publishers.snapshots.signals import telling
+from publishers.snapshots.subscription import checked_again
 from transports.codec.replies import Item, JoinedReply, RemoteChange, RemoteGap, RemoteSignal, SubscribedReply
 from transports.errors import ConnectionLost, RemoteError
 from transports.protocol.client_slots import ClientSlot
@@ -47,6 +48,10 @@ class FeedConnection(Protocol):
 
     def demand(self, subscription: "RemoteSubscription") -> None:
         """Requests what the subscription wants."""
+        ...
+
+    def ask_rows(self, subscription: "RemoteSubscription") -> None:
+        """Asks for rows once more."""
         ...
 
     def forget(self, subscription: "RemoteSubscription") -> None:
@@ -175,6 +180,37 @@ class RemoteSubscription:
         """Ends the subscription here and at the server (rule 3.12)."""
         if self._log.inherited is None:  # else it is the parent's
             self._drain.cancel()
+
+    def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> int:
+        """Asks for rows of the present once more, as ``SnapshotSubscription.again`` does; over lost connections too.
+
+        If a connection is lost among these rows, all rows of the subscription that were still to come are given on the next one.
+        What the server refuses ends the subscription with a `RemoteError`.
+
+        Args:
+            wishes: Of which rows; what the subscription was made with must be fulfilled too. None for all of those.
+            after: The key behind which they begin, in the order of the source; None for the first.
+            until: The last key; None for no bound.
+
+        Returns:
+            Their number, from 1, which ``SnapshotBegin.asked`` tells.
+
+        Raises:
+            InvalidCriteria: If a wish is not one.
+            InvalidOption: If keys are given, and not exactly one entity type; or if it was not subscribed with ``since="state"``, or
+                with ``snapshot`` ``"initial"`` or ``"on_gap"``.
+            LogForked: In a child of ``fork``.
+        """
+        if self._log.inherited is not None:
+            raise self._log.inherited
+        if not self.entry.takes_rows:
+            right = "'initial' or 'on_gap', or since='state', where rows are asked for again"
+            raise InvalidOption("snapshot", None, right)
+        criteria = checked_again(*wishes, after=after, until=until)
+        told = {"criteria": criteria.to_json(), "after": after, "until": until}
+        number = self.entry.ask_again({name: value for name, value in told.items() if value})
+        self._log.ask_rows(self)
+        return number
 
     @property
     def cursor(self) -> str | None:

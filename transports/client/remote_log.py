@@ -23,6 +23,7 @@ from publishers.log.feed import ModelFeed
 from publishers.log.start import Since
 from publishers.mutations.rows import Mutation
 from publishers.schemas.registry import SchemaVersion
+from publishers.snapshots import SnapshotMode
 from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
@@ -37,7 +38,7 @@ from transports.codec.appends import expect_json
 from transports.codec.changes import changes_json
 from transports.codec.messages import view_json
 from transports.codec.replies import RemoteCommit, RemoteModelChange
-from transports.codec.starts import WireSnapshot, start_json
+from transports.codec.starts import start_json
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
 from transports.protocol.client import (
@@ -83,7 +84,7 @@ class RemoteReading(TypedDict, total=False):
     on_lag: Literal["resync", "fail"]
     on_gap: OnGap
     whole: bool
-    snapshot: WireSnapshot
+    snapshot: SnapshotMode | None
     heartbeat_ms: int | None
 
 
@@ -198,7 +199,7 @@ class RemoteLog:
         on_lag: Literal["resync", "fail"] = "resync",
         on_gap: OnGap = "fail",
         whole: bool = False,
-        snapshot: WireSnapshot = "initial",
+        snapshot: SnapshotMode | None = None,
         heartbeat_ms: int | None = None,
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> RemoteFeed | ModelFeed[Any]:
@@ -224,7 +225,8 @@ class RemoteLog:
             on_gap: End where history is missing, or go on behind it, and tell the subscriber's ``on_gap(gap)``, or a
                 callable that is given instead; ``gap`` is a ``RemoteGap``.
             whole: Whether a start inside a transaction sends it again from its beginning.
-            snapshot: With ``since="state"``: ``"initial_only"`` completes the subscriber after the rows.
+            snapshot: When there are rows, as for ``ChangeLog.changes``: from the sources that the server names for the log, or
+                from the state that it keeps.
             heartbeat_ms: Longest silence until the server tells the cursor; 0 for never.
             as_: As for ``ChangeLog.changes``: the class of which ``body`` and ``before`` are to be, or that of each entity type.
 
@@ -249,7 +251,7 @@ class RemoteLog:
             "onLag": on_lag,
             "onGap": "jump" if callable(on_gap) else on_gap,
             "whole": whole or None,
-            "snapshot": None if snapshot == "initial" else snapshot,
+            "snapshot": snapshot,
             "heartbeatMs": heartbeat_ms,
         }
         wish = {name: value for name, value in payload.items() if value is not None}
@@ -482,6 +484,11 @@ class RemoteLog:
         """Requests what the subscription wants."""
         with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
             loop_executor(self.loop).submit(lambda: self._perform(self._session.request(subscription.entry)))
+
+    def ask_rows(self, subscription: RemoteSubscription) -> None:
+        """Asks for rows once more."""
+        with contextlib.suppress(RuntimeError):
+            loop_executor(self.loop).submit(lambda: self._perform(self._session.ask_rows(subscription.entry)))
 
     def forget(self, subscription: RemoteSubscription) -> None:
         """Ends the subscription at the server."""

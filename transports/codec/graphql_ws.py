@@ -18,13 +18,13 @@ __all__ = [
     "GraphQLMessage",
     "GraphQLRequest",
     "GraphQLSubscribe",
+    "asked_by",
     "complete",
     "credits_of",
     "error",
     "graphql_error",
     "next_head",
     "parse",
-    "requests_of",
 ]
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -88,16 +88,22 @@ def credits_of(request: GraphQLRequest) -> int | None:
     return checked_credits("extensions.flow.credits", found)
 
 
-def requests_of(ping: Ping) -> Mapping[str, int]:
-    """Of which operations a ping requests how many more events; what else it says is the client's own affair."""
+def asked_by(ping: Ping) -> tuple[Mapping[str, int], Mapping[str, object]]:
+    """Of which operations a ping requests how many more events, and which rows once more, unchecked.
+
+    What else it says is the client's own affair.
+    """
     raw = bytes(ping.payload)
-    if b'"request"' not in raw:
-        return {}
+    if b'"request"' not in raw and b'"again"' not in raw:
+        return {}, {}
     payload = msgspec.json.decode(raw)
-    found = payload.get("request") if isinstance(payload, dict) else None
-    if not isinstance(found, dict):
-        return {}
-    return {name: n for name, n in found.items() if isinstance(n, int) and not isinstance(n, bool)}
+    wanted, again = (_object(payload, name) for name in ("request", "again"))
+    return {name: n for name, n in wanted.items() if isinstance(n, int) and not isinstance(n, bool)}, again
+
+
+def _object(payload: object, name: str) -> dict[str, Any]:
+    found = payload.get(name) if isinstance(payload, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def next_head(operation: str) -> bytes:

@@ -7,7 +7,7 @@ told to that subscription only, and nothing else breaks. Unknown fields are igno
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast, get_args
 from uuid import UUID
 
 import msgspec
@@ -16,18 +16,20 @@ from publishers.criteria.cost import Cost, weigh, weigh_json
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidCriteria, TooCostly
 from publishers.model.position import Position, Start
+from publishers.snapshots import SnapshotMode
 from publishers.views.view import Content, Images, Integers, View
 from transports.codec.appends import AppendPayload
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.codec.fields import checked_credits, typed, whole, word
 from transports.codec.slots import SlotWish, slot_of
-from transports.codec.starts import VERSION_MAX, WireSnapshot, asks_for_state, start_of
+from transports.codec.starts import VERSION_MAX, asks_for_state, checked_snapshot, start_of
 from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
 
 __all__ = [
     "Abort",
     "Acknowledge",
+    "Again",
     "Append",
     "Ask",
     "BeginParts",
@@ -86,6 +88,13 @@ class Acknowledge(msgspec.Struct, frozen=True):
     cursor: str
     n: int | None = None
     durable: bool = False
+
+
+class Again(msgspec.Struct, frozen=True):
+    """``again``: rows are asked for once more, of which is still unchecked."""
+
+    id: _Id
+    payload: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Join(msgspec.Struct, frozen=True):
@@ -177,6 +186,7 @@ Message = (
     | Request
     | Complete
     | Acknowledge
+    | Again
     | Join
     | Call
     | Ask
@@ -197,6 +207,7 @@ _envelope: Final[Envelope[Message]] = Envelope(
         "request": Request,
         "complete": Complete,
         "ack": Acknowledge,
+        "again": Again,
         "join": Join,
         "group": Call,
         "schema": Ask,
@@ -255,7 +266,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
         fail_on_lag: End with ``LAGGED`` instead of reading on from the log.
         jump: Go on at the oldest position where history is missing, and tell of the gap.
         whole: Send a transaction inside which it starts from its beginning.
-        snapshot: What follows the rows, if the state comes first.
+        snapshot: When there are rows.
         wishes: The criteria as they came, where they are not read yet.
         slot: The slot that is opened, which has the criteria; None for none.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
@@ -277,7 +288,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
     empty: bool = False
     jump: bool = False
     whole: bool = False
-    snapshot: WireSnapshot = "initial"
+    snapshot: SnapshotMode | None = None
     wishes: object = None
     slot: SlotWish | None = None
 
@@ -290,6 +301,11 @@ class SubscribeWish(msgspec.Struct, frozen=True):
     def stated(self) -> bool:
         """Whether the entities that there are come first."""
         return asks_for_state(self.place)
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether it may be given rows, at first or some time."""
+        return self.stated or self.snapshot not in (None, "never")
 
     def read(self) -> tuple[Criteria, Cost]:
         """The criteria and what they cost, in time of their size.
@@ -332,9 +348,11 @@ class SubscribeWish(msgspec.Struct, frozen=True):
             raise InvalidRequest("start", payload["start"], "left out where since is given")
         until = payload.get("until")
         start = start_of(payload.get("start"))
-        if payload.get("snapshot") is not None and not asks_for_state(start if since is None else since):
-            raise InvalidRequest("snapshot", payload["snapshot"], 'left out where start is not "state"')
-        only = word(payload, "snapshot", "initial", ["initial", "initial_only"]) == "initial_only"
+        jump = word(payload, "onGap", "fail", ["fail", "jump"]) == "jump"
+        mode = word(payload, "snapshot", "", [*get_args(SnapshotMode)]) or None
+        snapshot = checked_snapshot(
+            cast("SnapshotMode | None", mode), start if since is None else since, jump=jump
+        )
         return cls(
             log=typed(payload, "log", str, "text"),
             criteria=None if heavy else Criteria.from_json(wishes),
@@ -359,9 +377,9 @@ class SubscribeWish(msgspec.Struct, frozen=True):
             ),
             linger=linger / 1000,
             fail_on_lag=word(payload, "onLag", "resync", ["resync", "fail"]) == "fail",
-            jump=word(payload, "onGap", "fail", ["fail", "jump"]) == "jump",
+            jump=jump,
             whole=typed(payload, "whole", bool, "true or false") or False,
-            snapshot="initial_only" if only else "initial",
+            snapshot=snapshot,
             heartbeat=beat / 1000,
         )
 

@@ -353,10 +353,11 @@ class SnapshotBeginReply(msgspec.Struct, tag_field="type", tag="snapshot_begin")
     id: str
     snapshot: str
     cursor: str
+    asked: int | None = None
 
-    def told(self) -> RemoteSignal:
-        """What a subscriber is told."""
-        return RemoteSignal(SnapshotBegin(self.snapshot, _position(self.cursor)), self.cursor)
+    def told(self, asked: int | None) -> RemoteSignal:
+        """What a subscriber is told, that has asked for it under a number of its own."""
+        return RemoteSignal(SnapshotBegin(self.snapshot, _position(self.cursor), asked), self.cursor)
 
 
 class ChunkEndReply(msgspec.Struct, tag_field="type", tag="chunk_end"):

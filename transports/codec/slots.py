@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SlotReply", "SlotWish", "acknowledged", "flush", "slot_of", "slot_wish"]
 
-_FIXED: Final = ("criteria", "start", "until", "onGap", "whole")
+_FIXED: Final = ("criteria", "start", "until", "onGap", "whole", "snapshot")
 """Fields of ``subscribe`` that a slot says itself."""
 _TEXT_MAX: Final = 128
 _GENERATION_MAX: Final = 2**53 - 1

@@ -28,7 +28,7 @@ from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken, Start
-from publishers.snapshots import SnapshotCursor
+from publishers.snapshots import SnapshotCursor, SnapshotMode
 from publishers.views.view import View
 from transports.codec.fields import whole
 from transports.errors import InvalidRequest
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VERSION_MAX",
-    "WireSnapshot",
     "asks_for_state",
+    "checked_snapshot",
     "explained",
     "feed_of",
     "kept_place",
@@ -52,9 +52,6 @@ __all__ = [
 
 VERSION_MAX: Final = 2**53 - 1
 """The greatest version that a number of JSON tells exactly to everybody."""
-
-WireSnapshot = Literal["initial", "initial_only"]
-"""What follows the rows of a state that comes from a server: every change, or the end."""
 
 _INDEX_MAX: Final = 2**31 - 1
 _TIME: Final = "a time of RFC 3339 with its offset, such as 2026-03-01T12:00:00Z"
@@ -162,6 +159,21 @@ def asks_for_state(since: Since) -> bool:
     return since == "state" or SnapshotCursor.is_text(since)
 
 
+def checked_snapshot(mode: SnapshotMode | None, since: Since, *, jump: bool) -> SnapshotMode | None:
+    """When there are rows, as a client wishes it.
+
+    Raises:
+        InvalidRequest: If that does not go with where it begins, or with gaps that are jumped over.
+    """
+    if mode == ("never" if asks_for_state(since) else "initial_only"):
+        raise InvalidRequest(
+            "snapshot", mode, "initial, initial_only or on_gap with the state; else never, initial or on_gap"
+        )
+    if mode == "on_gap" and jump:
+        raise InvalidRequest("onGap", "jump", "fail where snapshot is on_gap: rows come in place of a gap")
+    return mode
+
+
 def reads_disk(since: Since) -> bool:
     """Whether it takes reading to find the place, which is not for an event loop."""
     return isinstance(since, (datetime, UUID))
@@ -199,7 +211,7 @@ def feed_of(
     whole: bool,
     jump: bool,
     prepared: bool,
-    snapshot: WireSnapshot = "initial",
+    snapshot: SnapshotMode | None = None,
 ) -> ChangeFeed:
     """What a client subscribes to; may read the disk, see ``reads_disk``.
 
@@ -212,7 +224,7 @@ def feed_of(
         whole: Whether to send a transaction inside which it begins from its beginning.
         jump: Whether to go on behind a gap.
         prepared: Whether to compile the criteria here.
-        snapshot: What follows the rows, if the state comes first.
+        snapshot: When there are rows.
 
     Raises:
         PenstockError: If that cannot be.

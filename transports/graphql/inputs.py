@@ -19,7 +19,7 @@ from transports.codec.starts import start_of
 from transports.errors import InvalidRequest
 from transports.graphql.types import DateTime, Long, Value, described
 
-__all__ = ["ConditionInput", "CriterionInput", "MaskRuleInput", "OnGap", "SnapshotMode", "StartInput"]
+__all__ = ["ConditionInput", "CriterionInput", "MaskRuleInput", "OnGap", "RowsMode", "StartInput"]
 
 strawberry.enum(Comparison, name="Comparison", description="How a value is compared.")
 strawberry.enum(Image, name="Image", description="Which image of the entity a condition looks at.")
@@ -155,12 +155,22 @@ class OnGap(enum.Enum):
     )
 
 
-@strawberry.enum(name="Snapshot", description="What follows the entities that there are.")
-class SnapshotMode(enum.Enum):
-    """The ways to go on behind the rows."""
+@strawberry.enum(
+    name="Snapshot", description="When the entities that there are come, as changes of operation `READ`."
+)
+class RowsMode(enum.Enum):
+    """The ways to be given rows."""
 
-    INITIAL = strawberry.enum_value("initial", description="Every change after them.")
-    INITIAL_ONLY = strawberry.enum_value("initial_only", description="The end of the operation.")
+    INITIAL = strawberry.enum_value(
+        "initial",
+        description="First, where it begins with the state, and then every change; and again when they are asked for.",
+    )
+    INITIAL_ONLY = strawberry.enum_value(
+        "initial_only", description="First, and then the operation completes."
+    )
+    ON_GAP = strawberry.enum_value(
+        "on_gap", description="Where history is missing that was still to be read, and then every change."
+    )
 
 
 @strawberry.input(name="Start", description="Where to begin, in one way only; `index` goes with `version`.")

@@ -13,6 +13,7 @@ from publishers.criteria.cost import weigh, weigh_json
 from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
 from publishers.log.start import Since
+from publishers.snapshots import SnapshotMode
 from publishers.views.view import Images, Integers
 from transports.access.grant import Grant, check_rows, schema_for, schemas_for
 from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
@@ -21,7 +22,7 @@ from transports.codec.changes import read_objects
 from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
 from transports.codec.snapshot_places import opened
-from transports.codec.starts import asks_for_state, explained, kept_place
+from transports.codec.starts import asks_for_state, checked_snapshot, explained, kept_place
 from transports.errors import InvalidRequest
 from transports.graphql.appends import AppendOutcome, ChangeInput, KeyInput
 from transports.graphql.context import Context
@@ -38,7 +39,7 @@ from transports.graphql.groups import (
     pending_deliveries,
     term_deliveries,
 )
-from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, SnapshotMode, StartInput
+from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, RowsMode, StartInput
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
 from transports.graphql.slots import AcknowledgedSlot, SlotInput
@@ -101,37 +102,49 @@ def _criteria(wishes: list[CriterionInput] | None, limits: "Limits") -> Criteria
     return criteria
 
 
-def _place(
-    log: "ChangeLog", since: str | None, start: StartInput | None, on_gap: OnGap = OnGap.FAIL
-) -> Since:
+def _place(log: "ChangeLog", since: str | None, start: StartInput | None, *, pruned: bool = False) -> Since:
     """Where an operation begins; None if it did not say.
+
+    Args:
+        log: The log.
+        since: A cursor.
+        start: Another place.
+        pruned: Whether it may be one that is no longer kept.
 
     Raises:
         InvalidRequest: If it says it twice, or wrongly.
-        PositionError: If it is no place of this log, or, unless gaps are jumped over, one that is no longer kept.
+        PositionError: If it is no place of this log, or one that is no longer kept.
     """
     if start is not None and since is not None:
         raise InvalidRequest("since", since, "left out where start is given")
     place: Since = since if start is None else start.plain()
     if asks_for_state(place):
         raise InvalidRequest("start.place", "STATE", "EARLIEST or LATEST, as this is no subscription")
-    return kept_place(log, place, jump=on_gap is OnGap.JUMP)
+    return kept_place(log, place, jump=pruned)
 
 
 def _live_place(
-    log: "ChangeLog", since: str | None, start: StartInput | None, on_gap: OnGap, grant: Grant
+    log: "ChangeLog", since: str | None, start: StartInput | None, grant: Grant, *, rows: bool, pruned: bool
 ) -> Since:
     """Where a subscription begins: as an operation, or with the state, or within it.
+
+    Args:
+        log: The log.
+        since: A cursor.
+        start: Another place.
+        grant: What the principal may do with the log.
+        rows: Whether rows may come later too.
+        pruned: As for ``_place``.
 
     Raises:
         InvalidRequest, PositionError: As ``_place``.
         Forbidden: If the state may not be given.
     """
     place: Since = since if start is None else start.plain()
-    if (since is not None and start is not None) or not asks_for_state(place):
-        return _place(log, since, start, on_gap)
-    check_rows(grant)
-    return opened(str(place), log.oldest)
+    stated = asks_for_state(place) and (since is None or start is None)
+    if stated or rows:
+        check_rows(grant)
+    return opened(str(place), log.oldest) if stated else _place(log, since, start, pruned=pruned)
 
 
 def _logs(info: strawberry.Info[Context, None]) -> list[LogState]:
@@ -248,23 +261,24 @@ def _on_change(
         argument("Whether a start inside a transaction sends it again from its beginning."),
     ] = False,
     snapshot: Annotated[
-        SnapshotMode, argument("What follows the entities that there are, where it begins with these.")
-    ] = SnapshotMode.INITIAL,
+        RowsMode | None,
+        argument(
+            "When the entities that there are come; `INITIAL` if it begins with the state, and never else, if left out."
+        ),
+    ] = None,
     log: LogName = None,
 ) -> AsyncGenerator[ChangeEvent, None]:
     """The source of the events; subscribes to nothing yet."""
     found: ChangeLog | None = None
     try:
         name, found, grant = info.context.find(log)
-        wishes, place = (
-            _criteria(criteria, info.context.limits),
-            _live_place(found, since, start, on_gap, grant),
-        )
-        only = snapshot is SnapshotMode.INITIAL_ONLY
-        if only and not asks_for_state(place):
-            raise InvalidRequest("snapshot", "INITIAL_ONLY", "INITIAL where start is not STATE")
-        view, wishes = info.context.view(grant, wishes, images, fields, mask, integers)
+        wishes = _criteria(criteria, info.context.limits)
         jump = on_gap is OnGap.JUMP
+        pruned = jump or snapshot is RowsMode.ON_GAP
+        place = _live_place(found, since, start, grant, rows=snapshot is not None, pruned=pruned)
+        mode = None if snapshot is None else cast("SnapshotMode", snapshot.name.lower())
+        checked_snapshot(mode, place, jump=jump)
+        view, wishes = info.context.view(grant, wishes, images, fields, mask, integers)
         source = OperationSource(
             found,
             wishes,
@@ -276,7 +290,7 @@ def _on_change(
             whole=whole,
             name=name,
             grant=grant,
-            snapshot="initial_only" if only else "initial",
+            snapshot=mode,
         )
     except PenstockError as error:
         raise told(error, found) from None

@@ -9,14 +9,14 @@ from publishers.criteria.criteria import Criteria
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.model.change import Change
-from publishers.snapshots import SnapshotChange
+from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode
 from publishers.views.view import Content, View
 from transports.access.access import EVERYBODY
 from transports.access.grant import Grant
 from transports.codec.groups import JoinWish
 from transports.codec.slots import SlotWish
 from transports.codec.snapshot_places import sealed
-from transports.codec.starts import WireSnapshot, asks_for_state, feed_of, reads_disk
+from transports.codec.starts import asks_for_state, feed_of, reads_disk
 from transports.errors import InvalidRequest
 from transports.graphql.types import ChangeEvent
 
@@ -46,7 +46,7 @@ class OperationSource:
         whole: Whether to send a transaction inside which it begins from its beginning.
         name: What the client knows the log by.
         grant: What the principal may do with it.
-        snapshot: What follows the entities that there are, if they come first.
+        snapshot: When the entities that there are come.
         slot: The slot that is opened, which says where it begins and which changes; None for none.
         member: The consumer of a group that joins, which says likewise; None for none.
     """
@@ -61,7 +61,7 @@ class OperationSource:
     whole: bool = False
     name: str = ""
     grant: Grant = EVERYBODY
-    snapshot: WireSnapshot = "initial"
+    snapshot: SnapshotMode | None = None
     slot: SlotWish | None = None
     member: JoinWish | None = None
 
@@ -73,8 +73,12 @@ class OperationSource:
     def cursor(self, change: Change) -> str:
         """The place behind a change."""
         if isinstance(change, SnapshotChange):
-            return sealed(change.cursor) if self.grant.narrow else str(change.cursor)
+            return self.text(change.cursor)
         return str(self.log.token(change.after))
+
+    def text(self, cursor: SnapshotCursor) -> str:
+        """A place in a snapshot as the client gets it."""
+        return sealed(cursor) if self.grant.narrow else str(cursor)
 
     @property
     def reads_disk(self) -> bool:

@@ -150,6 +150,14 @@ class ClientSession:
         more = entry.unannounced()
         return self._say("request", entry, n=more) if more > 0 else []
 
+    def ask_rows(self, entry: ClientSubscription) -> list[Effect]:
+        """Asks for rows once more; what is not subscribed now says so when it is."""
+        if not self.ready or entry.id not in self._subscriptions:
+            return []
+        return [
+            effect for payload in entry.unasked() for effect in self._say("again", entry, payload=payload)
+        ]
+
     def acknowledge(self, entry: ClientSubscription) -> list[Effect]:
         """Sends what was acknowledged of a slot and not sent yet; what is not open now says so when it is."""
         if entry.slot is None or not self.ready or entry.id not in self._subscriptions:
@@ -250,7 +258,8 @@ class ClientSession:
                 entry.cursor = entry.cursor or reply.cursor
                 if entry.slot is not None and reply.slot is not None:
                     entry.slot.opened(reply.slot)
-                return [Progress(entry, reply), *self.acknowledge(entry)]
+                entry.subscribed = True
+                return [Progress(entry, reply), *self.acknowledge(entry), *self.ask_rows(entry)]
 
     def _confirmed(
         self, reply: replies.AckedReply | replies.AppendedReply | replies.SpooledReply
@@ -285,7 +294,11 @@ class ClientSession:
 
     def _in_snapshot(self, entry: ClientSubscription, reply: _Signalled) -> list[Effect]:
         entry.cursor, entry.attempts = reply.cursor, 0
-        effects: list[Effect] = [Deliver(entry, [reply.told()], reply.cursor)]
+        if isinstance(reply, replies.SnapshotBeginReply):
+            told = reply.told(entry.begun(reply.asked))
+        else:
+            told = reply.told()
+        effects: list[Effect] = [Deliver(entry, [told], reply.cursor)]
         if isinstance(reply, replies.SnapshotEndReply) and entry.ends_with_rows:
             # Its end is on the way; were it lost, there would be a place to go on, and nothing to go on with.
             self._forget(entry)

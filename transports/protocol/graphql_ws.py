@@ -13,13 +13,13 @@ from transports.codec.graphql_ws import (
     GraphQLComplete,
     GraphQLRequest,
     GraphQLSubscribe,
+    asked_by,
     complete,
     credits_of,
     error,
     graphql_error,
     next_head,
     parse,
-    requests_of,
 )
 from transports.errors import CloseCode, InvalidDemand
 from transports.limits import CREDITS_MAX, Limits
@@ -27,7 +27,7 @@ from transports.problems import Problem, describe
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
 from transports.protocol.fence import Fence
 
-__all__ = ["Execute", "GraphQLSession", "OperationEntry", "Resume"]
+__all__ = ["AskMore", "Execute", "GraphQLSession", "OperationEntry", "Resume"]
 
 _REASONS: Final = {
     CloseCode.UNAUTHORIZED: "Unauthorized",
@@ -57,6 +57,13 @@ class Execute(Effect, frozen=True):
 
     entry: OperationEntry
     request: GraphQLRequest
+
+
+class AskMore(Effect, frozen=True):
+    """Ask for rows of an operation once more; of which is still unchecked."""
+
+    entry: OperationEntry
+    payload: object
 
 
 class Resume(Effect, frozen=True):
@@ -90,7 +97,7 @@ class GraphQLSession(ServerConnection[OperationEntry]):
             case Init():
                 return [Authenticate(message.payload or {})]
             case Ping():
-                return [Send(pong(message.payload)), *self._request(requests_of(message))]
+                return [Send(pong(message.payload)), *self._asked(message)]
             case GraphQLSubscribe():
                 return self._subscribe(message)
             case GraphQLComplete():
@@ -104,6 +111,12 @@ class GraphQLSession(ServerConnection[OperationEntry]):
             return entry, Execute(entry, message.payload)
 
         return self._enter(message.id, made)
+
+    def _asked(self, message: Ping) -> list[Effect]:
+        """What a ping asks for beside the answer."""
+        wanted, again = asked_by(message)
+        found = ((self.entries.get(name), asked) for name, asked in again.items())
+        return [*self._request(wanted), *(AskMore(entry, asked) for entry, asked in found if entry)]
 
     def _request(self, wanted: Mapping[str, int]) -> list[Effect]:
         effects: list[Effect] = []

@@ -11,6 +11,7 @@ from typing import ClassVar
 from publishers.commits.group_commit import Commit
 from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
+from transports.codec.again import AgainWish
 from transports.codec.appends import AppendWish, appended
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder, next_head
@@ -18,6 +19,7 @@ from transports.codec.groups import JoinWish
 from transports.codec.messages import (
     Abort,
     Acknowledge,
+    Again,
     Append,
     Ask,
     BeginParts,
@@ -40,6 +42,7 @@ from transports.errors import (
     CloseCode,
     GoingAway,
     InvalidDemand,
+    InvalidRequest,
     NoTransaction,
     TransactionIdle,
     Violation,
@@ -60,7 +63,7 @@ from transports.protocol.parts import (
 )
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
 
-__all__ = ["AckSlot", "LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
+__all__ = ["AckSlot", "AskRows", "LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
 
 
 def _nobody(_code: str) -> None:
@@ -123,6 +126,13 @@ class AckSlot(Effect, frozen=True):
     durable: bool
 
 
+class AskRows(Effect, frozen=True):
+    """Ask for rows of a subscription once more."""
+
+    entry: SubscriptionEntry
+    wish: AgainWish
+
+
 class SchemaEntry(WireEntry):
     """A schema that is being looked up, or what is being done with a slot."""
 
@@ -155,7 +165,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
     """
 
     _late: ClassVar[tuple[type, ...]] = (
-        *(Subscribe, Request, Complete, Acknowledge, Ask, Steer, Append, Join, Call),
+        *(Subscribe, Request, Complete, Acknowledge, Again, Ask, Steer, Append, Join, Call),
         *(BeginParts, Part, CommitParts, Abort),
     )
     _free: ClassVar[tuple[type, ...]] = (Append, Acknowledge, Call)
@@ -184,6 +194,8 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
                 return self._request(message)
             case Acknowledge():
                 return self._acknowledge(message)
+            case Again():
+                return self._again(message)
             case Ask() | Steer():
                 return self._ask(message)
             case Join():
@@ -271,6 +283,17 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             self._spend()
         entry.storing = entry.storing or message.durable  # the next one is free when this one is answered
         return [AckSlot(entry, message.cursor, message.n, message.durable)]
+
+    def _again(self, message: Again) -> list[Effect]:
+        entry = self.entries.get(message.id)
+        if not isinstance(entry, SubscriptionEntry):
+            return []  # a race with its end
+        try:
+            if entry.stage is not EntryStage.ACTIVE:
+                raise InvalidRequest("id", message.id, "that of a subscription for which subscribed was sent")
+            return [AskRows(entry, AgainWish.of(message.payload, self.limits.inline_weight))]
+        except PenstockError as error:
+            return self._end(entry, describe(error))
 
     def _append(self, message: Append, nbytes: int) -> list[Effect]:
         self._check_free(message.id, self.entries, self.transactions)
@@ -406,7 +429,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         entry.told, entry.unsettled = now, True
         return b'%s%s],"cursor":"%s","boundary":false}' % (entry.head, b",".join(events), cursor.encode())
 
-    def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **told: str) -> list[Effect]:
+    def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **told: object) -> list[Effect]:
         """A snapshot begins or ends, or a page of its rows has ended; the cursor is the place there."""
         if entry.stage is not EntryStage.ACTIVE:
             return []

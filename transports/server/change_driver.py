@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, Unpack
 from flow.errors import Lagged
 from publishers.criteria.cost import Cost
 from publishers.criteria.criteria import Criteria
+from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.state import State
-from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
 from publishers.slots.errors import Fenced
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotCursor, SnapshotEnd
@@ -18,15 +18,15 @@ from publishers.views.view import View
 from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
 from transports.appends import Appending
+from transports.codec.again import AgainWish
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.messages import SubscribeWish
 from transports.codec.snapshot_places import sealed
 from transports.codec.starts import reads_disk
-from transports.errors import TooManySnapshots
 from transports.problems import Problem, describe
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.consumers import CallGroup, DemandDeliveries, JoinGroup
-from transports.protocol.server import AckSlot, LookUp, Open, ServerSession, SubscriptionEntry
+from transports.protocol.server import AckSlot, AskRows, LookUp, Open, ServerSession, SubscriptionEntry
 from transports.protocol.states import EntryStage
 from transports.server.connection_appends import APPENDS, ConnectionAppends
 from transports.server.connection_groups import ConnectionGroups
@@ -59,11 +59,11 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         encoder: Encodes the events of that log.
         latency: Where is noted how long they took.
         place: In a snapshot, where the client would resume; else None.
-        stated: Whether it is to be given the state, all of which has not been given yet.
         integers: How it is told large whole numbers.
+        view: How it sees changes.
     """
 
-    __slots__ = ("encoder", "integers", "latency", "log", "place", "stated", "wish")
+    __slots__ = ("encoder", "integers", "latency", "log", "place", "view", "wish")
 
     def __init__(
         self,
@@ -79,14 +79,21 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         latency: Latency,
     ) -> None:
         super().__init__(
-            driver, entry, lane, batch_events=wish.batch_events, demand=wish.credits, name=name, grant=grant
+            driver,
+            entry,
+            lane,
+            batch_events=wish.batch_events,
+            demand=wish.credits,
+            name=name,
+            grant=grant,
+            stated=wish.stated,
         )
         self.wish = wish
         self.log = log
         self.encoder = encoder
         self.latency = latency
         self.place: str | None = None
-        self.stated = wish.stated
+        self.view = wish.view
         self.integers = wish.view.integers
 
     def cursor(self) -> str:
@@ -120,10 +127,10 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         self._driver.snapshot(self, signal)
 
     def on_following(self, subscription: "Subscription", /) -> None:
-        """All rows were given, and changes follow."""
-        if isinstance(subscription, ChangeSubscription):  # else it is refused, and an error follows
-            self.subscription, self.snapshot, self.place = subscription, None, None
-            self.stated = False
+        """Changes follow, behind rows or at first."""
+        super().on_following(subscription)
+        if self.subscription is subscription:
+            self.place = None
             self._driver.followed(self)
 
     def text(self, cursor: SnapshotCursor | str) -> str:
@@ -238,6 +245,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 self._schemas.look_up(question, asked, self._principal)
             case AckSlot():
                 self._slots.acknowledge(effect)
+            case AskRows(entry, wish):
+                self._ask_rows(self._subscribers[entry], wish)
             case JoinGroup() | CallGroup() | DemandDeliveries():
                 self._groups.do(effect, self._principal, lost=self._is_lost)
             case _ if isinstance(effect, APPENDS):
@@ -255,8 +264,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self._perform(self._session.failed(entry, describe(error)))
             return
-        if wish.stated and sum(one.stated for one in self._subscribers.values()) >= self._limits.snapshots:
-            self._perform(self._session.failed(entry, describe(TooManySnapshots(self._limits.snapshots))))
+        if wish.stated and (refused := self._crowded()) is not None:
+            self._perform(self._session.failed(entry, describe(refused)))
             return
         encoder = self._encoders.setdefault(log, EventEncoder(log.token))
         lane = self._outbound.lane(wish.batch_bytes, wish.linger)
@@ -291,7 +300,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         """It is known what is asked for, or what is wrong with it: counts it, and has its feed made."""
         try:
             criteria, view, cost = result()
-            subscriber.integers = view.integers
+            subscriber.view, subscriber.integers = view, view.integers
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
             # On the system log an empty list means nothing; what is granted says more than that.
             wanted = () if wish.empty and subscriber.grant.criteria is None else criteria
@@ -300,6 +309,12 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self.ended(subscriber, error)
         self._link.flush()
+
+    def _ask_rows(self, subscriber: ChangeSubscriber, wish: AgainWish) -> None:
+        try:
+            subscriber.again(wish, subscriber.view, self._limits)
+        except PenstockError as error:
+            self._fail(subscriber, error)
 
     # Slots.
 
@@ -396,8 +411,16 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         """Writes what a snapshot tells beside its rows."""
         tell, entry = self._session.snapshot, subscriber.entry
         match signal:
-            case SnapshotBegin(name):
-                self._perform(tell(entry, "snapshot_begin", subscriber.cursor(), snapshot=name))
+            case SnapshotBegin(name, position, asked):
+                if subscriber.place is None:  # not what it began with
+                    if (refused := self._crowded()) is not None:
+                        self._fail(subscriber, refused)
+                        return
+                    begin = SnapshotCursor(name, None, subscriber.log.token(position))
+                    subscriber.subscription, subscriber.stated = None, True
+                    subscriber.place = subscriber.text(begin)
+                told = {} if asked is None else {"asked": asked}
+                self._perform(tell(entry, "snapshot_begin", subscriber.place, snapshot=name, **told))
             case ChunkEnd(cursor):
                 if subscriber.grant.criteria is not None:
                     return  # it would tell how many rows there are that are not shown

@@ -21,7 +21,7 @@ from publishers.views.view import View
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction
 from transports.access.principal import ANONYMOUS, Credentials, Principal
-from transports.errors import CloseCode, Forbidden, Unauthenticated
+from transports.errors import CloseCode, Forbidden, TooManySnapshots, Unauthenticated
 from transports.limits import Limits
 from transports.protocol.connection import (
     Authenticate,
@@ -162,6 +162,11 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         """The server is stopping: closes with 1012."""
 
     # What a server asks.
+
+    @property
+    def limits(self) -> Limits:
+        """Bounds of the connection."""
+        return self._limits
 
     @property
     def unsent(self) -> int:
@@ -391,6 +396,11 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
             self.ended(subscriber, error)
             self._link.flush()
+
+    def _crowded(self) -> TooManySnapshots | None:
+        """Why no further subscription may be given rows, if as many are as may be at a time."""
+        given = sum(one.stated for one in self._subscribers.values())
+        return TooManySnapshots(self._limits.snapshots) if given >= self._limits.snapshots else None
 
     def _is_lost(self) -> bool:
         """Whether the connection is gone."""

@@ -6,19 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
+import msgspec
+
 from publishers.errors import HistoryPruned, LogDropped, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
-from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
 from publishers.slots.errors import Fenced
-from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotEnd
+from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
 from transports.appends import Appending
+from transports.codec.again import AgainWish
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
-from transports.errors import TooManySnapshots
+from transports.errors import InvalidRequest
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, GraphQLOperation
@@ -27,7 +29,7 @@ from transports.http.graphql import HttpEndpoint
 from transports.limits import Limits
 from transports.problems import describe
 from transports.protocol.connection import Effect, WireEntry
-from transports.protocol.graphql_ws import Execute, GraphQLSession, OperationEntry, Resume
+from transports.protocol.graphql_ws import AskMore, Execute, GraphQLSession, OperationEntry, Resume
 from transports.protocol.states import ConnectionPhase
 from transports.quotas.pool import Pools, Turn
 from transports.server.connection_slots import HeldSlots
@@ -60,10 +62,10 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         gap: History that is missing, until an event has told of it.
         latency: Where is noted how long the events took.
         place: In a snapshot, where the client would resume; else None.
-        stated: Whether it is to be given the state, all of which has not been given yet.
+        snapshots: Beginnings and ends of snapshots, until an event has told of them.
     """
 
-    __slots__ = ("gap", "latency", "operation", "place", "stated")
+    __slots__ = ("gap", "latency", "operation", "place", "snapshots")
 
     def __init__(
         self,
@@ -84,12 +86,13 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
             demand=entry.credits,
             name=source.name,
             grant=source.grant,
+            stated=source.stated,
         )
         self.operation = operation
         self.latency = latency
         self.gap: Gap | None = None
         self.place: str | None = None
-        self.stated = source.stated
+        self.snapshots: list[dict[str, object]] = []
 
     @property
     def slot(self) -> str | None:
@@ -107,16 +110,27 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         self.on_error(error)
         self.lane.settle()
 
-    def tell_gap(self, payloads: list[bytes]) -> list[bytes]:
-        """The payloads, of which the first one tells of the gap before it."""
-        gap = self.gap
-        if gap is None or not payloads:
+    def telling(self, payloads: list[bytes]) -> list[bytes]:
+        """The payloads, of which the first one tells of what was before it and is no event: a gap, and snapshots."""
+        if not payloads or not (self.gap or self.snapshots):
             return payloads
-        self.gap = None
-        token = self.operation.source.log.token
-        told = b',"extensions":{"gap":{"begin":"%s","end":"%s"}}}'
-        first = payloads[0][:-1] + told % (str(token(gap.begin)).encode(), str(token(gap.end)).encode())
-        return [first, *payloads[1:]]
+        told: dict[str, object] = {}
+        if (gap := self.gap) is not None:
+            token = self.operation.source.log.token
+            told["gap"] = {"begin": str(token(gap.begin)), "end": str(token(gap.end))}
+        if self.snapshots:
+            told["snapshot"] = self.snapshots
+        self.gap, self.snapshots = None, []
+        return [b'%s,"extensions":%s}' % (payloads[0][:-1], msgspec.json.encode(told)), *payloads[1:]]
+
+    def ask_rows(self, payload: object) -> None:
+        """Asks for rows once more, as a ping says.
+
+        Raises:
+            PenstockError: If that cannot be.
+        """
+        wish, limits = AgainWish.of_types(payload), self._driver.limits
+        self.again(wish, self.operation.view, limits, untold=len(self.snapshots) // 2)
 
     # Signals beside those of Reactive Streams, on the lane.
 
@@ -125,13 +139,14 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         self.gap = Gap(gap.begin if self.gap is None else self.gap.begin, gap.end)
 
     def on_snapshot(self, signal: ChunkEnd | SnapshotBegin | SnapshotEnd, /) -> None:
-        """Nothing: the protocol has no word for it; rows have the operation READ."""
+        """A snapshot begins or ends: the protocol has no word for it, so the next event tells."""
+        self._driver.snapshot(self, signal)
 
     def on_following(self, subscription: "Subscription", /) -> None:
-        """All rows were given, and changes follow."""
-        if isinstance(subscription, ChangeSubscription):  # else it is refused, and an error follows
-            self.subscription, self.snapshot, self.place = subscription, None, None
-            self.stated = False
+        """Changes follow, behind rows or at first."""
+        super().on_following(subscription)
+        if self.subscription is subscription:
+            self.place = None
 
     def _rows(self, batch: "Sequence[Change]") -> None:
         self._driver.rows(self, batch)
@@ -216,8 +231,19 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
                 self._open(call, request)
             case Resume():
                 self._outbound.run()
+            case AskMore(asking, payload):
+                self._ask_rows(asking, payload)
             case _:
                 raise TypeError(f"{effect!r} is no effect of this protocol")
+
+    def _ask_rows(self, entry: OperationEntry, payload: object) -> None:
+        subscriber = self._subscribers.get(entry)
+        try:
+            if subscriber is None:
+                raise InvalidRequest("id", entry.id, "that of a subscription which has given an event")
+            subscriber.ask_rows(payload)
+        except PenstockError as error:
+            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
 
     def _open(self, entry: OperationEntry, request: GraphQLRequest) -> None:
         prepare, prepared = partial(self._prepare, request, self._principal), partial(self._prepared, entry)
@@ -270,8 +296,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         if source.member is not None:
             self._groups.start(entry, operation, self._principal, lost=self._is_lost)
             return
-        if source.stated and sum(one.stated for one in self._subscribers.values()) >= self._limits.snapshots:
-            raise TooManySnapshots(self._limits.snapshots)
+        if source.stated and (refused := self._crowded()) is not None:
+            raise refused
         if source.slot is None:
             self._weight.take(entry, source.log.name, source.criteria, operation.cost)
         lane, most = self._outbound.lane(self._limits.batch_bytes, 0), self._limits.fence_events
@@ -309,7 +335,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     def deliver(self, subscriber: OperationSubscriber, batch: Batch) -> None:
         """Writes a ``next`` for each event."""
         try:
-            payloads = subscriber.tell_gap(subscriber.operation.payloads(batch.slices))
+            payloads = subscriber.telling(subscriber.operation.payloads(batch.slices))
         except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
             self.ended(subscriber, error)
             return
@@ -323,7 +349,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         """Writes a ``next`` for each row, and for each change between them."""
         operation = subscriber.operation
         try:
-            payloads = [operation.payload(change) for change in changes]
+            payloads = subscriber.telling([operation.payload(change) for change in changes])
             subscriber.place = operation.source.cursor(changes[-1])
         except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
             self.ended(subscriber, error)
@@ -342,6 +368,27 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         else:
             self._perform(self._session.failed(entry, [graphql_error(problem_of(error, log))]))
         self._link.flush()
+
+    def snapshot(
+        self, subscriber: OperationSubscriber, signal: ChunkEnd | SnapshotBegin | SnapshotEnd
+    ) -> None:
+        """Notes that a snapshot begins or ends."""
+        log, notes = subscriber.log, subscriber.snapshots
+        match signal:
+            case SnapshotBegin(name, position, asked):
+                if subscriber.subscription is not None:  # not what it began with
+                    if (refused := self._crowded()) is not None:
+                        self.ended(subscriber, refused)
+                        return
+                    subscriber.subscription, subscriber.stated = None, True
+                    begin = SnapshotCursor(name, None, log.token(position))
+                    subscriber.place = subscriber.operation.source.text(begin)
+                notes.append({"begin": name} if asked is None else {"begin": name, "asked": asked})
+            case SnapshotEnd(name, position):
+                subscriber.place = str(log.token(position))
+                notes.append({"end": name})
+            case ChunkEnd():
+                pass
 
     def ended(self, subscriber: OperationSubscriber, error: Exception | None) -> None:
         """Writes the terminal message."""

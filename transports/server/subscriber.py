@@ -7,7 +7,11 @@ from publishers.fanout.batch import Batch
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Change
 from publishers.snapshots.subscription import SnapshotSubscription
-from transports.access.grant import Grant
+from publishers.views.view import View
+from transports.access.grant import Grant, narrow
+from transports.codec.again import AgainWish
+from transports.errors import InvalidRequest, TooManySnapshots
+from transports.limits import Limits
 from transports.protocol.connection import WireEntry
 from transports.server.outbound import Lane
 
@@ -42,7 +46,8 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         name: What the client knows the log by.
         grant: What its principal may do with the log, as it was told when it subscribed.
         subscription: Its subscription to changes, once there is one.
-        snapshot: That to rows, which come before changes; None if there are none, or none any more.
+        snapshot: That to rows and changes in turns; None if it is given no rows, ever.
+        stated: Whether it is being given rows, or will be first of all.
         credits: What the client requested before there was a subscription.
     """
 
@@ -55,6 +60,7 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         "lane",
         "name",
         "snapshot",
+        "stated",
         "subscription",
     )
 
@@ -68,6 +74,7 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         demand: int | None,
         name: str,
         grant: Grant,
+        stated: bool,
     ) -> None:
         self._driver = driver
         self.entry = entry
@@ -77,6 +84,7 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         self.grant = grant
         self.subscription: ChangeSubscription | None = None
         self.snapshot: SnapshotSubscription | None = None
+        self.stated = stated
         self.credits = UNBOUNDED if demand is None else demand
 
     @property
@@ -92,6 +100,32 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         else:
             serving.request(n)
 
+    def again(self, wish: AgainWish, view: View, limits: Limits, untold: int = 0) -> None:
+        """Asks for rows once more.
+
+        Args:
+            wish: Which ones.
+            view: How it sees them.
+            limits: Of the connection.
+            untold: Of how many that were asked for before the client was told nothing yet.
+
+        Raises:
+            InvalidRequest: If it was not subscribed so that it can be given rows.
+            TooManySnapshots: If it has asked so often for what has not begun.
+            Forbidden: If it asks about what it may not see.
+        """
+        if self.snapshot is None:
+            raise InvalidRequest(
+                "id",
+                self.entry.id,
+                "that of a subscription with the state first, or with snapshot initial or on_gap",
+            )
+        if self.snapshot.waiting + untold >= limits.snapshots:
+            raise TooManySnapshots(limits.snapshots)
+        for asked in wish.asked:
+            narrow(self.grant, view, asked)
+        self.snapshot.again(wish.criteria, after=wish.after, until=wish.until)
+
     def cancel(self) -> None:
         """Ends the subscription."""
         serving = self.snapshot or self.subscription
@@ -99,6 +133,11 @@ class WireSubscriber(Generic[_Entry, _Driving]):
             serving.cancel()
 
     # Signals, on the lane.
+
+    def on_following(self, subscription: "Subscription", /) -> None:
+        """Changes follow, behind rows or at first."""
+        if isinstance(subscription, ChangeSubscription):  # else it is refused, and an error follows
+            self.subscription, self.stated = subscription, False
 
     def on_subscribe(self, subscription: "Subscription", /) -> None:
         """The subscription is registered, or is about to be refused; the client may have left meanwhile."""
@@ -110,7 +149,8 @@ class WireSubscriber(Generic[_Entry, _Driving]):
             self._driver.opened(self)
         elif isinstance(subscription, SnapshotSubscription):
             self.snapshot = subscription
-            self._driver.opened(self)
+            if self.subscription is not None or subscription.cursor is not None:
+                self._driver.opened(self)
         if self.credits:
             subscription.request(self.credits)
 

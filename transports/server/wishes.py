@@ -26,7 +26,7 @@ def narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteri
         Forbidden: If it asks about what it may not see.
         InvalidCriteria, TooCostly: If the criteria are none, or weigh too much.
     """
-    if wish.stated:
+    if wish.takes_rows:
         check_rows(grant)
     wanted, cost = wish.read()
     view, criteria = narrow(grant, wish.view, wanted)
@@ -47,7 +47,7 @@ def wished_feed(
     """
     since: Since = wish.place
     if not wish.stated:
-        since = kept_place(log, since, jump=wish.jump)
+        since = kept_place(log, since, jump=wish.jump or wish.snapshot == "on_gap")
     elif wish.since is not None:
         since = opened(wish.since, log.oldest)
     return feed_of(
