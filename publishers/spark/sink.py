@@ -216,10 +216,7 @@ class ChangeSink:
         self._remade = partial(ChangeSink, **given) if isinstance(target, ServerLog) else None
         self._named = producer or name
         check_named(entity_type, entity_type_column, producer if name is None else name)
-        if operation not in ("upsert", "remove"):
-            raise InvalidOption("operation", operation, "'upsert' or 'remove'")
-        if on_rerun not in ("trust", "verify"):
-            raise InvalidOption("on_rerun", on_rerun, "'trust' or 'verify'")
+        _check_words(operation, on_rerun)
         check_least(
             stall_timeout=(stall_timeout, 0),
             collect_bytes=(collect_bytes, 1),
@@ -559,3 +556,15 @@ class _Gathered:
         for window in chain((self._first, self._second), iter(self._next, None)):
             yield from window or ()
         self._first = self._second = None
+
+
+def _check_words(operation: str, on_rerun: str) -> None:
+    """Refuses words that are none of those which there are.
+
+    Raises:
+        InvalidOption: If one is another.
+    """
+    if operation not in ("upsert", "remove"):
+        raise InvalidOption("operation", operation, "'upsert' or 'remove'")
+    if on_rerun not in ("trust", "verify"):
+        raise InvalidOption("on_rerun", on_rerun, "'trust' or 'verify'")
