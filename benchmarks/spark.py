@@ -1,7 +1,8 @@
-"""The sink of streaming queries, against Spark's own sink of JSON files: the same rows, the same micro-batches."""
+"""The sink of streaming queries, against Spark's own sink of JSON files: the same rows, the same micro-batches, what they cost and weigh."""
 
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ WARMING = 2
 _COLUMNS: Final = 24  # of a wide row, beside the two of a narrow one
 _JSON: Final = "Spark, JSON files"
 _SINK: Final = "penstock, ChangeSink"
+_COMPRESSED: Final = "penstock, ChangeSink, compress=True"
 _GOALS: Final = {"narrow": (1.4, 1.5), "wide": (1.2, 1.2)}
 """What the sink may cost of what Spark's does: CPU time, and time."""
 
@@ -44,18 +46,21 @@ def _tables(spark: SparkSession, place: Path, kind: str, rows: int) -> dict[str,
         part = spark.range(batch * rows // BATCHES, (batch + 1) * rows // BATCHES, 1, 1)
         _rows(part, kind).write.mode("append").parquet(str(source))
     schema = spark.read.parquet(str(source)).schema
-    ways = {_JSON: _to_json, _SINK: _to_log}
+    ways = {_JSON: _to_json, _SINK: _to_log, _COMPRESSED: partial(_to_log, compress=True)}
+    weights: dict[str, int] = {}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     processor: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(WARMING + harness.ROUNDS):
         for name in sorted(ways, reverse=number % 2 == 1):
             stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))
-            turn = place / f"{number}-{name.partition(',')[0]}"
+            turn = place / f"{number}-{len(name)}"
             began, used = time.perf_counter(), cpu_seconds()
             ways[name](stream, turn, rows)
             if number >= WARMING:
                 seconds[name].append(rows / (time.perf_counter() - began))
                 processor[name].append(rows / max(cpu_seconds() - used, 0.01))
+            weights[name] = sum(file.stat().st_size for file in (turn / "kept").rglob("*[0-9].log"))
+            weights[name] += sum(file.stat().st_size for file in (turn / "kept").rglob("*.json"))
         progress(f"{kind} rows: round {number + 1} of {WARMING + harness.ROUNDS}")
     progress()
     sizes = (
@@ -68,6 +73,8 @@ def _tables(spark: SparkSession, place: Path, kind: str, rows: int) -> dict[str,
     by_cpu.reach(_SINK, ">=", 1 / most_cpu, _JSON)
     by_time = Table(f"{kind} rows from Spark, time", "rows/s", seconds, sizes).show()
     by_time.reach(_SINK, ">=", 1 / most_time, _JSON)
+    for name, weight in weights.items():
+        by_time.note(f"{name}: {weight / rows:.0f} bytes a row on the disk")
     print()
     return {f"spark, {kind}, CPU": by_cpu, f"spark, {kind}, time": by_time}
 
@@ -82,11 +89,11 @@ def _rows(ids: DataFrame, kind: str) -> DataFrame:
 
 
 def _to_json(stream: DataFrame, place: Path, _rows: int) -> None:
-    _wait(stream.writeStream.format("json").option("path", str(place / "files")), place)
+    _wait(stream.writeStream.format("json").option("path", str(place / "kept")), place)
 
 
-def _to_log(stream: DataFrame, place: Path, rows: int) -> None:
-    with ChangeLog.open(place / "log") as log:
+def _to_log(stream: DataFrame, place: Path, rows: int, *, compress: bool = False) -> None:
+    with ChangeLog.open(place / "kept", compress=compress) as log:
         sink = ChangeSink(log, entity_type="row", key="id")
         _wait(stream.writeStream.foreachBatch(sink), place)
         assert sink.statistics().rows == rows, sink.statistics()

@@ -29,26 +29,28 @@ class BatchPlan:
 
     def __init__(self, encoding: Encoding, schema: StructType, gateway: JavaGateway) -> None:
         encoding.check(schema)
-        self._row = free_name(schema.names)
-        self._most = free_name([*schema.names, self._row])
-        number, most = F.col(self._row), F.col(self._most)
-        self._fits = number <= most
+        self._columns = encoding.columns(schema)
         self._to_seq: Any = gateway.jvm.PythonUtils.toSeq
-        self._selected = self._kept(encoding.columns(schema, beyond=number == most))
-        self._limited: tuple[int, Any] = (0, None)  # the last limit, and the columns with which it is told
+        self._limited: tuple[int, Any, Any] = (
+            0,
+            None,
+            None,
+        )  # the last limit, who is within it, and what is selected
         self._arrow: dict[bool, pa.Schema] = {}  # by whether Spark uses the large types
 
     def select(self, frame: DataFrame, most: int) -> DataFrame:
         """Encodes the first ``most`` rows of each partition, or up to an eighth less; the last of them is marked ``beyond``."""
         least = max(0, most.bit_length() - 4)
         most = most >> least << least  # so that it is seldom another one than that of the batch before
-        known, limited = self._limited
+        known, within, selected = self._limited
         if known != most:
-            number = F.monotonically_increasing_id().bitwiseAND(IN_PARTITION).alias(self._row)
-            limited = self._kept([F.col("*"), number, F.lit(most).alias(self._most)])
-            self._limited = most, limited
-        fitting = frame._jdf.select(limited).where(self._fits._jc)  # noqa: SLF001 - see _kept
-        return DataFrame(fitting.select(self._selected), frame.sparkSession)
+            # Counted twice, of all rows and then of those that are within, and so up to the same number.
+            number = F.monotonically_increasing_id().bitwiseAND(IN_PARTITION)
+            within = (number <= most)._jc  # noqa: SLF001 - see _kept
+            selected = self._kept([*self._columns, (number == most).alias("beyond")])
+            self._limited = most, within, selected
+        fitting = frame._jdf.where(within)  # noqa: SLF001 - see _kept
+        return DataFrame(fitting.select(selected), frame.sparkSession)
 
     def _kept(self, columns: list[Column]) -> Any:
         """The columns of a ``select``, in the JVM; nothing public keeps them there."""

@@ -139,15 +139,11 @@ class Encoding:
         told: dict[str, Any] = StructType([schema[name] for name in self.body_columns(schema)]).jsonValue()
         return told
 
-    def columns(self, schema: StructType, **more: Column) -> list[Column]:
+    def columns(self, schema: StructType) -> list[Column]:
         """What a frame of the log needs of rows of ``schema``.
 
         The columns are ``key`` and ``body``, both text, and ``before``, ``operation``, ``entity_type`` and ``order_0,
         order_1, ...`` as far as they were asked for.
-
-        Args:
-            schema: Of the rows.
-            **more: Further columns by name.
         """
         key, body = key_column(schema, self.key), body_column(schema, self.body_columns(schema))
         extra: list[Column] = []
@@ -164,7 +160,6 @@ class Encoding:
         if self.entity_type_column is not None:
             extra.append(column_named(self.entity_type_column).cast("string").alias("entity_type"))
         extra.extend(column_named(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
-        extra.extend(column.alias(name) for name, column in more.items())
         return [key.alias("key"), body.alias("body"), *extra]
 
     def select(self, frame: DataFrame, schema: StructType | None = None) -> DataFrame:

@@ -1,8 +1,10 @@
 """Rows of a batch job to a log: tasks stage keys and bodies in files, and the commit makes one version of them all."""
 
+import glob
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from flow.clock import SYSTEM_CLOCK
 from publishers import lossless
 from publishers.errors import InvalidOption, LogBusy
 from publishers.log.changelog import ChangeLog
@@ -34,6 +37,7 @@ _KNOWN: Final = (
 )  # fmt: skip
 _ROWS: Final = 2_000  # encoded at once
 _PRIVATE: Final = 0o700
+_ABANDONED_US: Final = 86_400_000_000  # after which nothing is added any more to what a living job has staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,9 @@ class ChangeWriter(DataSourceArrowWriter):
             raise LogBusy(options.path, owner.pid)
         self._options = options
         self._schema = schema
+        _remove_abandoned(options.path)
         # Beside the log, and so where it is in reach of the tasks and of the commit.
-        self._staged = options.path.parent / f".{options.path.name}.staged-{uuid4().hex}"
+        self._staged = options.path.with_name(f"{_staging(options.path)}{uuid4().hex}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stages the rows of one partition; in a task, of which there may be several for a partition."""
@@ -167,6 +172,19 @@ class ChangeWriter(DataSourceArrowWriter):
                 pa.ipc.open_stream(source) as stream,
             ):
                 yield from stream
+
+
+def _staging(path: Path) -> str:
+    return f".{path.name}.staged-"
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes what jobs have left behind that were killed with their driver."""
+    for staged in path.parent.glob(f"{glob.escape(_staging(path))}*"):
+        with suppress(OSError):  # another job removes it, or its own
+            newest = max(file.stat().st_mtime_ns for file in (staged, *staged.iterdir()))
+            if SYSTEM_CLOCK.now_us() - newest // 1000 > _ABANDONED_US:
+                shutil.rmtree(staged)
 
 
 class _RowEncoder:

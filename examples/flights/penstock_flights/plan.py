@@ -16,7 +16,7 @@ FLIGHTS: Final = "flight"
 LOG: Final = "flights"
 """The name of the change log."""
 
-_BATCH_MOST: Final = 50_000
+_BATCH_MOST: Final = 100_000  # each micro-batch costs Java most of a second, whatever its size
 _FIRST_MOST: Final = 5_000
 _BATCHES_LEAST: Final = 12
 # A ring of two batches: whoever is served in time never notices, whoever lags three batches is overtaken.
@@ -75,7 +75,7 @@ class DemoPlan:
 
     @property
     def batch_events(self) -> int:
-        """Changes of one micro-batch: at most 50,000, and little enough that there are a dozen of them."""
+        """Changes of one micro-batch: at most 100,000, and little enough that there are a dozen of them."""
         return max(1, min(_BATCH_MOST, math.ceil(self.events / _BATCHES_LEAST)))
 
     @property

@@ -78,7 +78,7 @@ def test_each_row_becomes_what_it_changes(spark, log):
         ("2", "UPSERT", {"id": 2, "total": "9.00"}, {"id": 2, "total": "2.00"}, ("total",)),
         ("3", "UPSERT", {"id": 3, "total": "3.00"}, None, ("id", "total")),
     ]
-    assert log.history(None, 2, 2, content=Content.BODY).changes[1].before_bytes is not None
+    assert log.history(None, 2, 3, content=Content.BODY).changes[2].before_bytes is not None
     figures = sink.statistics()
     assert (figures.rows, figures.unchanged, figures.version) == (2, 2, 2)
     annotations = log.history(None, 2, 1, content=Content.BODY).changes[0].meta["spark"]

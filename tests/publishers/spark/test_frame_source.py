@@ -10,7 +10,7 @@ from publishers.spark import frame_source as module
 from tests.publishers.support import QUICK
 
 pytestmark = pytest.mark.timeout(600)
-ORDERS = Criterion(entity_types={"order"})
+ORDERS = Criterion(areas={"DATA"}, entity_types={"order"})
 KEY = ["shop", "code"]
 
 

@@ -58,7 +58,7 @@ def waiting(log, monkeypatch):
 
 def test_a_gating_subscriber_holds_the_query_back_until_it_takes(source, log, slow, waiting, stored):
     source.add_numbers(2, 5)
-    query = source.start(ChangeSink(log, entity_type="n", key="id"))
+    query = source.start(ChangeSink(log, entity_type="n", key="id", tell_schema=False))
     assert waiting.wait(180)
     assert query.isActive
     assert log.head.version == 2
@@ -70,7 +70,7 @@ def test_a_gating_subscriber_holds_the_query_back_until_it_takes(source, log, sl
 
 def test_a_subscriber_that_leaves_lets_the_query_go_on(source, log, slow, waiting, stored):
     source.add_numbers(2, 5)
-    query = source.start(ChangeSink(log, entity_type="n", key="id"))
+    query = source.start(ChangeSink(log, entity_type="n", key="id", tell_schema=False))
     assert waiting.wait(180)
     slow.subscription.cancel()
     assert query.awaitTermination(180)
@@ -79,7 +79,7 @@ def test_a_subscriber_that_leaves_lets_the_query_go_on(source, log, slow, waitin
 
 def test_a_subscriber_that_stalls_fails_the_query_and_is_named(source, log, slow):
     source.add_numbers(2, 5)
-    sink = ChangeSink(log, entity_type="n", key="id", stall_timeout=0.3)
+    sink = ChangeSink(log, entity_type="n", key="id", tell_schema=False, stall_timeout=0.3)
     query = source.start(sink)
     with pytest.raises(
         StreamingQueryException, match=r"subscriber slow reader lags 6 changes \(max_lag is 3\)"
@@ -91,13 +91,13 @@ def test_a_subscriber_that_stalls_fails_the_query_and_is_named(source, log, slow
 
 def test_one_that_is_not_behind_admits_a_batch_of_any_size(source, log, slow, stored):
     source.add_numbers(1, 100)
-    source.run(ChangeSink(log, entity_type="n", key="id", stall_timeout=0))
+    source.run(ChangeSink(log, entity_type="n", key="id", tell_schema=False, stall_timeout=0))
     assert len(stored(log)) == 100
 
 
 def test_stopping_by_the_sink_opens_the_gate_and_ends_without_an_error(source, log, slow, waiting, stored):
     source.add_numbers(4, 5)
-    sink = ChangeSink(log, entity_type="n", key="id")
+    sink = ChangeSink(log, entity_type="n", key="id", tell_schema=False)
     query = source.start(sink)
     assert waiting.wait(180)
     stopper = Thread(target=sink.stop, args=(query,))
@@ -114,8 +114,8 @@ def test_stopping_by_the_sink_opens_the_gate_and_ends_without_an_error(source, l
 
 def test_stopping_by_one_sink_opens_the_gates_of_all_sinks_of_the_query(source, log, slow, waiting):
     source.add_numbers(2, 5)
-    idle = ChangeSink(log, entity_type="n", key="id", name="idle")
-    busy = ChangeSink(log, entity_type="n", key="id", name="busy")
+    idle = ChangeSink(log, entity_type="n", key="id", tell_schema=False, name="idle")
+    busy = ChangeSink(log, entity_type="n", key="id", tell_schema=False, name="busy")
     query = source.start(lambda frame, batch: (busy(frame, batch), idle)[0])
     assert waiting.wait(180)
     idle.stop(query)
@@ -125,7 +125,7 @@ def test_stopping_by_one_sink_opens_the_gates_of_all_sinks_of_the_query(source, 
 
 def test_closing_the_log_ends_the_wait_and_fails_the_query(source, log, slow, waiting):
     source.add_numbers(2, 5)
-    query = source.start(ChangeSink(log, entity_type="n", key="id"))
+    query = source.start(ChangeSink(log, entity_type="n", key="id", tell_schema=False))
     assert waiting.wait(180)
     Thread(target=log.close).start()
     with pytest.raises(StreamingQueryException, match="the change log is closed"):
@@ -139,7 +139,7 @@ def test_the_input_of_spark_follows_a_slow_gate_and_never_a_subscriber_without_o
     gate, other, ahead = Reader(), Reader(), []
     log.changes().subscribe(gate, executor=flow.INLINE, max_lag=most)
     log.changes().subscribe(other, executor=flow.INLINE)
-    sink = ChangeSink(log, entity_type="n", key="id")
+    sink = ChangeSink(log, entity_type="n", key="id", tell_schema=False)
     source.add_numbers(batches, rows)
 
     def commit(frame, batch):

@@ -1,5 +1,6 @@
 """F152: what tasks and the commit of a batch job do, tried in this process and without Spark."""
 
+import os
 import pickle
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -12,6 +13,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from flow.clock import SYSTEM_CLOCK
 from publishers import Area, ChangeLog, Content, Criterion, InvalidOption, LogBusy, upsert
 from publishers.spark import RowRefused, SchemaRefused
 from publishers.spark.source import ChangeSource
@@ -69,6 +71,21 @@ def test_what_was_staged_is_removed_where_the_job_fails(path):
     made, messages = writer(path, NUMBERS, NUMBERS, entity_type="n", key="id")
     made.abort([messages[0], None])
     assert not path.exists()
+
+
+def test_what_killed_jobs_have_staged_is_removed_by_one_of_a_day_later(tmp_path):
+    """F152: what others may still be adding to is left alone, and so is that of another log."""
+    lost, living, other = (
+        writer(tmp_path / name, NUMBERS, entity_type="n", key="id")[0]._staged
+        for name in ("l[o]g", "l[o]g", "lo")
+    )
+    long_ago = SYSTEM_CLOCK.now_us() / 1e6 - 100_000
+    for staged in (lost, other):
+        for path in (*staged.iterdir(), staged):
+            os.utime(path, (long_ago, long_ago))
+    write(tmp_path / "l[o]g", NUMBERS, entity_type="n", key="id")
+    assert sorted(tmp_path.glob(".*")) == sorted([living, other])
+    assert len(changes(tmp_path / "l[o]g")) == 5000
 
 
 def test_a_row_that_cannot_become_a_change_fails_the_job_and_nothing_is_written(path):
