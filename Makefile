@@ -83,7 +83,8 @@ prove: $(VENV)/.dev
 		tests/publishers/test_defects.py tests/publishers/test_interrupts.py tests/publishers/test_random_interrupts.py \
 		tests/publishers/wal tests/publishers/groups tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash tests/transports/sinks \
 		tests/model tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py \
-		tests/publishers/spark/test_server_log.py
+		tests/publishers/spark/test_server_log.py --ignore=tests/crash/test_state.py
+	PENSTOCK_TEST_SCALE=10 $(BIN)/python -m pytest --numprocesses=0 tests/crash/test_state.py
 
 history: $(VENV)/.dev
 	$(BIN)/python -m tests.history --minutes $(MINUTES) $(ARGS)

@@ -76,6 +76,8 @@ class LogOptions:
             quarter of it for what several with equal criteria read together.
         replay_slice_bytes: What the replayer reads for one subscriber in its turn, or one frame if larger.
         replay_threads: Threads that serve subscribers from the WAL.
+        source_threads: Most threads that read pages of the sources of snapshots at a time; while all of them wait for a source, other
+            subscribers wait for their rows, and for nothing else.
         detach_weight: Questions that one publisher may have for each change, such as patterns without a literal part and
             conditions without an equality; one with more is detached: its subscriptions read from the log, behind all others.
         attached_weight: Questions that all publishers may have for each change; those that come beyond it are detached until
@@ -136,6 +138,7 @@ class LogOptions:
     replay_bytes: int = 64 * MIB
     replay_slice_bytes: int = 64 * KIB
     replay_threads: Annotated[int, 1, 64] = 2
+    source_threads: Annotated[int, 1, 64] = 4
     detach_weight: Annotated[int, 0, 2**31] = 128
     attached_weight: Annotated[int, 0, 2**31] = 2_048
     match_weight: Annotated[int, 0, 2**31] = 65_536

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, TypedDict, Unpack, get_args, overload
 from uuid import UUID
@@ -31,6 +31,7 @@ from publishers.options import check_switches, check_whole
 from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode, SnapshotSource
 from publishers.snapshots.pages import KeyRange, Pages, SourcePages, StatePages
 from publishers.snapshots.source import checked_sources
+from publishers.snapshots.source_threads import SourceThreads
 from publishers.state import CompactedState
 from publishers.views.entities import M, ModelChange, Models
 from publishers.views.masking import Mask, Rule
@@ -239,12 +240,16 @@ class ReadableLog(OperatedLog):
         """
         self._sources = checked_sources(sources) if sources else ()
 
+    @cached_property
+    def _source_threads(self) -> SourceThreads:
+        return SourceThreads(self._service.options.source_threads, f"penstock-{self.name}-rows")
+
     def _pages(self, source: Source, *, asked: bool) -> Callable[[KeyRange], Pages]:
         """Where rows come from; ``asked``: only if they are asked for, so that it may be that there are none."""
         if source is not None:
-            return partial(SourcePages, self._service, checked_sources(source))
+            return partial(SourcePages, self._service, self._source_threads, checked_sources(source))
         if self._sources:
-            return partial(SourcePages, self._service, self._sources)
+            return partial(SourcePages, self._service, self._source_threads, self._sources)
         return (lambda keys: StatePages(self.state, keys)) if asked else partial(StatePages, self.state)
 
     def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:

@@ -128,6 +128,7 @@ class RowDelivery:
     def release(self) -> None:
         """Lets go of the page, and, if it does not end behind the rows, of the hold."""
         self._service.guests.discard(self)
+        self.reader.pages.leave()
         self._entries = deque()
         if not self._completed:
             self.let_go()

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from publishers.background import BackgroundThread
 from publishers.commits import Commit
 from publishers.errors import InvalidOption, SourceRowRefused
 from publishers.fanout.service import Service
@@ -11,6 +10,7 @@ from publishers.model.position import Position
 from publishers.mutations.arguments import key_bytes
 from publishers.mutations.mutation import upsert
 from publishers.snapshots.source import PageRequest, SnapshotSource
+from publishers.snapshots.source_threads import SourceThreads
 from publishers.state import CompactedState
 from publishers.state.rows import RowPlace, StoredRow
 
@@ -65,6 +65,10 @@ class Pages(Protocol):
         """Calls once it makes sense to read again: at once, or from another thread. After ``read`` has answered None."""
         ...
 
+    def leave(self) -> None:
+        """Nothing more is read."""
+        ...
+
 
 class StatePages:
     """Pages of the compacted state of the log, each of one moment.
@@ -100,12 +104,16 @@ class StatePages:
         """See `Pages.listen`."""
         self._state.listen(self._needed, tell)
 
+    def leave(self) -> None:
+        """See `Pages.leave`."""
+
 
 class SourcePages:
-    """Pages of sources of the user's, one behind the other; each page is read by a thread of its own.
+    """Pages of sources of the user's, one behind the other.
 
     Args:
         service: The log's watermark and clock.
+        threads: Read them.
         sources: The sources, each of another entity type.
         keys: Which keys.
     """
@@ -113,10 +121,12 @@ class SourcePages:
     def __init__(
         self,
         service: Service,
+        threads: SourceThreads,
         sources: Sequence[SnapshotSource],
         keys: KeyRange = KeyRange(),  # noqa: B008 - immutable
     ) -> None:
         self._service = service
+        self._threads = threads
         self._sources = sources
         self._keys = keys
         self._wanted: Callable[[], SnapshotPage] | None = None
@@ -137,8 +147,11 @@ class SourcePages:
         """See `Pages.listen`."""
         wanted = self._wanted
         assert wanted is not None  # ``read`` has answered None
-        name = f"penstock-{self._service.log_name}-rows"
-        BackgroundThread(target=self._fetch, args=(wanted, tell), name=name, daemon=True).start()
+        self._threads.send(self, lambda: self._fetch(wanted, tell))
+
+    def leave(self) -> None:
+        """See `Pages.leave`."""
+        self._threads.forget(self)
 
     def _fetch(self, wanted: Callable[[], SnapshotPage], tell: Callable[[], object]) -> None:
         try:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from publishers import expire, rekey, remove, set_field, truncate, upsert
+from publishers import Position, expire, rekey, remove, set_field, truncate, upsert
+from tests.publishers.movement import RETAIN, prune
 
 LOADED = """(async () => {
   const { connect, PenstockError } = await import("/board/penstock.js");
@@ -167,3 +168,52 @@ def test_a_map_begins_again_where_it_cannot_go_on_and_ends_where_there_is_no_sta
         "globalThis.late = client.liveMap('order'); late.ready.catch((error) => globalThis.ending = error.code); true"
     )
     tab.until("globalThis.ending === 'CLOSED'")
+
+
+def follow_rows(tab, wish):
+    tab.run(f"""
+      globalThis.changes = client.changes({{ criteria: [{{ areas: ["DATA"] }}], ...{json.dumps(wish)} }});
+      changes.addEventListener("snapshot", ({{ detail: {{ what, asked }} }}) => seen.push(`${{what}} ${{asked ?? ""}}`));
+      (async () => {{ for await (const {{ operation, key }} of changes) seen.push(`${{operation}} ${{key}}`); }})();
+      true
+    """)
+
+
+def test_rows_come_again_over_a_lost_connection_too(place, tab):
+    """F39, F91: of types and of ranges of keys, with a beginning that tells which ones they are."""
+    put(place, *"12345")
+    place.log.commit([upsert("flight", "x", {})])
+    follow_rows(tab, {"start": "state"})
+    ranged = '{ criteria: [{ entity_types: ["order"] }], after: "2", until: "4" }'
+    assert tab.run(f"changes.again({ranged})") == 1  # before it is subscribed, perhaps
+    tab.until("seen.filter((one) => one.startsWith('end')).length === 2")
+    rows = ["READ x", *(f"READ {key}" for key in "12345")]
+    assert tab.run("seen") == ["begin ", *rows, "end ", "begin 1", "READ 3", "READ 4", "end "]
+    tab.run("seen.length = 0; true")
+    place.restart()
+    assert tab.run("changes.again({ criteria: [{ entity_types: ['flight'] }] })") == 2
+    tab.until("seen.length === 3")
+    assert tab.run("seen") == ["begin 2", "READ x", "end "]
+    put(place, "9")
+    tab.until("seen.at(-1) === 'UPSERT 9'")
+    assert tab.run("""(() => {
+      try { client.changes({ criteria: [] }).again(); } catch (error) { return error.message; }
+    })()""").startswith("again needs start")
+    quiet(tab)
+
+
+def test_rows_come_in_place_of_history_that_is_missing(airport, tab):
+    """F90, F92."""
+    place = airport(state=True, state_interval=0.0, **RETAIN)
+    tab.open(f"{place.url}health")
+    tab.run(LOADED)
+    since = str(place.log.token(Position(1)))
+    put(place, "1")
+    prune(place.log)
+    place.log.state.wait(place.log.visible)
+    there = len(state(place))
+    follow_rows(tab, {"since": since, "snapshot": "on_gap"})
+    tab.until("seen.includes('end ')")
+    assert tab.run("seen[0]") == "begin "
+    assert tab.run("seen.filter((one) => one.startsWith('READ')).length") == there
+    assert tab.run("changes.ready") is True

@@ -94,7 +94,9 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {"resync" | "fail"} [onLag]
  * @property {"fail" | ((gap: Gap) => any)} [onGap] Where history is no longer kept: end in HISTORY_PRUNED, or go on at the
  *   oldest place, and call this function before the first event behind the gap is given to the reader.
- * @property {"initial" | "initial_only"} [snapshot] With start "state": what follows the entities, every change or the end.
+ * @property {"never" | "initial" | "initial_only" | "on_gap"} [snapshot] When rows come: with start "state" first, and then every
+ *   change ("initial") or the end ("initial_only"); "on_gap": where history is no longer kept; and with "initial" and "on_gap"
+ *   whenever `again` asks for them. Left out, "initial" with start "state" and else "never".
  * @property {boolean} [whole] Whether a start inside a transaction sends it again from its beginning.
  *
  * @typedef {object} SlotWish What else is said of a slot, which has criteria and a place of its own.
@@ -562,12 +564,18 @@ export class Changes extends EventTarget {
   #window;
   /** @type {string | null} */
   #id = null;
-  /** @type {(ChangeEvent | Missing | RowsEnd)[]} */
+  /** @type {(ChangeEvent | Missing | RowsMark)[]} */
   #buffer = [];
   #first = 0; // of the buffer: what is before it has been given away
-  #gaps = 0; // in the buffer, and ends of rows
+  #gaps = 0; // in the buffer, and beginnings and ends of rows
+  #rows = 0; // how often they were asked for
+  /** @type {Map<number, object>} */
+  #asked = new Map(); // rows that were asked for and have not begun
+  /** @type {number[]} */
+  #sent = []; // those of them that were asked for on this connection, in this order
   #ready = false;
   #begun = false;
+  #answered = false; // the subscription, on this connection
   /** @type {{resolve: (result: any) => void, reject: (error: Error) => void}[]} */
   #waiting = [];
   #demand = 0;
@@ -684,6 +692,39 @@ export class Changes extends EventTarget {
     this.#refill();
   }
 
+  /** Whether rows may be asked for once more. */
+  get #takesRows() {
+    const { since, start, snapshot } = this.#wish;
+    const stated = since == null ? start === "state" : since.startsWith("n1:");
+    return snapshot === "initial" || snapshot === "on_gap" || (stated && snapshot === undefined);
+  }
+
+  /**
+   * Asks for rows of the present once more, between the changes, which go on; over lost connections too. They come between two
+   * events `snapshot`, whose `detail` is `{what: "begin", snapshot, asked}` and `{what: "end", snapshot}`.
+   *
+   * @param {{criteria?: Criterion[], after?: string, until?: string}} [which] Of which rows, and of which keys: behind `after`, up
+   *   to `until`, for which `criteria` have to name one entity type. All that were subscribed to if left out.
+   * @returns {number} Their number, from 1, which `asked` tells.
+   */
+  again(which = {}) {
+    if (!this.#takesRows) throw new TypeError('again needs start: "state", or snapshot: "initial" or "on_gap"');
+    this.#rows += 1;
+    if (!this.#over) this.#asked.set(this.#rows, which);
+    this.#ask();
+    return this.#rows;
+  }
+
+  /** Sends what was asked for and was not sent on this connection, once it is subscribed. */
+  #ask() {
+    if (this.#id === null || !this.#answered) return;
+    for (const [number, payload] of this.#asked) {
+      if (this.#sent.includes(number)) continue;
+      this.#sent.push(number);
+      this.#link.send({ type: "again", id: this.#id, payload });
+    }
+  }
+
   [Symbol.asyncIterator]() {
     return this;
   }
@@ -727,6 +768,8 @@ export class Changes extends EventTarget {
         this.#begun = true;
         this.#slot?.opened(message);
         this.#reach(cursor);
+        this.#answered = true;
+        this.#ask();
         break;
       }
       case "acked":
@@ -738,12 +781,18 @@ export class Changes extends EventTarget {
       case "next":
         this.#take(message);
         return;
-      case "snapshot_begin":
+      case "snapshot_begin": {
+        const { snapshot, cursor } = message;
+        const asked = message.asked === undefined ? null : this.#sent[message.asked - 1];
+        if (asked !== null) this.#asked.delete(asked);
+        this.#insert(new RowsMark(cursor, { what: "begin", snapshot, asked }));
+        return;
+      }
       case "chunk_end":
         this.#reach(message.cursor);
         break;
       case "snapshot_end":
-        this.#insert(new RowsEnd(message.cursor));
+        this.#insert(new RowsMark(message.cursor, { what: "end", snapshot: message.snapshot }));
         // Its end is on the way; were it lost, there would be nothing to go on with.
         if (this.#wish.snapshot === "initial_only") this.#finish(null);
         return;
@@ -773,12 +822,16 @@ export class Changes extends EventTarget {
     const { criteria = [{}], log, start, until, content, images, integers, maxEvents, heartbeatMs, onLag } = this.#wish;
     const onGap = typeof this.#wish.onGap === "function" ? "jump" : this.#wish.onGap;
     const inState = this.#received === null ? start === "state" : this.#received.startsWith("n1:");
-    const snapshot = inState ? this.#wish.snapshot : undefined;
+    // So that rows can be asked for, where it does not begin with them any more.
+    const later = this.#wish.snapshot === "on_gap" ? "on_gap" : "initial";
+    const snapshot = inState ? this.#wish.snapshot : this.#takesRows ? later : undefined;
     const whole = this.#begun ? undefined : this.#wish.whole; // what has come is not to come again
     const credits = this.#paused ? 0 : Math.max(0, this.#window - this.buffered);
     const place = this.#received === null ? { start } : { since: this.#received };
     const batch = maxEvents === undefined ? undefined : { maxEvents };
     this.#id = id;
+    this.#sent = [];
+    this.#answered = false;
     this.#demand = credits;
     const options = { until, content, images, integers, batch, heartbeatMs, onLag, onGap, whole, snapshot, credits };
     const slot = this.#slot?.wish();
@@ -812,7 +865,7 @@ export class Changes extends EventTarget {
   }
 
   /** What is no event is told when all that was before it has been handled, as it has been if somebody waits. */
-  #insert(/** @type {Missing | RowsEnd} */ mark) {
+  #insert(/** @type {Missing | RowsMark} */ mark) {
     this.#received = mark.end;
     if (this.#waiting.length) {
       this.#pass(mark);
@@ -822,13 +875,15 @@ export class Changes extends EventTarget {
     }
   }
 
-  #pass(/** @type {Missing | RowsEnd} */ mark) {
+  #pass(/** @type {Missing | RowsMark} */ mark) {
     if (mark instanceof Missing) {
       this.#jump(mark);
       return;
     }
     this.#handled = mark.end;
     this.#given = null;
+    this.dispatchEvent(new CustomEvent("snapshot", { detail: mark.detail }));
+    if (mark.detail.what === "begin" || this.#ready) return;
     this.#ready = true;
     this.dispatchEvent(new Event("ready"));
   }
@@ -1553,20 +1608,24 @@ class Missing {
   }
 }
 
-/** A place in the buffer where all rows have come. */
-class RowsEnd {
-  /** @param {string} end */
-  constructor(end) {
+/** A place in the buffer where rows begin, or where all have come. */
+class RowsMark {
+  /**
+   * @param {string} end
+   * @param {{what: "begin" | "end", snapshot: string, asked?: number | null}} detail
+   */
+  constructor(end, detail) {
     this.end = end;
+    this.detail = detail;
   }
 }
 
 /**
  * @param {unknown} item
- * @returns {item is Missing | RowsEnd}
+ * @returns {item is Missing | RowsMark}
  */
 function isMark(item) {
-  return item instanceof Missing || item instanceof RowsEnd;
+  return item instanceof Missing || item instanceof RowsMark;
 }
 
 /**

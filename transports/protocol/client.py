@@ -120,6 +120,9 @@ class ClientSession:
         self._delay = delay
         self._ids = itertools.count(1)
         self._subscriptions: dict[str, ClientSubscription] = {}
+        self._asked: set[str] = (
+            set()
+        )  # those of them that were subscribed on this connection, and did not fail
         self._questions: dict[str, ClientQuestion] = {}
         self.appends = ClientAppends(lambda attempt: delay(attempt) or _CROWDED)
         self._checkpoints = 0  # of this connection, which the server numbers
@@ -141,7 +144,10 @@ class ClientSession:
         if entry.stage is EntryStage.ENDED:
             return []
         self._subscriptions[entry.id] = entry
-        return self._say(entry.kind, entry, payload=entry.wish()) if self.ready else []
+        if not self.ready or entry.id in self._asked:
+            return []  # it was made again with the connection, before its own time had come
+        self._asked.add(entry.id)
+        return self._say(entry.kind, entry, payload=entry.wish())
 
     def request(self, entry: ClientSubscription) -> list[Effect]:
         """Requests what is wanted; what is not ready yet says so when it subscribes."""
@@ -336,6 +342,7 @@ class ClientSession:
             self._forget(entry)
             return [Ended(entry, error)]
         entry.attempts += 1
+        self._asked.discard(entry.id)
         if isinstance(entry, ClientSubscription) and entry.slot is not None:
             entry.slot.lost()
         return [Retry(entry, error, delay)]
@@ -345,6 +352,7 @@ class ClientSession:
     def lost(self) -> None:
         """The connection is gone; there may be another one."""
         self.phase = advance(self.phase, PhaseEvent.CLOSE)
+        self._asked.clear()
         for entry in self._subscriptions.values():
             if entry.slot is not None:
                 entry.slot.lost()
@@ -363,6 +371,7 @@ class ClientSession:
     def _forget(self, entry: WireEntry) -> bool:
         """Whether it was known."""
         entry.stage = EntryStage.ENDED
+        self._asked.discard(entry.id)
         known = self._subscriptions.pop(entry.id, None) or self._questions.pop(entry.id, None)
         return known is not None
 

@@ -43,13 +43,15 @@ class OperationEntry(WireEntry):
 
     Attributes:
         credits: How many events may be sent before the client requests more; None if it leaves that to the server.
+        asked: Rows that were asked for once more before it was subscribed to anything, unchecked.
     """
 
-    __slots__ = ("credits",)
+    __slots__ = ("asked", "credits")
 
     def __init__(self, operation: str, demand: int | None) -> None:
         super().__init__(operation, next_head(operation))
         self.credits = demand
+        self.asked: list[object] = []
 
 
 class Execute(Effect, frozen=True):

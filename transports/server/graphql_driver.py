@@ -20,7 +20,7 @@ from transports.access.principal import Principal
 from transports.appends import Appending
 from transports.codec.again import AgainWish
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
-from transports.errors import InvalidRequest
+from transports.errors import TooManySnapshots
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, GraphQLOperation
@@ -239,9 +239,12 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     def _ask_rows(self, entry: OperationEntry, payload: object) -> None:
         subscriber = self._subscribers.get(entry)
         try:
-            if subscriber is None:
-                raise InvalidRequest("id", entry.id, "that of a subscription which has given an event")
-            subscriber.ask_rows(payload)
+            if subscriber is not None and subscriber.begun:
+                subscriber.ask_rows(payload)
+            elif len(entry.asked) < self._limits.snapshots:
+                entry.asked.append(payload)  # no message tells a client when it has subscribed
+            else:
+                raise TooManySnapshots(self._limits.snapshots)
         except PenstockError as error:
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
 
@@ -330,7 +333,11 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._link.flush()
 
     def opened(self, subscriber: OperationSubscriber) -> None:
-        """Nothing: the protocol has no word for it."""
+        """Asks for the rows that were asked for before; the protocol has no word for a beginning."""
+        entry = subscriber.entry
+        asked, entry.asked = entry.asked, []
+        for payload in asked:
+            self._ask_rows(entry, payload)
 
     def deliver(self, subscriber: OperationSubscriber, batch: Batch) -> None:
         """Writes a ``next`` for each event."""

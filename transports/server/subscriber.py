@@ -92,6 +92,11 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         """The slot that it opens; None for none."""
         return None
 
+    @property
+    def begun(self) -> bool:
+        """Whether it is subscribed to something."""
+        return self.snapshot is not None or self.subscription is not None
+
     def request(self, n: int) -> None:
         """Passes the client's demand on."""
         serving = self.snapshot or self.subscription

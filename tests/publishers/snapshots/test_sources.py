@@ -581,3 +581,30 @@ def test_without_sqlalchemy_it_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sqlalchemy", None)
     with pytest.raises(ImportError, match=r"penstock-cdc\[sql\]"):
         SqlSource(None, None, entity_type="order", key="id")
+
+
+def test_so_many_threads_read_sources_and_no_more():
+    """F88: whoever leaves is not read for, and others wait for their rows only."""
+    gate, began, left = threading.Event(), threading.Semaphore(0), []
+
+    def blocked(request):
+        began.release()
+        assert gate.wait(60)
+        left.append(request)
+        return [("1", {})]
+
+    slow = PageSource(entity_type="order", pages=blocked)
+    with opened(source_threads=2) as log:
+        probes = [subscribed(log, source=slow) for _ in range(4)]
+        for _ in range(2):
+            assert began.acquire(timeout=60)
+        wait_until(lambda: log._source_threads.waiting == 2)
+        names = [thread.name for thread in threading.enumerate() if thread.name.endswith("-rows")]
+        assert len(names) == 2
+        waiting = log._source_threads._waiting
+        probes[-1].subscription.cancel()
+        wait_until(lambda: len(waiting) == 1, lambda: waiting)
+        gate.set()
+        wait_until(lambda: sum(len(probe.changes) for probe in probes) == 3)
+        assert len(left) == 3
+        wait_until(lambda: not log._source_threads._running)

@@ -45,7 +45,9 @@ def test_rows_have_the_keys_and_bodies_that_a_sink_gives_them(log, frame):
     told = [(c.operation.name, c.key, c.body) for c in found]
     assert told[:4] == [("READ", *row) for row in written[:4]]
     assert ("UPSERT", "2/b", {"new": True}) in told
-    assert [one[1] for one in told if one[0] == "READ"] == [key for key, _ in written]
+    # The next page may be under way when its row is changed, and then has it no more.
+    rows = [one[1] for one in told if one[0] == "READ" and one[1] != "2/b"]
+    assert rows == [key for key, _ in written if key != "2/b"]
     rest = followed(log, source, since=found[2].cursor)
     assert [c.key for c in rest if c.operation is Operation.READ] == [key for key, _ in written[3:]]
 

@@ -58,3 +58,15 @@ def test_an_acknowledgement_goes_again_when_the_subscription_is_tried_again(sess
     assert session.acknowledge(entry) == []
     (said,) = sent(session.receive(GIVEN))
     assert (said["cursor"], said["durable"]) == ("c2", True)
+
+
+def test_what_is_tried_again_when_its_connection_was_made_anew_is_subscribed_once(session, entry):
+    """F39: a server closes the connection of a client that uses an id twice, and the client would give up."""
+    session.receive(GIVEN)
+    refused = '{"type":"error","id":"1","payload":{"code":"LOG_CLOSED","message":"closed","retryable":true}}'
+    (effect,) = session.receive(refused)
+    assert isinstance(effect, Retry)
+    session.lost()
+    session.begin()
+    assert [message["type"] for message in sent(session.receive(ACK))] == ["subscribe"]
+    assert session.subscribe(entry) == []  # its time has come, and it has nothing to do
