@@ -127,8 +127,7 @@ class Journal:
             OSError: What the file system raises. What the change has told may be there or not.
         """
         self._sequence += 1  # what a write that failed has left is another frame
-        size = HEADER_BYTES + padded(len(payload))
-        if not self._even or self.nbytes + size > max(_LEAST, _GROWTH * self._live):
+        if self.replaces(payload):
             self._replace(everything())
             return
         frame, crc = self._sealed(payload, self._crc, CONTROL)
@@ -137,6 +136,11 @@ class Journal:
         self._crc = crc
         self.nbytes += len(frame)
         self._even = True
+
+    def replaces(self, payload: bytes) -> bool:
+        """Whether `append` of a payload writes everything instead."""
+        size = HEADER_BYTES + padded(len(payload))
+        return not self._even or self.nbytes + size > max(_LEAST, _GROWTH * self._live)
 
     def _write(self, frame: bytes) -> None:
         for name in JOURNAL_NAMES:

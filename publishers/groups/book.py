@@ -221,20 +221,21 @@ class GroupBook:
                 if not force and not machine.unsynced:
                     self._acks, self._since = 0, None
                     return True
-                if _wrote(machine.head) > self._vouched:
-                    return False
                 head, opened, closed = machine.news()
-                floor = machine.floor
-                record = self._whole()
-                acks = self._acks
-            delta = GroupEntry(
-                head=record.head,
-                opened=opened,
-                closed=[(place.version, place.index) for place in closed],
-                dead=record.dead,
-                lost_changes=record.lost_changes,
-            )
-            self._append(GroupEntry(group=record) if force else delta, record)
+                if _wrote(head) > self._vouched:
+                    return False
+                floor, acks = machine.floor, self._acks
+                delta = GroupEntry(
+                    head=self._place(head),
+                    opened=opened,
+                    closed=[(place.version, place.index) for place in closed],
+                    dead=self.record.dead,
+                    lost_changes=self.record.lost_changes,
+                )
+                payload = msgspec.json.encode(delta)
+                # It names everything that is open, so it is made only where it is written.
+                whole = self._whole() if force or self._journal.replaces(payload) else None
+            self._append(_whole_entry(whole) if force else payload, whole)
             with self.lock:
                 machine.stored(head, opened, closed)
                 self._acks -= acks
@@ -265,11 +266,11 @@ class GroupBook:
                     if self.record.dropped:
                         raise NoSuchGroup(self.name, ())
                     machine = self.machine
-                    written = _wrote(machine.head) <= self._vouched
                     head, opened, closed = machine.news()
+                    written = _wrote(head) <= self._vouched
                     record = self._whole()
                 if written:
-                    self._append(GroupEntry(group=record), record)
+                    self._append(_whole_entry(record), record)
                     with self.lock:
                         machine.stored(head, opened, closed)
 
@@ -301,7 +302,7 @@ class GroupBook:
         """Is gone, durably; holds nothing any more."""
         with self._writing:
             record = msgspec.structs.replace(self.record, dropped=True, opens=[])
-            self._append(GroupEntry(group=record), record)
+            self._append(_whole_entry(record), record)
             with self.lock:
                 self.state = GroupState.DROPPED
                 self.record = msgspec.structs.replace(self.record, dropped=True)
@@ -323,23 +324,25 @@ class GroupBook:
 
     def _vouch(self) -> None:
         with self.lock:
-            newest = _wrote(self.machine.head)
+            newest = _wrote(self.machine.stored_head)
         if newest > self._vouched:
             self._log.vouch(newest)
             self._vouched = max(self._vouched, newest)
 
     def _whole(self) -> GroupRecord:
         machine = self.machine
-        dead = self.record.dead
-        token = self.record.head if self.state is GroupState.LOST else self._log.token(machine.head)
-        return msgspec.structs.replace(self.record, head=token, opens=machine.opens(), dead=dead)
+        return msgspec.structs.replace(
+            self.record, head=self._place(machine.stored_head), opens=machine.opens()
+        )
 
-    def _append(self, entry: GroupEntry, record: GroupRecord) -> None:
+    def _place(self, head: Position) -> str:
+        return self.record.head if self.state is GroupState.LOST else self._log.token(head)
+
+    def _append(self, payload: bytes, record: GroupRecord | None) -> None:
         if self._closed:
             raise LogClosed
-        whole = GroupEntry(group=record, format=GROUP_FORMAT)
         try:
-            self._journal.append(msgspec.json.encode(entry), lambda: msgspec.json.encode(whole))
+            self._journal.append(payload, lambda: _whole_entry(record))
         except OSError as error:
             raise GroupUnwritten(self.name, error.strerror or str(error)) from error
 
@@ -378,6 +381,10 @@ class GroupBook:
         """How many are to be delivered again; under the lock."""
         machine = self.machine
         return len(machine.units) - machine.pending - machine.parked - len(machine.dying)
+
+
+def _whole_entry(record: GroupRecord | None) -> bytes:
+    return msgspec.json.encode(GroupEntry(group=record, format=GROUP_FORMAT))
 
 
 def _wrote(position: Position) -> int:

@@ -8,11 +8,11 @@ Time is the clock's: durations by its monotonic hand, so that a clock that is pu
 """
 
 import random
-from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 from flow.clock import Clock
 from publishers.groups.breaker import GroupBreaker
+from publishers.groups.intake import GroupIntake
 from publishers.groups.journal_changes import JournalChanges, row_of
 from publishers.groups.members import GroupConsumer, GroupConsumers
 from publishers.groups.ready_heap import ReadyHeap
@@ -20,9 +20,7 @@ from publishers.groups.record import OpenRow
 from publishers.groups.settings import GroupSettings
 from publishers.groups.state import DELIVERY_TABLE, DeliveryEvent, DeliveryState
 from publishers.groups.timers import GroupTimers
-from publishers.groups.transaction import GatheredTransaction
-from publishers.groups.unit import EVERYTHING, GroupLane, GroupUnit, Holder, LanePlan, ReadRow
-from publishers.model.change import Change
+from publishers.groups.unit import GroupUnit, Holder, LanePlan, ReadRow
 from publishers.model.position import Position
 
 __all__ = ["GroupMachine"]
@@ -46,7 +44,6 @@ class GroupMachine:
         units: What is not done, by its position.
         consumers: Those that have joined.
         breaker: The outcomes of the last deliveries.
-        reading: What is to be read next.
         dying: What is to be written to the dead letters.
         paused: Whether nothing is delivered, and nothing becomes a dead letter.
         tripped: Whether the breaker has paused it.
@@ -76,31 +73,39 @@ class GroupMachine:
         self.paused = self.tripped = False
         self.totals = dict.fromkeys((DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST), 0)
         self.redelivered = 0
-        self.reading = opens[0].position if opens else head
-        self._read_before = head  # up to here, only what is in _resumed is to be delivered
-        self._resumed = deque(opens)
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - it spreads retries, and keeps no secret
         self._plan = LanePlan(self.units)
         self._timers = GroupTimers(self.units)
         self._ready = ReadyHeap(self.units)
         self.pending = self.parked = 0
-        self._gathered = GatheredTransaction()
         self._told = JournalChanges(head)
+        self._intake = GroupIntake(settings, head, opens, self._told)
 
     # --- where it is -----------------------------------------------------------------------------------------------------
 
     @property
+    def reading(self) -> Position:
+        """What is to be read next."""
+        return self._intake.reading
+
+    @property
     def head(self) -> Position:
         """Everything before it was read, now or before a restart; what of that is not kept is done."""
-        return max(self._fed, self._read_before)
+        return self._intake.head
+
+    @property
+    def stored_head(self) -> Position:
+        """The head as the journal is told: what was read ahead of all deliveries is simply read again."""
+        first = self._ready.first_fresh()
+        return self.head if first is None else max(first, self._intake.read_before)
 
     @property
     def floor(self) -> Position:
         """Everything before it is done."""
-        first = next(iter(self.units), None)
+        first, resumed = next(iter(self.units), None), self._intake.resumed
         found = self.head if first is None else first
-        return min(found, self._resumed[0].position) if self._resumed else found
+        return min(found, resumed[0].position) if resumed else found
 
     @property
     def room(self) -> int:
@@ -116,56 +121,16 @@ class GroupMachine:
             rows: From ``reading`` on, in order.
             after: Where reading goes on. Of a transaction that is delivered as one, everything before it was given.
         """
-        whole, gathered = self.settings.ack == "transaction", self._gathered
-        for position, lane, kept, nbytes in rows:
-            if not whole:
-                self._enter(position, () if lane is None else (lane,), kept, nbytes)
-                continue
-            for one in gathered.add(position, lane):
-                self._enter(*one)
-        if gathered.version is not None and after.version > gathered.version:
-            for one in gathered.finish():
-                self._enter(*one)
-        self.reading = after
-        while self._resumed and self._resumed[0].position < self._fed:
-            self._told.close_stored(self._resumed.popleft().position)  # it matches no more
-
-    @property
-    def _fed(self) -> Position:
-        if self.settings.ack == "transaction":
-            return Position(self._gathered.version or self.reading.version)
-        return self.reading
-
-    def _enter(
-        self,
-        position: Position,
-        lanes: tuple[GroupLane, ...],
-        kept: tuple[Change, ...] | None = None,
-        nbytes: int = 0,
-    ) -> None:
-        row: OpenRow | None = None
-        if position < self._read_before:
-            while self._resumed and self._resumed[0].position < position:
-                self._told.close_stored(self._resumed.popleft().position)
-            if not self._resumed or self._resumed[0].position != position:
-                return  # done before the restart
-            row = self._resumed.popleft()
-        if self.settings.ordering != "key":
-            lanes = () if self.settings.ordering == "none" else (EVERYTHING,)
-        unit = GroupUnit(position, lanes, kept, nbytes)
-        self.units[position] = unit
-        if lanes:
-            self._plan.add(unit)
-        if row is None:
-            self._told.changed.add(unit)
-        else:
-            unit.stored = True
-            if row.count:
-                unit.count, unit.first_us, unit.state = row.count, row.first_us, _DUE
+        add, push = self._plan.add, self._ready.push_fresh
+        for unit in self._intake.take(rows, after):
+            self.units[unit.position] = unit
+            if unit.lanes:
+                add(unit)
+            if unit.count:
                 self._ready.push(unit)
-                return
-        self.parked += 1
-        self._ready.push_fresh(unit)
+            else:
+                self.parked += 1
+                push(unit)
 
     # --- delivering ------------------------------------------------------------------------------------------------------
 
@@ -209,10 +174,13 @@ class GroupMachine:
             taken = self._again(consumer, holder, most)
         again, now, wall = len(taken), self._clock.monotonic(), self._clock.now_us()
         pop, blocker, pending = self._ready.pop, self._plan.blocker, consumer.pending
+        changed = self._told.changed
         while len(taken) < most and len(pending) < settings.max_consumer_pending:
             unit = pop(consumer.ready, now)
             if unit is None:
                 break
+            if not unit.stored:
+                changed.add(unit)
             if unit.state is _PARKED and len(self.units) - self.parked >= settings.max_ack_pending:
                 # Whatever is delivered again comes before it, so there is nothing of that.
                 self._ready.push(unit)
@@ -259,7 +227,7 @@ class GroupMachine:
             self.redelivered += unit.count > 1
         consumer.pending[unit.position] = unit
         self.pending += 1
-        if unit.stored:  # else it is among those already
+        if unit.stored:  # else it is among those since it was first looked at
             self._told.changed.add(unit)
         if unit.waiters:
             self._wake(unit)
@@ -471,18 +439,11 @@ class GroupMachine:
         Returns:
             The changes that were read, and are lost.
         """
-        lost = []
-        while self._resumed and self._resumed[0].position < oldest:
-            lost.append(self._resumed.popleft().position)
-            self._told.close_stored(lost[-1])
-            self.totals[DeliveryState.LOST] += 1
-        if self._gathered.version is not None and self._gathered.version < oldest.version:
-            self._gathered.forget()
+        lost = self._intake.prune(oldest, head)
+        self.totals[DeliveryState.LOST] += len(lost)
         for unit in [one for one in self.units.values() if one.position < oldest]:
             lost.append(unit.position)
             self._close(unit, DeliveryEvent.LOSE)
-        if self.reading < oldest:
-            self.reading = max(head, self.reading)
         return sorted(lost)
 
     def resume(self) -> None:
@@ -596,15 +557,17 @@ class GroupMachine:
     @property
     def unsynced(self) -> bool:
         """Whether the journal knows less."""
-        return self._told.behind(self.head)
+        return self._told.behind(self.stored_head)
 
     def opens(self) -> list[OpenRow]:
-        """Everything that is not done, in order."""
-        return sorted([*map(row_of, self.units.values()), *self._resumed], key=lambda row: row.position)
+        """Everything before the stored head that is not done, in order."""
+        head = self.stored_head
+        read = [row_of(one) for one in self.units.values() if one.position < head]
+        return sorted([*read, *self._intake.resumed], key=lambda row: row.position)
 
     def news(self) -> tuple[Position, list[OpenRow], list[Position]]:
-        """The head, what is newly open or was delivered again, and what is done, since `stored` was told of the last ones."""
-        return (self.head, *self._told.news())
+        """The stored head, what is newly open or was delivered again, and what is done, since `stored` was told of the last ones."""
+        return (self.stored_head, *self._told.news())
 
     def stored(self, head: Position, opened: Iterable[OpenRow], closed: Iterable[Position]) -> None:
         """The journal knows that much."""

@@ -57,6 +57,13 @@ class ReadyHeap:
                 return unit
         return None
 
+    def first_fresh(self) -> Position | None:
+        """The first of what was read, and not looked at yet; None if there is nothing."""
+        fresh = self._fresh
+        while fresh and fresh[0].state is not _PARKED:
+            fresh.popleft()
+        return fresh[0].position if fresh else None
+
     def places(self) -> set[Position]:
         """Where everything lies that is looked for."""
         return {place for _, place in self._heap} | {unit.position for unit in self._fresh}

@@ -217,7 +217,7 @@ def test_a_change_that_was_delivered_too_often_before_a_restart_becomes_a_dead_l
     """F81: one that kills its process, too."""
     rows = [OpenRow(1, 0, 2, 77), OpenRow(1, 1)]
     group = GroupMachine("g", GroupSettings(max_deliver=2), Position(1, 2), rows, clock=Clock())
-    assert (len(group._resumed), group.floor, group.head) == (2, Position(1), Position(1, 2))
+    assert (len(group._intake.resumed), group.floor, group.head) == (2, Position(1), Position(1, 2))
     group.feed([(Position(1, at), OTHER, None, 0) for at in range(3)], Position(2))
     assert places(group.take(group.join("one", 1), 9)) == []
     assert list(group.dying) == [Position(1)]
@@ -260,18 +260,58 @@ def test_what_happens_while_the_journal_is_written_is_told_it_the_next_time():
     """F85."""
     group = machine(KEY, OTHER)
     one = group.join("one", 1)
+    group.take(one, 9)
     assert group.unsynced
     head, opened, closed = group.news()
-    assert [row.position.index for row in opened] == [0, 1]
+    assert [(row.position.index, row.count) for row in opened] == [(0, 1), (1, 1)]
+    group.nack(one, Position(1, 1), 0.0)
     group.take(one, 9)
     group.ack(one, [Position(1)])
     group.stored(head, opened, closed)
     assert group.unsynced
     head, opened, closed = group.news()
-    assert ([(row.position.index, row.count) for row in opened], closed) == ([(1, 1)], [Position(1)])
+    assert ([(row.position.index, row.count) for row in opened], closed) == ([(1, 2)], [Position(1)])
     assert group.opens() == opened
     group.stored(head, opened, closed)
     assert not group.unsynced
+
+
+def test_what_was_read_ahead_of_all_deliveries_is_no_news_to_the_journal():
+    """F85: it is read again after a restart; what waits for its key is told, as later ones were delivered."""
+    group = machine(KEY, KEY, OTHER, *(("order", str(number)) for number in range(3, 100)))
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert (group.unsynced, group.stored_head, group.head) == (False, Position(1, 0), Position(2))
+    group.take(one, 1)
+    group.take(two, 1)
+    head, opened, closed = group.news()
+    assert (head, closed) == (Position(1, 3), [])
+    assert [(row.position.index, row.count) for row in opened] == [(0, 1), (1, 0), (2, 1)]
+    assert group.opens() == opened
+    group.stored(head, opened, closed)
+    group.ack(two, [Position(1, 2)])
+    group.ack(one, [Position(1, 0)])
+    assert group.news() == (Position(1, 3), [], [Position(1, 0), Position(1, 2)])
+    assert (group.floor, group.stored_head) == (Position(1, 1), Position(1, 3))
+    group.prune(Position(2), Position(2))
+    assert (group.floor, group.stored_head) == (Position(2), Position(2))
+    assert group.news()[2] == [Position(1, 0), Position(1, 1), Position(1, 2)]
+
+
+def test_a_consumer_that_was_cut_off_has_what_it_had_once_more_and_no_other_one_has():
+    """F84: its generation stays, and so do the counts."""
+    group = machine(KEY, KEY, OTHER)
+    one, two = group.join("one", 1), group.join("two", 2)
+    group.take(one, 9)
+    group.ack(one, [Position(1, 2)])
+    assert group.recall(one)
+    assert places(group.take(two, 9)) == []
+    assert places(group.take(one, 9)) == []
+    again = group.take(one, 9, history=True)
+    assert [(unit.position.index, unit.count, unit.holder) for unit in again] == [
+        (at, 1, ("one", 1)) for at in (0, 1)
+    ]
+    assert group.ack(one, [Position(1, 0), Position(1, 1)]) == 2
+    assert not group.recall(one)
 
 
 def test_each_delivery_is_told_to_the_journal():

@@ -221,6 +221,22 @@ class Groups(RuleBasedStateMachine):
             assert unit.first_us == firsts[unit.position]
 
     @precondition(lambda self: self.handles)
+    @rule(chosen=st.integers(0, 99), most=st.integers(1, 9))
+    def return_(self, chosen, most):
+        """It was cut off, and is back: it is given again what it had, in order, and that counts as no delivery."""
+        consumer = self.handles[chosen % len(self.handles)]
+        if not self.live(consumer) or self.machine.paused:
+            return
+        counts = {place: unit.count for place, unit in consumer.pending.items()}
+        had = sorted(counts)
+        assert self.machine.recall(consumer) == bool(had)
+        units = self.machine.take(consumer, most, history=True)
+        again = [unit.position for unit in units if unit.position in counts]
+        assert again == [place for place in had if place in again]
+        assert all(unit.count == counts[unit.position] for unit in units if unit.position in counts)
+        assert len(again) == min(most, len(had))
+
+    @precondition(lambda self: self.handles)
     @rule(chosen=st.integers(0, 99))
     def leave(self, chosen):
         self.machine.remove(self.handles.pop(chosen % len(self.handles)))
@@ -280,7 +296,7 @@ class Groups(RuleBasedStateMachine):
 
     def units_done(self):
         machine = self.machine
-        unread = {row.position for row in machine._resumed}
+        unread = {row.position for row in machine._intake.resumed}
         return [
             place
             for place in self.units()
@@ -297,7 +313,7 @@ class Groups(RuleBasedStateMachine):
         machine, units = self.machine, self.units()
         assert set(machine.units) <= set(units)
         assert list(machine.units) == sorted(machine.units)
-        unread = {row.position for row in machine._resumed}
+        unread = {row.position for row in machine._intake.resumed}
         assert not unread & set(machine.units)
         kept = sorted([*machine.units, *unread])
         assert machine.floor == (kept[0] if kept else machine.head)

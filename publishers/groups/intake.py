@@ -1,0 +1,102 @@
+"""What a group takes in from its log: what is new, and after a restart what was not done then."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from publishers.groups.journal_changes import JournalChanges
+from publishers.groups.record import OpenRow
+from publishers.groups.settings import GroupSettings
+from publishers.groups.state import DeliveryState
+from publishers.groups.transaction import GatheredTransaction
+from publishers.groups.unit import EVERYTHING, GroupLane, GroupUnit, ReadRow
+from publishers.model.change import Change
+from publishers.model.position import Position
+
+__all__ = ["GroupIntake"]
+
+
+class GroupIntake:
+    """Makes units of what is read, and passes over what was done before a restart.
+
+    Args:
+        settings: ``ordering`` and ``ack``.
+        head: Everything before it was read before the restart.
+        opens: What of that is not done, in order.
+        told: Is told what of that matches no more.
+
+    Attributes:
+        reading: What is to be read next.
+        read_before: The head; up to here only what is in ``resumed`` is taken.
+        resumed: What was not done then, and was not read again yet.
+    """
+
+    def __init__(
+        self, settings: GroupSettings, head: Position, opens: Sequence[OpenRow], told: JournalChanges
+    ) -> None:
+        self.reading = opens[0].position if opens else head
+        self.read_before = head
+        self.resumed = deque(opens)
+        self._whole = settings.ack == "transaction"
+        self._ordering = settings.ordering
+        self._gathered = GatheredTransaction()
+        self._told = told
+
+    @property
+    def head(self) -> Position:
+        """Everything before it was read, now or before the restart."""
+        return max(self._fed, self.read_before)
+
+    def take(self, rows: Iterable[ReadRow], after: Position) -> Iterator[GroupUnit]:
+        """Units of what was read; see ``GroupMachine.feed``."""
+        gathered = self._gathered
+        for position, lane, kept, nbytes in rows:
+            if not self._whole:
+                yield from self._made(position, () if lane is None else (lane,), kept, nbytes)
+                continue
+            for one in gathered.add(position, lane):
+                yield from self._made(*one)
+        if gathered.version is not None and after.version > gathered.version:
+            for one in gathered.finish():
+                yield from self._made(*one)
+        self.reading = after
+        while self.resumed and self.resumed[0].position < self._fed:
+            self._told.close_stored(self.resumed.popleft().position)  # it matches no more
+
+    def prune(self, oldest: Position, head: Position) -> list[Position]:
+        """Goes on behind what retention has taken; answers with what was not read again of that, and is lost."""
+        lost = []
+        while self.resumed and self.resumed[0].position < oldest:
+            lost.append(self.resumed.popleft().position)
+            self._told.close_stored(lost[-1])
+        if self._gathered.version is not None and self._gathered.version < oldest.version:
+            self._gathered.forget()
+        if self.reading < oldest:
+            self.reading = max(head, self.reading)
+        return lost
+
+    @property
+    def _fed(self) -> Position:
+        if self._whole:
+            return Position(self._gathered.version or self.reading.version)
+        return self.reading
+
+    def _made(
+        self,
+        position: Position,
+        lanes: tuple[GroupLane, ...],
+        kept: tuple[Change, ...] | None = None,
+        nbytes: int = 0,
+    ) -> Iterable[GroupUnit]:
+        if self._ordering != "key":
+            lanes = () if self._ordering == "none" else (EVERYTHING,)
+        unit = GroupUnit(position, lanes, kept, nbytes)
+        if position < self.read_before:
+            while self.resumed and self.resumed[0].position < position:
+                self._told.close_stored(self.resumed.popleft().position)
+            if not self.resumed or self.resumed[0].position != position:
+                return ()  # done before the restart
+            row = self.resumed.popleft()
+            unit.stored = True
+            if row.count:
+                unit.count, unit.first_us, unit.state = row.count, row.first_us, DeliveryState.DUE
+        return (unit,)
