@@ -57,6 +57,7 @@ class CacheSink:
     idempotent: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True
     images: ClassVar[Images | None] = Images.AFTER
 
     def __init__(
@@ -95,7 +96,7 @@ class CacheSink:
             socket_timeout=self._timeout,
             socket_connect_timeout=self._timeout,
             client_name=f"penstock-{context.name}",
-            max_connections=1,
+            max_connections=context.in_flight,
         )
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:

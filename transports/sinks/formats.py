@@ -90,6 +90,7 @@ def change_object(change: Change, context: SinkContext) -> dict[str, Any]:
 
 def _native(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> bytes:
     first = batch.changes[0]
+    gap = {} if batch.gap is None else {"gap": batch.gap._asdict()}
     return msgspec.json.encode(
         {
             "format": "penstock.webhook.v1",
@@ -104,6 +105,7 @@ def _native(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> by
             },
             "first": context.change_id(first),
             "next": context.token(batch.next),
+            **gap,
             "changes": [change_object(change, context) for change in batch.changes],
         }
     )

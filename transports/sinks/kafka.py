@@ -19,7 +19,7 @@ from transports.sinks.formats import WebhookSource
 from transports.sinks.records import RECORDS
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import SinkBatch, SinkContext
+from transports.sinks.sink import SinkBatch, SinkContext, SinkGap
 
 __all__ = ["ExactlyOnceKafkaSink", "KafkaSink"]
 
@@ -104,6 +104,7 @@ class KafkaSink:
         self._producer: Producer | None = None
         self._partitions: dict[str, int] = {}
         self._errors: list[KafkaError] = []
+        self._gap: SinkGap | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._servers}>"
@@ -116,7 +117,7 @@ class KafkaSink:
 
     def write(self, batch: SinkBatch) -> None:
         """See `Sink.write`."""
-        self._guarded(lambda: self._send(batch.changes))
+        self._guarded(lambda: self._send(batch.changes, batch.gap))
 
     def flush(self) -> None:
         """Nothing: what was written is confirmed."""
@@ -218,8 +219,9 @@ class KafkaSink:
 
     # Records.
 
-    def _send(self, changes: Sequence[Change]) -> None:
-        """Sends records, and returns when all are confirmed."""
+    def _send(self, changes: Sequence[Change], gap: SinkGap | None) -> None:
+        """Sends records, each with what was left out before them if the target is to be told, and returns when all are confirmed."""
+        self._gap = gap
         for change in changes:
             if change.area is Area.SCHEMA:
                 self._tell_schema(change)
@@ -273,6 +275,8 @@ class KafkaSink:
             "penstock-operation": change.operation.name,
             "penstock-id": self._opened.change_id(change),
         }
+        if self._gap is not None:
+            headers["penstock-gap"] = f"{self._gap.first} {self._gap.next}"
         told: list[tuple[str, str | bytes | None]] = [
             (name, text.encode("utf-8", "surrogateescape")) for name, text in headers.items()
         ]
@@ -337,12 +341,12 @@ class ExactlyOnceKafkaSink(KafkaSink):
 
     def write(self, batch: SinkBatch) -> None:
         """See `Sink.write`. Of a batch whose end was not told before, it is found out whether it was committed."""
-        self._guarded(lambda: self._transact(batch.changes, batch.next))
+        self._guarded(lambda: self._transact(batch.changes, batch.next, batch.gap))
 
     def move(self, position: Position) -> None:
         """See `Sink.move`."""
         self._stored = None
-        self._guarded(lambda: self._transact((), position))
+        self._guarded(lambda: self._transact((), position, None))
 
     @property
     def _places(self) -> str:
@@ -368,7 +372,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
         self._producer.init_transactions(self._timeout)
         self._stored = self._read_place()
 
-    def _transact(self, changes: Sequence[Change], place: Position) -> None:
+    def _transact(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
         if self._producer is None:
             self._begin()
         stored = self._stored
@@ -377,7 +381,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
             return  # it was committed, although that was not told
         producer = self._connected
         producer.begin_transaction()
-        self._send(todo)
+        self._send(todo, gap)
         text = self._opened.token(place).encode()
         producer.produce(self._places, text, b"place", partition=0, on_delivery=self._delivered)
         self._settle()

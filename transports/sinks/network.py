@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+import threading
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -76,16 +77,24 @@ class GuardedNetwork(httpcore.NetworkBackend):
         guard: Checks them.
         resolve: ``socket.getaddrinfo``.
 
-    Attributes:
-        deadline: When everything is to be over, by ``time.monotonic``.
+    Threads may share it; each has a deadline of its own.
     """
 
     def __init__(
         self, guard: AddressGuard, resolve: Callable[..., Sequence[Any]] = socket.getaddrinfo
     ) -> None:
-        self.deadline = 0.0
+        self._own = threading.local()
         self._guard, self._resolve = guard, resolve
         self._plain = httpcore.SyncBackend()
+
+    @property
+    def deadline(self) -> float:
+        """When everything that this thread does is to be over, by ``time.monotonic``."""
+        return getattr(self._own, "deadline", 0.0)
+
+    @deadline.setter
+    def deadline(self, moment: float) -> None:
+        self._own.deadline = moment
 
     def left(self, late: type[Exception] = httpcore.ReadTimeout) -> float:
         """Seconds that are left; raises ``late`` if none are."""

@@ -2,13 +2,12 @@
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
-from publishers.model.position import Position
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget, shown_error
 from transports.sinks.options import SinkOptions
 from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
@@ -36,6 +35,7 @@ class SinkOutbox:
         self._sink, self._options = sink, options
         self._context, self._counters = context, counters
         self._batches: deque[SinkBatch] = deque()
+        self._lanes = options.lanes_of(sink)
         self.read: SinkBatch | None = None
 
     @property
@@ -62,11 +62,16 @@ class SinkOutbox:
         """Counts the attempts from the first one again."""
         self._batches = deque(replace(batch, attempt=1) for batch in self._batches)
 
-    def take(self, batch: SinkBatch) -> Position | None:
+    def close(self) -> None:
+        """Ends its threads."""
+        if self._lanes is not None:
+            self._lanes.close()
+
+    def take(self, batch: SinkBatch) -> SinkBatch | None:
         """Makes of a batch what is to be sent; until that works it is kept in ``read``.
 
         Returns:
-            The position behind it if nothing of it is to be sent.
+            The batch if nothing of it is to be sent.
 
         Raises:
             TargetRefused: If the transform fails for a change, and nothing may be left out.
@@ -75,15 +80,15 @@ class SinkOutbox:
         kept = self._transformed(batch)
         self.read = None
         if not kept:
-            return batch.next
+            return batch
         self._batches.append(replace(batch, changes=tuple(kept)))
         return None
 
-    def send(self, supply: SinkSupply) -> Position | None:
+    def send(self, supply: SinkSupply) -> SinkBatch | None:
         """Sends a batch.
 
         Returns:
-            The position behind it, if the target has taken all of it; None if some of it is to be sent yet.
+            It, if the target has taken all of it; None if some of it is to be sent yet.
 
         Raises:
             TargetUnavailable, OSError: If it, or some of it, is to be sent again.
@@ -91,8 +96,13 @@ class SinkOutbox:
             Exception: Whatever else the sink raises.
         """
         batch = self._batches[0]
+        left: dict[int, Exception] = {}
+        results: Sequence[ItemResult]
         try:
-            results = self._sink.write(batch) or ()
+            if self._lanes is None:
+                results = self._sink.write(batch) or ()
+            else:
+                results, left = self._lanes.write(batch)
         except TooLargeForTarget as error:
             if len(batch) > 1:
                 self._batches.popleft()
@@ -101,29 +111,31 @@ class SinkOutbox:
             results = (ItemResult(0, ItemVerdict.REJECT, error.why),)
         except (TargetUnavailable, OSError) as error:
             self._batches[0] = batch.again()
-            if isinstance(error, TargetUnavailable) and error.overloaded:
-                supply.room = max(supply.room // 2, 1)
+            _ease(supply, error)
             raise
-        supply.room = min(supply.room + max(supply.room // 10, 1), self._options.batch_changes)
-        self._judge(batch, results)
+        if left:
+            _ease(supply, _worst(left.values()))
+        else:
+            supply.room = min(supply.room + max(supply.room // 10, 1), self._options.room)
+        self._judge(batch, results, left)
         self._batches.popleft()
-        return batch.next
+        return batch
 
-    def _judge(self, batch: SinkBatch, results: Sequence[ItemResult]) -> None:
+    def _judge(self, batch: SinkBatch, results: Sequence[ItemResult], left: dict[int, Exception]) -> None:
         refused = {one.place: one.error for one in results if one.verdict is ItemVerdict.REJECT}
         later = {one.place: one.error for one in results if one.verdict is ItemVerdict.RETRY}
-        taken = len(batch) - len(refused) - len(later)
+        taken = len(batch) - len({*refused, *later, *left})
         self._counters.changes += taken
         self._counters.batches += taken > 0
         if refused and self._options.on_reject == "pause":
-            self._batches[0] = batch.only({*refused, *later})
+            self._batches[0] = batch.only({*refused, *later, *left})
             self._counters.rejected += len(refused)
             raise TargetRefused(_told(batch, refused))
         for place, error in sorted(refused.items()):
             self._reject(batch.changes[place], error)
-        if later:
-            self._batches[0] = batch.only(later).again()
-            raise TargetUnavailable(_told(batch, later))
+        if later or left:
+            self._batches[0] = batch.only({*later, *left}).again()
+            raise _worst(left.values()) if left else TargetUnavailable(_told(batch, later))
 
     def _transformed(self, batch: SinkBatch) -> Sequence[Change]:
         transform = self._options.transform
@@ -152,6 +164,22 @@ class SinkOutbox:
         self._counters.rejected += 1
         self._counters.dropped += 1
         _LOG.warning("sink %s leaves out %r: %s", self._context.name, change, error)
+
+
+def _ease(supply: SinkSupply, error: Exception) -> None:
+    """Makes the next batches smaller for a target that has too much to do."""
+    if isinstance(error, TargetUnavailable) and error.overloaded:
+        supply.room = max(supply.room // 2, 1)
+
+
+def _worst(errors: Iterable[Exception]) -> Exception:
+    """Of the errors of several lanes what nobody mends by waiting, or else what asks for the longest wait."""
+
+    def weight(error: Exception) -> tuple[bool, float, bool]:
+        later = isinstance(error, TargetUnavailable | OSError)
+        return not later, getattr(error, "retry_after", None) or 0.0, getattr(error, "overloaded", False)
+
+    return max(errors, key=weight)
 
 
 def _told(batch: SinkBatch, errors: dict[int, str]) -> str:

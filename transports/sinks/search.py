@@ -45,6 +45,7 @@ class SearchSink:
     idempotent: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True
     images: ClassVar[Images | None] = Images.AFTER
 
     def __init__(self, url: str, index: str = "{entity_type}", *, timeout: float = 15.0) -> None:
@@ -64,7 +65,9 @@ class SearchSink:
 
     def open(self, context: SinkContext) -> None:
         """See `Sink.open`. It does not connect: the first batch does."""
-        self._client = opensearchpy.OpenSearch(self._url.value(), timeout=self._timeout, max_retries=0)
+        self._client = opensearchpy.OpenSearch(
+            self._url.value(), timeout=self._timeout, max_retries=0, maxsize=context.in_flight
+        )
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
         """See `Sink.write`."""

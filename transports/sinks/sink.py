@@ -3,14 +3,16 @@
 import enum
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from flow.clock import Clock
 from publishers.model.change import Change
 from publishers.model.position import Position
+from publishers.snapshots import SnapshotChange
 from publishers.views.view import Images, View
 
-__all__ = ["ItemResult", "ItemVerdict", "Sink", "SinkBatch", "SinkContext", "SinkLog"]
+__all__ = ["ItemResult", "ItemVerdict", "Sink", "SinkBatch", "SinkContext", "SinkGap", "SinkLog"]
 
 
 class SinkLog(Protocol):
@@ -29,6 +31,20 @@ class SinkLog(Protocol):
     @property
     def slots(self) -> Any:
         """Its slots."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        ...
+
+    def changes(self, *wishes: Any, since: Any, view: View, snapshot: Any, source: Any) -> Any:
+        """Its changes, with rows of a state before them."""
+        ...
+
+    @property
+    def head(self) -> Position:
+        """The position after the newest visible version."""
         ...
 
     def token(self, position: Position) -> object:
@@ -58,6 +74,7 @@ class SinkContext:
         token: The text of a position, which names the history that it belongs to: what a target stores.
         position_of: The position of such a text; it raises a ``PositionError`` for one of another log or history.
         change_id: The text that one change has in every attempt, and no other change of any log.
+        in_flight: By how many threads ``write`` is called at once.
     """
 
     name: str
@@ -69,9 +86,10 @@ class SinkContext:
     token: Callable[[Position], str]
     position_of: Callable[[str], Position]
     change_id: Callable[[Change], str]
+    in_flight: int = 1
 
     @classmethod
-    def of(cls, log: SinkLog, name: str, view: View, clock: Clock) -> Self:
+    def of(cls, log: SinkLog, name: str, view: View, clock: Clock, in_flight: int = 1) -> Self:
         """The context of a sink of a log."""
         return cls(
             name,
@@ -83,7 +101,20 @@ class SinkContext:
             lambda position: str(log.token(position)),
             log.position_of,
             log.idempotency_key,
+            in_flight,
         )
+
+
+class SinkGap(NamedTuple):
+    """Changes that are left out.
+
+    Attributes:
+        first: The place of the first, as the text of a token.
+        next: The place behind the last, likewise.
+    """
+
+    first: str
+    next: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +126,20 @@ class SinkBatch:
         next: The position behind them: once they are confirmed, a restart goes on there.
         boundary: Whether the last transaction in it is finished.
         attempt: How often this very batch is tried, from 1.
+        gap: Changes before it that the target will never get, as the sink was switched off; told until it is confirmed.
     """
 
     changes: tuple[Change, ...]
     next: Position
     boundary: bool = True
     attempt: int = 1
+    gap: SinkGap | None = None
+
+    @property
+    def cursor(self) -> str | None:
+        """The place behind the last change, if that is a row or was given between rows; else None, and ``next`` tells it."""
+        last = self.changes[-1]
+        return str(last.cursor) if isinstance(last, SnapshotChange) else None
 
     @property
     def first(self) -> Position:
@@ -119,7 +158,7 @@ class SinkBatch:
         middle = len(self.changes) // 2
         front, rest = self.changes[:middle], self.changes[middle:]
         return (
-            SinkBatch(front, rest[0].position, boundary=front[-1].version != rest[0].version),
+            SinkBatch(front, rest[0].position, boundary=front[-1].version != rest[0].version, gap=self.gap),
             SinkBatch(rest, self.next, self.boundary),
         )
 
@@ -164,6 +203,8 @@ class Sink(Protocol):
         partial: Whether ``write`` may answer for single changes.
         ordered: Whether changes have to arrive in their order.
         images: Which images it needs; None for those that the user chooses.
+
+    One whose ``write`` may be called by several threads says ``parallel = True``; see ``SinkOptions.in_flight``.
     """
 
     stores_position: ClassVar[bool]

@@ -3,16 +3,18 @@
 import enum
 from typing import Final, NamedTuple
 
-__all__ = ["SINK_TABLE", "SinkEvent", "SinkRow", "SinkState", "sink_state_after"]
+__all__ = ["RUNNING", "SINK_TABLE", "SinkEvent", "SinkRow", "SinkState", "sink_state_after"]
 
 
 class SinkState(enum.Enum):
     """What a runner does."""
 
     STARTING = "it opens its slot and its target"
+    SNAPSHOT = "it carries the rows of a state, and the changes between them"
     STREAMING = "it carries changes"
     RETRYING = "the target has failed, and is tried again at a time that the status tells"
     PAUSED = "it does nothing until it is resumed: an operator or a refusal of the target has paused it"
+    OFF = "it was switched off: nothing is carried, and no history held for it, until it is switched on"
     LOST = "its history is gone: the target needs a bootstrap, and the sink a seek"
     STANDBY = "another one holds the lease, and sends"
     STOPPED = "it has ended"
@@ -22,11 +24,14 @@ class SinkEvent(enum.Enum):
     """What may change the state."""
 
     WORK = "slot and target are open, or have taken a batch"
+    ROWS = "the same, and what is carried are rows"
     FAIL = "something failed that may work later"
     REFUSE = "something was refused for good"
     PAUSE = "an operator pauses it"
     RESUME = "an operator resumes it"
     SEEK = "an operator moves it"
+    SWITCH_OFF = "an operator switches it off, or it finds that it is"
+    SWITCH_ON = "an operator switches it on"
     LOSE = "the history that it had to read is gone"
     YIELD = "the lease is not held, or another one has taken the slot by it"
     LEAD = "the lease was gained"
@@ -47,19 +52,23 @@ class SinkRow(NamedTuple):
     to: SinkState
 
 
-_STARTING, _STREAMING, _RETRYING, _PAUSED, _LOST, _STANDBY, _STOPPED = SinkState
-_RUNNING: Final = (_STARTING, _STREAMING, _RETRYING)
+_STARTING, _SNAPSHOT, _STREAMING, _RETRYING, _PAUSED, _OFF, _LOST, _STANDBY, _STOPPED = SinkState
+RUNNING: Final = (_STARTING, _SNAPSHOT, _STREAMING, _RETRYING)
+"""The states in which something is carried, or tried."""
 
 SINK_TABLE: Final = (
-    *(SinkRow(state, SinkEvent.WORK, _STREAMING) for state in _RUNNING),
-    *(SinkRow(state, SinkEvent.FAIL, _RETRYING) for state in _RUNNING),
-    *(SinkRow(state, SinkEvent.REFUSE, _PAUSED) for state in _RUNNING),
-    *(SinkRow(state, SinkEvent.PAUSE, _PAUSED) for state in _RUNNING),
+    *(SinkRow(state, SinkEvent.WORK, _STREAMING) for state in RUNNING),
+    *(SinkRow(state, SinkEvent.ROWS, _SNAPSHOT) for state in RUNNING),
+    *(SinkRow(state, SinkEvent.FAIL, _RETRYING) for state in RUNNING),
+    *(SinkRow(state, SinkEvent.REFUSE, _PAUSED) for state in RUNNING),
+    *(SinkRow(state, SinkEvent.PAUSE, _PAUSED) for state in RUNNING),
     SinkRow(_PAUSED, SinkEvent.RESUME, _STARTING),
     SinkRow(_RETRYING, SinkEvent.RESUME, _STARTING),
     SinkRow(_LOST, SinkEvent.SEEK, _STARTING),
-    *(SinkRow(state, SinkEvent.LOSE, _LOST) for state in (*_RUNNING, _PAUSED)),
-    *(SinkRow(state, SinkEvent.YIELD, _STANDBY) for state in (*_RUNNING, _PAUSED, _LOST)),
+    *(SinkRow(state, SinkEvent.SWITCH_OFF, _OFF) for state in (*RUNNING, _PAUSED, _LOST)),
+    SinkRow(_OFF, SinkEvent.SWITCH_ON, _STARTING),
+    *(SinkRow(state, SinkEvent.LOSE, _LOST) for state in (*RUNNING, _PAUSED)),
+    *(SinkRow(state, SinkEvent.YIELD, _STANDBY) for state in (*RUNNING, _PAUSED, _OFF, _LOST)),
     SinkRow(_STANDBY, SinkEvent.LEAD, _STARTING),
     *(SinkRow(state, SinkEvent.STOP, _STOPPED) for state in SinkState if state is not _STOPPED),
 )

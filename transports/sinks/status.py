@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from publishers.fanout.state import SubscriptionLag
 from publishers.model.position import Position
+from transports.sinks.sink import SinkGap
 from transports.sinks.state import SinkState
 
 __all__ = ["SinkCounters", "SinkStatus"]
@@ -39,7 +40,7 @@ class SinkStatus:
     Attributes:
         name: What it is called.
         state: What its runner does.
-        reason: Why it is paused, lost or has stopped; None if it is not.
+        reason: Why it is paused, off, lost or has stopped; None if it is not.
         last_error: What failed last, also if it works again; None if nothing did.
         last_error_age: Seconds since then; None if nothing did.
         attempt: The number of the next attempt of the batch that failed; 0 if none did.
@@ -48,6 +49,7 @@ class SinkStatus:
         position: The place that is stored: a restart goes on there. None until the slot is there.
         confirmed: Behind the last change that the target has taken; None before the first.
         lag: How far ``position`` is behind the log; None until the slot is there.
+        gap: What was left out while it was off, until the target has been told; None for nothing.
         epoch: Of the lease by which it sends; None where it stands by, or has none.
         counters: What was done.
     """
@@ -64,4 +66,5 @@ class SinkStatus:
     lag: SubscriptionLag | None
     epoch: int | None = None
     last_error_age: float | None = None
+    gap: SinkGap | None = None
     counters: SinkCounters = field(default_factory=SinkCounters)

@@ -1,4 +1,4 @@
-"""The changes of a slot, pulled by the thread that wants them, and put together to batches for a target."""
+"""The changes of a slot, or rows and the changes between them, pulled by the thread that wants them, and put together to batches for a target."""
 
 import threading
 from collections import deque
@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from flow.contracts import UNBOUNDED, Subscription
+from publishers.criteria.criteria import Criteria
 from publishers.fanout.batch import Batch
 from publishers.model.change import Change
 from publishers.model.position import Position
-from publishers.slots.slot import Slot
-from publishers.views.view import View
+from publishers.snapshots import SnapshotEnd
+from transports.sinks.notes import RowsNote
 from transports.sinks.sink import SinkBatch
 
-__all__ = ["SinkSupply"]
+__all__ = ["RowSupply", "SinkSupply"]
 
 _HEADER_BYTES: Final = 128  # of a change, beside its texts
 
@@ -41,14 +42,13 @@ class _Run:
 
 
 class SinkSupply:
-    """A slot's subscriber and its executor at once.
+    """A subscriber and its executor at once.
 
     The turns of the subscription run where ``next`` is called, one batch a turn, so nothing is given that is not asked for: the
     bounds of one batch, and of the next one, are all that is kept here.
 
     Args:
-        slot: An open slot.
-        view: How its changes are seen.
+        feed: What it subscribes to: that of an open slot.
         changes: Most changes of a batch; a larger transaction is split.
         nbytes: Likewise bytes.
         linger: Seconds from a change until its batch is given, full or not.
@@ -58,17 +58,14 @@ class SinkSupply:
         error: With what the subscription has ended.
         ended: Whether it has.
         room: Most changes of the next batch, at most ``changes``.
+        rows_end: Where changes go on, if rows were given and are at their end.
     """
 
+    whole_batches: ClassVar[bool] = True
+    rows_end: Position | None = None
+
     def __init__(
-        self,
-        slot: Slot,
-        view: View,
-        *,
-        changes: int,
-        nbytes: int,
-        linger: float,
-        wake: Callable[[], object],
+        self, feed: Any, *, changes: int, nbytes: int, linger: float, wake: Callable[[], object]
     ) -> None:
         self.error: Exception | None = None
         self.ended = False
@@ -77,11 +74,15 @@ class SinkSupply:
         self._lock = threading.Lock()
         self._tasks: deque[Callable[[], None]] = deque()
         self._runs: deque[_Run] = deque()
-        self._came: Batch | None = None
+        self._came: Sequence[Change] | None = None
         self._subscription: Subscription | None = None
         self._closed = False
-        slot.changes(view=view).subscribe(
-            self, executor=self, whole_batches=True, batch_events=changes, batch_bytes=nbytes
+        feed.subscribe(
+            self,
+            executor=self,
+            whole_batches=self.whole_batches,
+            batch_events=changes,
+            batch_bytes=nbytes,
         )
 
     # What the subscription calls.
@@ -105,7 +106,7 @@ class SinkSupply:
 
     def on_next_batch(self, changes: Sequence[Change], /) -> None:
         """Takes what one turn brings."""
-        self._came = cast("Batch", changes)
+        self._came = changes
 
     def on_seek(self, _position: Position, /) -> None:
         """What came before is of another place."""
@@ -157,7 +158,7 @@ class SinkSupply:
         with self._lock:
             self._closed = True
 
-    def _pull(self) -> Batch | None:
+    def _pull(self) -> Sequence[Change] | None:
         while self._came is None:
             with self._lock:
                 if not self._tasks:
@@ -167,11 +168,11 @@ class SinkSupply:
         came, self._came = self._came, None
         return came
 
-    def _add(self, batch: Batch, now: float) -> None:
+    def _add(self, batch: Sequence[Change], now: float) -> None:
         groups = [tuple(group) for _, group in groupby(batch, key=attrgetter("version"))]
         for group in groups:
             last = group is groups[-1]
-            end = batch.end if last else Position(group[0].version + 1)
+            end = cast("Batch", batch).end if last else Position(group[0].version + 1)
             self._runs.append(_Run(group, end, sum(map(_size, group)), end.index == 0, now))
 
     def _full(self) -> bool:
@@ -214,6 +215,39 @@ class SinkSupply:
             return SinkBatch(front, run.end, run.whole)
         self._runs.appendleft(_Run(rest, run.end, sum(map(_size, rest)), run.whole, run.at))
         return SinkBatch(front, rest[0].position, boundary=False)
+
+
+class RowSupply(SinkSupply):
+    """The rows of a state and the changes between them, until they end.
+
+    Args:
+        feed: See `SinkSupply`.
+        place: That of the slot, which stays until the rows have ended.
+        wish: For rows that are wanted again: which; None where the feed begins with rows.
+        bounds: As `SinkSupply` has them.
+    """
+
+    whole_batches: ClassVar[bool] = False
+
+    def __init__(self, feed: Any, place: Position, wish: RowsNote | None, **bounds: Any) -> None:
+        self._place, self._wish = place, wish
+        super().__init__(feed, **bounds)
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """See `SinkSupply.on_subscribe`."""
+        super().on_subscribe(subscription)
+        wish, asked = self._wish, cast("Any", subscription)
+        if wish is not None:
+            asked.again(Criteria.from_json(wish.only), after=wish.after, until=wish.until)
+
+    def on_snapshot(self, signal: object, /) -> None:
+        """Ends with the rows."""
+        if isinstance(signal, SnapshotEnd) and self._subscription is not None:
+            self.rows_end = signal.position
+            self._subscription.cancel()
+
+    def _add(self, batch: Sequence[Change], now: float) -> None:
+        self._runs.append(_Run(tuple(batch), self._place, sum(map(_size, batch)), True, now))
 
 
 def _size(change: Change) -> int:

@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +21,7 @@ from publishers.views.view import Images
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.formats import FORMATS, WebhookSource, batch_id
 from transports.sinks.network import AddressGuard, GuardedNetwork
+from transports.sinks.oauth import ClientCredentials, TokenAnswer
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.signatures import sign
@@ -92,7 +94,7 @@ class WebhookTls:
 
 
 class WebhookSink:
-    """Sends each batch as one POST, over HTTP/1.1 with keep-alive, one at a time. Needs the extra ``webhook``.
+    """Sends each batch as one POST, over HTTP/1.1 with keep-alive. Needs the extra ``webhook``.
 
     Args:
         url: Where to; or where that is kept (``env:NAME``, ``file:PATH``). Credentials in it become an ``authorization``. What is
@@ -105,6 +107,7 @@ class WebhookSink:
         compress: Whether bodies from 1 KiB on are sent as gzip.
         tls: How the receiver is known.
         allow: Networks that may be reached although they are not public.
+        oauth: Gets the tokens that the receiver wants. One that it refuses (401) is replaced once, in the same attempt.
 
     Raises:
         InvalidOption: If something is not what it must be.
@@ -114,6 +117,7 @@ class WebhookSink:
     idempotent: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True
     images: ClassVar[Images | None] = None
 
     def __init__(
@@ -128,6 +132,7 @@ class WebhookSink:
         compress: bool = False,
         tls: WebhookTls | None = None,
         allow: Sequence[str] = (),
+        oauth: ClientCredentials | None = None,
     ) -> None:
         if profile not in FORMATS:
             raise InvalidOption("profile", profile, f"one of {', '.join(FORMATS)}")
@@ -139,7 +144,10 @@ class WebhookSink:
         self._headers = {_header(name): _reference(value) for name, value in (headers or {}).items()}
         self._source = source or WebhookSource()
         self._timeout, self._compress = float(timeout), compress
-        self._tls = tls
+        self._tls, self._oauth = tls, oauth
+        self._token_url = (
+            None if oauth is None else _Url(oauth.token_url, "the authorisation server", "token_url")
+        )
         self._network = GuardedNetwork(AddressGuard(allow))
         self._pool: httpcore.ConnectionPool | None = None
         self._context: SinkContext | None = None
@@ -152,11 +160,14 @@ class WebhookSink:
         if self._kept_url is not None:
             self._url = _Url(self._kept_url.value(), str(self._kept_url))
         self._context = context
-        tls = self._tls or (WebhookTls() if self._opened[1].secure else None)
+        urls = [url for url in (self._url, self._token_url) if url is not None]
+        tls = self._tls or (WebhookTls() if any(url.secure for url in urls) else None)
         if tls is not None and tls.insecure_skip_verify:
             _LOG.warning("sink %s takes any certificate for that of %s", context.name, self._url)
         self._pool = httpcore.ConnectionPool(
-            ssl_context=None if tls is None else tls.context, max_connections=1, network_backend=self._network
+            ssl_context=None if tls is None else tls.context,
+            max_connections=context.in_flight + len(urls) - 1,
+            network_backend=self._network,
         )
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
@@ -167,7 +178,7 @@ class WebhookSink:
         if self._compress and len(body) >= _GZIP_FROM:
             body = gzip.compress(body, mtime=0)
             headers.append(("content-encoding", "gzip"))
-        status, answer_headers, answer = self._sent(url, headers, body)
+        status, answer_headers, answer = self._admitted(url, headers, body)
         return self._judged(batch, status, answer_headers, answer)
 
     def flush(self) -> None:
@@ -217,13 +228,38 @@ class WebhookSink:
             ("penstock-attempt", str(batch.attempt)),
             ("penstock-epoch", str(context.generation)),
         ]
+        if batch.gap is not None:
+            headers.append(("penstock-gap", f"{batch.gap.first} {batch.gap.next}"))
         if self._secrets:
             headers.append(("webhook-signature", sign(self._secrets, message, now, body)))
-        if url.authorization is not None:
+        if url.authorization is not None and self._oauth is None:
             headers.append(("authorization", url.authorization))
         if (parent := _traceparent(batch)) is not None:
             headers.append(("traceparent", parent))
         return headers + [(name, kept.value()) for name, kept in self._headers.items()]
+
+    def _admitted(
+        self, url: "_Url", headers: list[tuple[str, str]], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Sends a request, with a token if there have to be some: with a new one, if the receiver does not take an old one."""
+        oauth = self._oauth
+        if oauth is None:
+            return self._sent(url, headers, body)
+        fresh = False
+        while True:
+            token = oauth.header(self._ask_token)
+            told = self._sent(url, [*headers, ("authorization", token)], body)
+            if told[0] != HTTPStatus.UNAUTHORIZED or fresh:
+                return told
+            oauth.forget(token)
+            fresh = True
+
+    def _ask_token(self, headers: dict[str, str], form: bytes) -> TokenAnswer:
+        assert self._token_url is not None
+        status, _, answer = self._sent(
+            self._token_url, [("host", self._token_url.authority), *headers.items()], form
+        )
+        return status, answer
 
     def _sent(
         self, url: "_Url", headers: list[tuple[str, str]], body: bytes
@@ -232,7 +268,7 @@ class WebhookSink:
         assert self._pool is not None
         self._network.deadline = SYSTEM_CLOCK.monotonic() + self._timeout
         extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)}
-        if self._tls is not None and self._tls.server_name is not None:
+        if self._tls is not None and self._tls.server_name is not None and url is self._url:
             extensions["sni_hostname"] = self._tls.server_name  # type: ignore[assignment]  # a dictionary of anything
         try:
             with self._pool.stream(
@@ -315,16 +351,16 @@ class _Url:
         authorization: The header of that name, from the credentials; None without.
     """
 
-    def __init__(self, text: str, kept: str | None = None) -> None:
+    def __init__(self, text: str, kept: str | None = None, parameter: str = "url") -> None:
         right = "an address such as https://shop.example/hooks"
         shown = kept or "what is there"
         try:
             parts = urlsplit(text)
             host, port = parts.hostname, parts.port
         except ValueError:
-            raise InvalidOption("url", shown, right) from None
+            raise InvalidOption(parameter, shown, right) from None
         if parts.scheme not in ("http", "https") or not host or not text.isascii() or not text.isprintable():
-            raise InvalidOption("url", shown, right)
+            raise InvalidOption(parameter, shown, right)
         self.host, self.secure = host, parts.scheme == "https"
         self.port = port or (443 if self.secure else 80)
         named = f"[{host}]" if ":" in host else host

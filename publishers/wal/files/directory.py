@@ -16,7 +16,7 @@ __all__ = ["LOCK_NAME", "LogWriter", "check_names", "sign", "take_lock", "tidy",
 LOCK_NAME: Final = "LOCK"
 _TRIES: Final = 3
 _PAUSE: Final = 0.003  # seconds; whoever looks for a writer has the lock for microseconds
-_NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "slots", "snapshots", "state"})
+_NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "sinks", "slots", "snapshots", "state"})
 
 
 def check_names(path: Path, names: list[str]) -> None:

@@ -126,7 +126,12 @@ class Rig:
 
     def drained(self) -> None:
         """Steps until the target has everything."""
-        self.until(lambda: self.runner._confirmed is not None and self.runner._confirmed >= self.log.head)
+        self.until(
+            lambda: (
+                self.runner.machine._progress.confirmed is not None
+                and self.runner.machine._progress.confirmed >= self.log.head
+            )
+        )
 
     def later(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -146,8 +151,8 @@ class Rig:
 
     def died(self) -> None:
         """As `again`, but whatever was not stored is lost."""
-        self.runner._unsaved = False
-        self.runner._opened = False
+        self.runner.machine._progress.unsaved = False
+        self.runner.machine._opened = False
         self.again()
 
     def close(self) -> None:

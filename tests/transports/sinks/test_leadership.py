@@ -133,7 +133,7 @@ def test_a_lease_that_ends_while_the_target_is_asked_sends_and_stores_nothing(lo
         target = sites.targets[0]
         log.commit([upsert("order", "a", {})])
         target.plan = [TargetUnavailable("down")] * 5
-        while first.runner._failures < 5:
+        while first.runner.machine._failures.in_row < 5:
             first.turn()
             sites.clock.now += 2.9
         real = target.alive
@@ -163,7 +163,7 @@ def test_one_that_took_the_slot_over_late_is_fenced_and_the_holder_takes_it_back
         sites.clock.now += 2
         first.turn()
         assert first.runner.state is SinkState.STANDBY
-        assert "Fenced" in repr(first.runner._reason) or "generation" in first.runner._reason
+        assert "Fenced" in repr(first.runner.machine._reason) or "generation" in first.runner.machine._reason
         sites.carried(first, 2)
         assert sites.targets[0].keys == ["a", "a"]
         with pytest.raises(Exception, match="generation"):
@@ -262,8 +262,8 @@ class Race:
 
     def kill(self, site):
         """Nothing is given back, and nothing stored."""
-        if site.runner._supply is not None:
-            site.runner._supply.end()
+        if site.runner.machine._intake.supply is not None:
+            site.runner.machine._intake.supply.end()
         self.sites[self.sites.index(site)] = self.begun()
 
     def drained(self):

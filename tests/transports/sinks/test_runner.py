@@ -44,7 +44,12 @@ class TestBatches:
     def test_a_batch_that_is_not_full_waits_for_the_time_given_and_no_longer(self, tmp_path):
         with rigged(tmp_path / "log", criteria=ORDERS, linger=0.2) as rig:
             rig.commit("a")
-            rig.until(lambda: rig.runner._supply is not None and not rig.runner._supply.empty)
+            rig.until(
+                lambda: (
+                    rig.runner.machine._intake.supply is not None
+                    and not rig.runner.machine._intake.supply.empty
+                )
+            )
             assert rig.runner.step() == pytest.approx(0.2)
             rig.commit("b")
             rig.later(0.19)

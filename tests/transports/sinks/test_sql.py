@@ -181,7 +181,7 @@ def test_what_the_database_refuses_can_be_left_out(tmp_path):
 
         def arrived():
             rig.later(60.0)
-            return rig.runner._confirmed == rig.log.head
+            return rig.runner.machine._progress.confirmed == rig.log.head
 
         rig.until(arrived)
         assert [key for key, _ in rows(tmp_path)] == ["a", "b", "d"]
@@ -240,7 +240,11 @@ def test_without_the_tables_the_sink_says_what_makes_them(tmp_path):
                 base.execute(statement)
             resumed = rig.runner.resume()
             rig.until(resumed.done)
-            rig.until(lambda: rig.runner.state is SinkState.PAUSED or rig.runner._confirmed is not None)
+            rig.until(
+                lambda: (
+                    rig.runner.state is SinkState.PAUSED or rig.runner.machine._progress.confirmed is not None
+                )
+            )
         rig.drained()
         assert rows(tmp_path) == [("a", '{"n":"a"}')]
 
@@ -281,7 +285,7 @@ def test_a_sender_that_was_replaced_writes_nothing(tmp_path):
         rig.drained()
         older = rig.target
         newer = SqlSink(url(tmp_path))
-        context = rig.runner._context
+        context = rig.runner.machine._context
         generation = context.generation
         import dataclasses
 

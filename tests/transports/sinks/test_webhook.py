@@ -562,7 +562,7 @@ def test_every_change_arrives_in_order_at_a_receiver_that_fails_in_every_way(tmp
 
         def arrived():
             rig.later(40.0)
-            return rig.runner._confirmed == rig.log.head
+            return rig.runner.machine._progress.confirmed == rig.log.head
 
         rig.until(arrived)
         assert receiver.plan == []

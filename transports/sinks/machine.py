@@ -1,0 +1,481 @@
+"""What carries the changes of one slot to one target: a machine that its runner steps."""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from flow.clock import Clock
+from publishers.criteria.criteria import Criteria
+from publishers.errors import PenstockError
+from publishers.model.position import Position
+from publishers.slots.slot import Slot
+from transports.sinks.errors import (
+    SinkError,
+    SinkStandsBy,
+    TargetRefused,
+    TargetUnavailable,
+    shown_error,
+)
+from transports.sinks.failures import SinkFailures
+from transports.sinks.intake import SinkIntake, SinkProgress
+from transports.sinks.leading import SinkLeading
+from transports.sinks.lease import Lease
+from transports.sinks.notes import SinkNotes
+from transports.sinks.options import SinkOptions
+from transports.sinks.outbox import SinkOutbox
+from transports.sinks.sink import Sink, SinkContext, SinkGap, SinkLog
+from transports.sinks.state import RUNNING, SinkEvent, SinkState, sink_state_after
+from transports.sinks.status import SinkCounters, SinkStatus
+from transports.sinks.supply import SinkSupply
+from transports.sinks.verdicts import SinkVerdict, verdict_of
+
+__all__ = ["SinkMachine"]
+
+_LOG: Final = logging.getLogger("penstock.sinks")
+_BY_OPERATOR: Final = "paused by an operator"
+
+
+class SinkMachine:
+    """The part of a runner that one thread at a time may touch; ``status`` is for any.
+
+    Args:
+        log: See `SinkRunner`; likewise the others but these.
+        wake: Called when there may be something to do, on any thread.
+        ended: Called when it has stopped.
+
+    Attributes:
+        name: Of the sink.
+        state: What it does.
+        counters: What it has done.
+        failed: Whether it has stopped because its target refused something, as ``on_failure`` says.
+    """
+
+    def __init__(
+        self,
+        log: SinkLog,
+        name: str,
+        sink: Sink,
+        options: SinkOptions,
+        *,
+        lease: Lease | None,
+        clock: Clock,
+        wake: Callable[[], object],
+        ended: Callable[[], object],
+    ) -> None:
+        self.name = name
+        self.state = SinkState.STARTING
+        self.counters = SinkCounters()
+        self.failed = False
+        self._log, self._sink, self._clock = log, sink, clock
+        self._options, self._ended = options, ended
+        view = options.view_for(sink)
+        self._context = SinkContext.of(log, name, view, clock, options.in_flight)
+        self._opened = False  # the sink is
+        self._outbox = SinkOutbox(sink, options, self._context, self.counters)
+        self._failures = SinkFailures(options.retry, clock)
+        self._progress = SinkProgress()
+        self._stored_at = clock.monotonic()
+        self._reason: str | None = None
+        self._intake = SinkIntake(
+            log,
+            name,
+            options,
+            view,
+            SinkNotes(log.path, name),
+            take_over=options.take_over or lease is not None,
+            wake=wake,
+        )
+        self._leading = SinkLeading(lease)
+        if lease is not None:
+            lease.notify(wake)
+
+    # What may be asked, from any thread.
+
+    def status(self) -> SinkStatus:
+        """What it tells of itself."""
+        failures, place, lag, noted = self._failures, None, None, self._intake.notes.told
+        with contextlib.suppress(PenstockError):  # the log was closed, or there is no slot yet
+            told = self._log.slots.info(self.name)
+            place, lag = told.position, told.lag
+        return SinkStatus(
+            name=self.name,
+            state=self.state,
+            reason=self._reason,
+            last_error=failures.last_error,
+            attempt=failures.attempt,
+            retry_in=failures.retry_in,
+            circuit_open=failures.circuit_open,
+            position=place,
+            confirmed=self._progress.confirmed,
+            lag=lag,
+            epoch=self._leading.epoch,
+            last_error_age=failures.age,
+            gap=None if noted.gap is None else SinkGap(noted.gap.first, noted.gap.next),
+            counters=replace(self.counters),
+        )
+
+    # What there is to do.
+
+    def step(self) -> float:
+        """See `SinkRunner.step`."""
+        if self.state is SinkState.STOPPED:
+            return 0.0
+        tick = self._options.tick
+        if not self._judge_lease():
+            return tick
+        now, due = self._clock.monotonic(), self._failures.due
+        if self.state in RUNNING:
+            if due is not None and now < due:
+                return self._store_when_due(now, min(tick, due - now))
+            if self.state is SinkState.STARTING or not self._opened or self._intake.supply is None:
+                return self._guarded(self._open)
+            return self._guarded(self._carry)
+        return self._store_when_due(now, tick)
+
+    # The lease.
+
+    def _judge_lease(self) -> bool:
+        """Whether this is the one that sends; what was read by an earlier gain is thrown away."""
+        leading = self._leading
+        if self.state is not SinkState.STANDBY and not leading.holds:
+            self._yield("another one holds the lease")
+        if self.state is SinkState.STANDBY:
+            if not leading.gain():
+                return False
+            self._reason = None
+            self._move(SinkEvent.LEAD)
+            _LOG.info("sink %s leads, epoch %d", self.name, leading.epoch)
+        return True
+
+    def _yield(self, reason: str) -> None:
+        self._let_go()
+        self._progress.forget()
+        self._failures.forget()
+        self._reason = reason
+        self._move(SinkEvent.YIELD)
+        _LOG.warning("sink %s stands by: %s", self.name, reason)
+
+    # Beginning.
+
+    def _open(self) -> float:
+        intake = self._intake
+        if intake.off:
+            self.switch_off()
+            return 0.0
+        if self._failures.circuit_open and intake.slot is not None and not self._sink.alive():
+            raise TargetUnavailable("it does not answer")
+        slot = intake.open()
+        if slot.paused:
+            self._failures.due, self._reason = None, _BY_OPERATOR
+            self._move(SinkEvent.PAUSE)
+            return 0.0
+        if not self._opened:
+            self._open_sink(slot)
+        intake.begin()
+        self._works()
+        return 0.0
+
+    def _open_sink(self, slot: Slot) -> None:
+        self._context = replace(self._context, generation=slot.generation)
+        place = self._sink.open(self._context)
+        self._opened = True
+        if place is not None and place != slot.position:
+            self._intake.settle(place, self._sink)
+
+    # Carrying.
+
+    def _carry(self) -> float:
+        supply = self._intake.supply
+        assert supply is not None
+        now, outbox = self._clock.monotonic(), self._outbox
+        if not outbox.ready:
+            batch = outbox.read or supply.next(now)
+            if batch is None:
+                if self._judge_end(supply):
+                    return 0.0
+                due, tick = supply.due(now), self._options.tick
+                return self._store_when_due(now, tick if due is None else min(due, tick))
+            gap = self._intake.notes.told.gap
+            if gap is not None and not self._progress.gap_told:
+                batch = replace(batch, gap=SinkGap(gap.first, gap.next))
+            over = outbox.take(batch)
+            if over is not None:
+                self._progress.note(over)
+                return 0.0
+        if self._failures.circuit_open and not self._sink.alive():
+            raise TargetUnavailable("it does not answer")
+        if not self._leading.holds:
+            return 0.0
+        self._failures.attempt, taken = outbox.attempt, self.counters.changes
+        try:
+            sent = outbox.send(supply)
+        finally:
+            if self.counters.changes > taken:
+                self._failures.in_row = 0
+        if sent is not None:
+            self._progress.note(sent)
+            self._works()
+        return self._store_when_due(self._clock.monotonic(), 0.0)
+
+    # Storing the place.
+
+    def _store_when_due(self, now: float, delay: float) -> float:
+        if now - self._stored_at >= self._options.store_every and self._intake.slot is not None:
+            self._stored_at = now
+            self._guarded(self._store)
+        return delay
+
+    def _store(self) -> float:
+        """Stores the place of what the target has, durably there; over what did not match too."""
+        slot = self._intake.slot
+        assert slot is not None
+        slot.info()  # raises if the slot, or its history, was lost, or the log was closed
+        if not self._opened:
+            return 0.0
+        try:
+            self._sink.flush()
+        except Exception:
+            self._supply_anew()  # what was not durable is given again
+            raise
+        if self._leading.holds:  # else the place is the next one's to store
+            self._intake.keep(self._progress, self._sink, idle=self._outbox.empty)
+        return 0.0
+
+    def _supply_anew(self) -> None:
+        """Throws away what was read, so that everything from the stored place on is read, and sent, again."""
+        self._outbox.forget()
+        self._progress.forget()
+        self._intake.renew()
+        self._sink.close()
+        self._opened = False
+
+    # What goes wrong.
+
+    def _guarded(self, work: Callable[[], float]) -> float:
+        """Does something that may fail, and notes how it did."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - a sink's or a user's too: the runner outlives it
+            match verdict_of(error):
+                case SinkVerdict.ROWS:
+                    self._intake.rows_anew()
+                    self._supply_anew()
+                    self._fail(error)
+                case SinkVerdict.LOSE:
+                    self._lose(error)
+                case SinkVerdict.FENCED if self._leading.shared:
+                    self._yield(shown_error(error))
+                case SinkVerdict.FENCED | SinkVerdict.END:
+                    self.stop(shown_error(error))
+                case SinkVerdict.LATER:
+                    self._fail(error)
+                case SinkVerdict.NEVER:
+                    self._refuse(error)
+            return 0.0
+
+    def _fail(self, error: Exception) -> None:
+        failures = self._failures
+        failures.add(error)
+        self.counters.failures += 1
+        if failures.exhausted:
+            self.counters.given_up += 1
+            self._refuse(TargetRefused(f"given up after {failures.in_row} attempts: {failures.last_error}"))
+            return
+        self._wait(getattr(error, "retry_after", None))
+
+    def _wait(self, retry_after: float | None) -> None:
+        failures = self._failures
+        wait = failures.wait(retry_after)
+        self._move(SinkEvent.FAIL)
+        _LOG.warning(
+            "sink %s: %s; attempt %d in %.1f s", self.name, failures.last_error, failures.attempt, wait
+        )
+
+    def _refuse(self, error: Exception) -> None:
+        reason = self._failures.note(error)
+        if self._options.on_failure == "restart":
+            self._store_last()
+            self._let_go()
+            self._progress.forget()
+            self._failures.in_row = max(self._failures.in_row, 1)
+            self._wait(self._options.retry.limit)
+        elif self._options.on_failure == "stop":
+            self.failed = True
+            self.stop(reason)
+        else:
+            self._reason, self._failures.due = reason, None
+            self._move(SinkEvent.REFUSE)
+            _LOG.error("sink %s is paused: %s", self.name, reason)
+
+    def _lose(self, error: Exception) -> None:
+        reason = self._failures.note(error)
+        self._let_go()
+        self._progress.forget()
+        if self._options.snapshot == "on_gap":
+            self._intake.rows_after_loss()
+            self._move(SinkEvent.FAIL)
+            _LOG.warning("sink %s gives rows, as its history is gone: %s", self.name, reason)
+        elif self._options.on_failure == "stop":
+            self.failed = True
+            self.stop(reason)
+        else:
+            self._reason = reason
+            self._move(SinkEvent.LOSE)
+            _LOG.error("sink %s is lost: %s", self.name, reason)
+
+    def _works(self) -> None:
+        self._failures.forget()
+        self._reason = None
+        self._move(SinkEvent.ROWS if self._intake.gives_rows else SinkEvent.WORK)
+
+    def _judge_end(self, supply: SinkSupply) -> bool:
+        """Whether the subscription has ended, and something was made of that."""
+        if supply.rows_end is not None and supply.empty:
+            self._sink.flush()
+            self._intake.end_rows(supply.rows_end)
+            if self._sink.stores_position:
+                self._sink.move(supply.rows_end)
+            self._progress.forget()
+            self._move(SinkEvent.WORK)
+            return True
+        if not supply.ended:
+            return False
+        error = supply.error
+        if error is not None:
+            self._supply_anew()
+            raise error
+        self.stop("the log was closed")
+        return True
+
+    def _move(self, event: SinkEvent) -> None:
+        self.state = sink_state_after(self.state, event) or self.state
+
+    # Orders, which the one who steps carries out.
+
+    def _check_leading(self) -> None:
+        if not self._judge_lease():
+            raise SinkStandsBy(self.name)
+
+    def pause(self) -> None:
+        """See `SinkRunner.pause`."""
+        self._check_leading()
+        self._log.slots.pause(self.name)
+        self._failures.due, self._reason = None, _BY_OPERATOR
+        self._move(SinkEvent.PAUSE)
+
+    def resume(self) -> None:
+        """See `SinkRunner.resume`."""
+        self._check_leading()
+        if self.name in self._log.slots:
+            self._log.slots.resume(self.name)
+        if self._intake.off:
+            return
+        self._failures.forget()
+        self._reason = None
+        self._outbox.renew()
+        self._move(SinkEvent.RESUME)
+
+    def switch_off(self) -> None:
+        """See `SinkRunner.switch_off`."""
+        self._check_leading()
+        self._store_last()
+        self._let_go()
+        self._intake.switch_off()
+        self._progress.forget()
+        self._failures.forget()
+        self._reason = "switched off by an operator"
+        self._move(SinkEvent.SWITCH_OFF)
+        _LOG.warning(
+            "sink %s is off: what is committed from %s on is not carried",
+            self.name,
+            self._intake.notes.told.off,
+        )
+
+    def switch_on(self, place: Any) -> Position:
+        """See `SinkRunner.switch_on`."""
+        self._check_leading()
+        if not self._intake.off:
+            raise SinkError(f"sink {self.name!r} is on; seek moves it")
+        position = self._intake.switch_on(place)
+        self._reason = None
+        self._move(SinkEvent.SWITCH_ON)
+        gap = self._intake.notes.told.gap
+        if gap is not None:
+            _LOG.error("sink %s is on; it has left out %s to %s", self.name, gap.first, gap.next)
+        return position
+
+    def again(self, criteria: Criteria, after: str | None, until: str | None) -> None:
+        """See `SinkRunner.again`."""
+        self._check_leading()
+        if self.state not in (SinkState.STREAMING, SinkState.RETRYING) or self._intake.gives_rows:
+            raise SinkError(
+                f"sink {self.name!r} is {self.state.name}; rows are given again while it is STREAMING"
+            )
+        self._store()
+        self._outbox.forget()
+        self._progress.forget()
+        self._intake.again(criteria, after, until)
+
+    def seek(self, place: Any) -> Position:
+        """See `SinkRunner.seek`."""
+        self._check_leading()
+        if self._intake.off:
+            raise SinkError(f"sink {self.name!r} is off; switch it on at a place")
+        slot = self._intake.slot
+        if slot is None:
+            position: Position = self._log.slots.reset(self.name, place).position
+        else:
+            position = slot.seek(place)
+            self._outbox.forget()
+            if self._intake.gives_rows:
+                self._intake.renew()
+            elif self._intake.supply is not None:
+                self._intake.supply.drop()
+        self._intake.notes.write(rows=None)
+        if self._sink.stores_position:
+            if not self._opened:
+                self._sink.open(self._context)
+                self._opened = True
+            self._sink.move(position)
+        self._progress.forget()
+        if sink_state_after(self.state, SinkEvent.SEEK) is not None:
+            self._reason = None
+            self._move(SinkEvent.SEEK)
+        return position
+
+    # Ending.
+
+    def stop(self, reason: str | None) -> None:
+        """Ends it; with a reason if nobody has wanted that."""
+        if self.state is SinkState.STOPPED:
+            return
+        if reason is None or self.failed:
+            self._store_last()
+        self._let_go()
+        self._outbox.close()
+        self._reason = reason
+        self._move(SinkEvent.STOP)
+        self._ended()
+        if reason is not None:
+            _LOG.error("sink %s has stopped: %s", self.name, reason)
+
+    def _store_last(self) -> None:
+        """Stores the place before slot and target are given back; what is not stored is sent again."""
+        if self._opened and self._intake.slot is not None:
+            try:
+                self._store()
+            except Exception as error:  # noqa: BLE001 - see above
+                _LOG.warning("sink %s: its last place is not stored: %s", self.name, shown_error(error))
+
+    def _let_go(self) -> None:
+        """Gives back slot and target."""
+        self._failures.due = None
+        self._outbox.forget()
+        self._intake.let_go()
+        try:
+            self._sink.close()
+        except Exception as error:  # noqa: BLE001 - a sink's: there is nothing left to do with it
+            _LOG.warning("sink %s: its target is not closed: %s", self.name, shown_error(error))
+        self._opened = False
