@@ -1,5 +1,6 @@
 """How far a slot's consumer was given changes, and the subscriber that notes it on the way."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ class SlotProgress:
         begun: Whether there is to be one, and it has not told of its end.
     """
 
-    __slots__ = ("_last", "begun", "given", "sought", "subscription")
+    __slots__ = ("_beginning", "_last", "_wanted", "begun", "given", "sought", "subscription")
 
     def __init__(self, place: Position) -> None:
         self.given = place
@@ -35,6 +36,8 @@ class SlotProgress:
         self.sought = False
         self.begun = False
         self._last: tuple[int, int] = (0, 0)
+        self._beginning = threading.Lock()
+        self._wanted: Position | None = None  # where to go as soon as there is a subscription
 
     @property
     def over(self) -> bool:
@@ -46,6 +49,24 @@ class SlotProgress:
         if not self.sought:
             self._last = change.version, change.count
             self.given = behind_change(change)
+
+    def begin(self, subscription: SlotSubscription) -> None:
+        """There is the subscription; it goes elsewhere at once if that was wanted before."""
+        with self._beginning:
+            self.subscription = subscription
+            wanted = self._wanted
+        if wanted is not None:
+            subscription.seek(wanted)
+
+    def seek(self, place: Position) -> None:
+        """What follows begins elsewhere, also where the subscription has not begun yet, on the executor of its consumer."""
+        with self._beginning:
+            subscription = self.subscription
+            self.sought = not self.over
+            self._wanted = place
+        self.go(place)
+        if subscription is not None and not subscription.ended:
+            subscription.seek(place)
 
     def go(self, place: Position) -> None:
         """What was given does not count any more; what follows begins there."""
@@ -99,7 +120,7 @@ class NotingSubscriber:
     def on_subscribe(self, subscription: Any, /) -> None:
         """Notes the subscription, and pauses it if the slot is."""
         if callable(getattr(subscription, "checkpoint", None)):  # a refusal has a subscription too
-            self._progress.subscription = subscription
+            self._progress.begin(subscription)
             if self._paused():
                 subscription.pause()
         self._subscriber.on_subscribe(subscription)

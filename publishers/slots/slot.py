@@ -186,14 +186,7 @@ class Slot:
             Fenced, SlotLost: See the class.
         """
         position = self._keeper.seek(self, place)
-        progress = self._progress
-        subscription = progress.subscription
-        if subscription is not None and not subscription.ended:
-            progress.sought = True
-            progress.go(position)
-            subscription.seek(position)
-        else:
-            progress.go(position)
+        self._progress.seek(position)
         return position
 
     def pause(self) -> bool:

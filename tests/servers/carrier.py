@@ -1,21 +1,27 @@
 """A process that commits at random and carries everything to a target; tests kill it, and judge what the target holds.
 
-    python -m tests.servers.carrier LOG ADDRESS NAME SEED VERSIONS [DRAIN]
+    python -m tests.servers.carrier LOG ADDRESS NAME
 
-It commits until the log has so many versions, and ends then; with DRAIN it does so when the target has confirmed everything.
+For each line ``SEED VERSIONS [drain]`` that it reads it forks, so that a hundred kills cost one start of Python. The child says
+``open PID``, commits until the log has so many versions, and ends then; with ``drain`` when the target has confirmed everything.
+The parent says ``ended STATUS``.
 """
 
+import os
 import random
+import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from publishers import Area, ChangeLog, Content, Operation, remove, truncate, upsert
-from transports.sinks import RetryPolicy, Sink, SinkOptions, SinkRunner
+from transports.sinks import FileSink, RetryPolicy, Sink, SinkOptions, SinkRunner
 
 KEYS = 40
 KINDS = ("orders", "bills")
+SECRET = "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0"
+os.environ.setdefault("PENSTOCK_TEST_SECRET", SECRET)
 
 
 def target(address: str) -> Sink:
@@ -57,7 +63,25 @@ def _search(rest: str) -> Sink:
     return SearchSink(url, f"{prefix}-{{entity_type}}")
 
 
-_TARGETS = {"search": _search, "sql": _sql, "redis": _redis, "kafka": _kafka, "kafka_once": _kafka_once}
+def _hook(rest: str) -> Sink:
+    from transports.sinks.webhook import WebhookSink
+
+    return WebhookSink(rest, secrets=["env:PENSTOCK_TEST_SECRET"], allow=["127.0.0.0/8"], timeout=10)
+
+
+def _files(rest: str) -> Sink:
+    return FileSink(rest, max_bytes=20_000)
+
+
+_TARGETS = {
+    "hook": _hook,
+    "files": _files,
+    "search": _search,
+    "sql": _sql,
+    "redis": _redis,
+    "kafka": _kafka,
+    "kafka_once": _kafka_once,
+}
 
 
 def mutations(chance: random.Random) -> list[Any]:
@@ -89,16 +113,25 @@ def folded(log: ChangeLog) -> dict[tuple[str, str], bytes]:
     return state
 
 
-def main(path: str, address: str, name: str, seed: str, versions: str, *drain: str) -> None:
-    """See the module."""
+def told(log: ChangeLog) -> list[tuple[int, int]]:
+    """The positions of all that a target is sent of entities, in the order of the log."""
+    found = log.history(None, "earliest", 10**6).changes
+    return [(one.version, one.index) for one in found if one.area is Area.DATA]
+
+
+def carry(path: str, address: str, name: str, seed: str, versions: str, *drain: str) -> None:
+    """What a child does."""
     chance, pace = random.Random(seed), threading.Event()
     options = SinkOptions(
-        start="earliest", batch_changes=20, linger=0.0, retry=RetryPolicy(first=0.05, limit=0.2)
+        start="earliest",
+        batch_changes=20,
+        linger=0.0,
+        retry=RetryPolicy(first=0.05, limit=0.2),
+        store_every=chance.choice((0.0, 0.05, 1.0)),
     )
     with ChangeLog.open(Path(path), sync="os") as log:
         runner = SinkRunner(log, name, target(address), options).start()
-        sys.stdout.write("open\n")
-        sys.stdout.flush()
+        os.write(1, f"open {os.getpid()}\n".encode())
         while log.head.version <= int(versions):
             log.commit(mutations(chance))
             pace.wait(0.001)  # the target is to keep up
@@ -110,6 +143,62 @@ def main(path: str, address: str, name: str, seed: str, versions: str, *drain: s
                 sys.exit(f"paused: {runner.statistics().reason}")
             pace.wait(0.01)
         runner.close()
+
+
+def main(*arguments: str) -> None:
+    """See the module."""
+    target(arguments[1])  # what it needs is imported once
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                carry(*arguments, *line.split())
+            except BaseException as error:
+                os.write(2, f"{type(error).__name__}: {error}\n".encode())
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        os.write(1, f"ended {os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+class Carrier:
+    """The parent, as a test has it in its hand.
+
+    Args:
+        arguments: LOG, ADDRESS and NAME.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "tests.servers.carrier", *map(str, arguments)]
+        self._process = subprocess.Popen(
+            command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def begin(self, *told: object) -> int:
+        """Starts a child, and returns its process number when it has opened the log."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(map(str, told)) + "\n")
+        self._process.stdin.flush()
+        return int(self._word("open"))
+
+    def ended(self) -> int:
+        """Waits until the child has ended; answers how."""
+        return int(self._word("ended"))
+
+    def _word(self, expected: str) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith(expected):
+            self._process.kill()
+            raise AssertionError(f"{line!r} instead of {expected!r}: {self._process.communicate()[1]}")
+        return line.split()[1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 if __name__ == "__main__":

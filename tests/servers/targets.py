@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.faulty import FaultyProxy
+from tests.servers.hook_receiver import HookReceiver
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.postgres import Postgres
 from tests.servers.program import Program
@@ -14,6 +15,7 @@ from tests.servers.search_node import SearchNode
 
 KINDS = ("orders", "bills")
 State = dict[tuple[str, str], Any]
+Place = tuple[int, int]
 
 
 class TargetServer(ABC):
@@ -22,7 +24,10 @@ class TargetServer(ABC):
     Attributes:
         program: The server; None for one that is none.
         port: Where it is asked by sinks, which a proxy may stand before.
+        once: Whether each change is to be there once.
     """
+
+    once = False
 
     def __init__(self, program: Program | None) -> None:
         self.program = program
@@ -43,6 +48,10 @@ class TargetServer(ABC):
     @abstractmethod
     def held(self, name: str) -> State:
         """What the target of that name holds."""
+
+    def streams(self, name: str) -> list[list[Place]]:
+        """Where it keeps all that it was sent: the positions, in each of its streams in the order in which they came."""
+        return []
 
 
 def _parsed(body: Any) -> Any:
@@ -136,6 +145,7 @@ class KafkaTarget(TargetServer):
         proxy.target = broker.port
         super().__init__(broker)
         self.proxy = proxy.__enter__()
+        self._streams: dict[str, list[list[Place]]] = {}
         broker.start()
 
     def address(self, name: str, port: int | None = None) -> str:
@@ -157,7 +167,8 @@ class KafkaTarget(TargetServer):
         ]
         reader.assign([confluent_kafka.TopicPartition(one, at, 0) for one, at in places])
         states: dict[tuple[str, int], State] = {place: {} for place in places}
-        seen: list[Any] = []
+        streams: dict[tuple[str, int], list[Place]] = {place: [] for place in places}
+        tombstones: list[Any] = []
         ended = 0
         while ended < len(places):
             record = reader.poll(30)
@@ -165,10 +176,14 @@ class KafkaTarget(TargetServer):
             if record.error() is not None:
                 ended += 1
                 continue
-            state = states[record.topic(), record.partition()]
+            place = record.topic(), record.partition()
+            state, headers = states[place], dict(record.headers())
             kind, key = json.loads(record.key())
-            headers = dict(record.headers())
-            seen.append((record.topic(), record.partition(), headers["penstock-id"], record.value() is None))
+            version, index = map(int, headers["penstock-position"].split(b":"))
+            if record.value() is None:
+                tombstones.append((version, index))
+            else:
+                streams[place].append((version, index))
             if key is None:
                 state.clear()
             elif record.value() is None or headers["penstock-operation"] == b"REMOVE":
@@ -176,21 +191,20 @@ class KafkaTarget(TargetServer):
             else:
                 state[kind, key] = json.loads(record.value())["body"]
         reader.close()
-        self.judge(seen)
+        assert not self.once or len(tombstones) == len(set(tombstones))
+        self._streams[name] = list(streams.values())
         return {one: body for state in states.values() for one, body in state.items()}
 
-    def judge(self, seen: list[Any]) -> None:
-        """What came may have come more than once."""
+    def streams(self, name: str) -> list[list[Place]]:
+        """See `TargetServer.streams`: those that `held` has read."""
+        return self._streams[name]
 
 
 class ExactlyOnceKafkaTarget(KafkaTarget):
     """The same, whose committed records are there once."""
 
     kind = "kafka_once"
-
-    def judge(self, seen: list[Any]) -> None:
-        """See `KafkaTarget.judge`."""
-        assert len(seen) == len(set(seen))
+    once = True
 
 
 class SearchTarget(TargetServer):
@@ -221,7 +235,91 @@ class SearchTarget(TargetServer):
         return state
 
 
+class FilesTarget(TargetServer):
+    """A directory."""
+
+    once = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(None)
+        self._folder = folder
+
+    def address(self, name: str, port: int | None = None) -> str:
+        """See `TargetServer.address`."""
+        return f"files={self._folder / name}"
+
+    def held(self, name: str) -> State:
+        """See `TargetServer.held`."""
+        return _folded(self._changes(name))
+
+    def streams(self, name: str) -> list[list[Place]]:
+        """See `TargetServer.streams`."""
+        return [_places(self._changes(name))]
+
+    def _changes(self, name: str) -> list[Any]:
+        """The lines that count: of the last file those up to what the sidecar tells."""
+        found: list[Any] = []
+        told = json.loads((self._folder / name / "changes.place").read_bytes())
+        for path in sorted((self._folder / name).glob("changes-*")):
+            data = path.read_bytes()
+            counts = data[: told["nbytes"]] if path.suffix == ".tmp" else data
+            found += map(json.loads, counts.splitlines())
+        return found
+
+
+class HookTarget(TargetServer):
+    """A receiver that keeps what it is sent in a file a name, synced."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(HookReceiver(folder / "hook").start())
+
+    def address(self, name: str, port: int | None = None) -> str:
+        """See `TargetServer.address`."""
+        return f"hook=http://127.0.0.1:{port or self.port}/{name}"
+
+    def held(self, name: str) -> State:
+        """See `TargetServer.held`."""
+        return _folded(self._changes(name))
+
+    def streams(self, name: str) -> list[list[Place]]:
+        """See `TargetServer.streams`: a change has the same id whenever it comes, and no other one has."""
+        changes = self._changes(name)
+        ids = {(one["version"], one["index"]): one["id"] for one in changes}
+        assert all(ids[one["version"], one["index"]] == one["id"] for one in changes)
+        assert len(set(ids.values())) == len(ids)
+        return [_places(changes)]
+
+    def _changes(self, name: str) -> list[Any]:
+        assert self.program is not None
+        lines = (self.program.folder / f"{name}.jsonl").read_bytes().splitlines(keepends=True)
+        whole = [one for one in lines if one.endswith(b"\n")]  # the last one may have been cut by a kill
+        return [change for line in whole for change in json.loads(line)["changes"]]
+
+
+def _places(changes: list[Any]) -> list[Place]:
+    return [(one["version"], one["index"]) for one in changes if one["area"] == "DATA"]
+
+
+def _folded(changes: list[Any]) -> State:
+    """The newest body of each entity, where what comes again is left out."""
+    state: State = {}
+    reached = (0, 0)
+    for one in changes:
+        if one["area"] != "DATA" or (one["version"], one["index"]) <= reached:
+            continue
+        reached = one["version"], one["index"]
+        if one["operation"] == "TRUNCATE":
+            state = {at: body for at, body in state.items() if at[0] != one["entity_type"]}
+        elif one["operation"] == "REMOVE":
+            state.pop((one["entity_type"], one["key"]), None)
+        else:
+            state[one["entity_type"], one["key"]] = one["body"]
+    return state
+
+
 TARGETS = {
+    "files": FilesTarget,
+    "webhook": HookTarget,
     "search": SearchTarget,
     "kafka": KafkaTarget,
     "kafka exactly once": ExactlyOnceKafkaTarget,

@@ -1,5 +1,7 @@
 """Slots: places that the log keeps for consumers."""
 
+from collections import deque
+
 import pytest
 
 import flow
@@ -306,6 +308,31 @@ def test_what_was_given_before_a_seek_does_not_count_behind_it(log):
         assert told == [Position(2)] * 3
         assert probe.error is None
         assert slot.delivered == log.head
+
+
+def test_a_seek_before_the_subscription_has_begun_on_its_executor_is_not_lost(log):
+    """F74: the first change is that of the new place."""
+    turns = deque()
+
+    class Later:
+        submit = turns.append
+
+    log.slots.create("stock", start="latest")
+    fill(log, 5)
+    with log.slots.open("stock") as slot:
+        slot.seek(4)
+        probe = Probe(first=10**6)
+        slot.changes().subscribe(probe, executor=Later())
+        slot.seek(2)
+
+        def all_came():
+            while turns:
+                turns.popleft()()
+            return len(probe.positions) >= 8
+
+        wait_until(all_came, probe.state)
+        assert probe.positions[0] == Position(2)
+        assert slot.ack(log.head)
 
 
 def test_a_paused_slot_gives_nothing_over_restarts_too():

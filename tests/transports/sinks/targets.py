@@ -8,7 +8,7 @@ from typing import Any
 from publishers import ChangeLog, upsert
 from publishers.views.view import Images
 from tests.publishers.support import wait_until
-from transports.sinks import RetryPolicy, SinkOptions, SinkRunner
+from transports.sinks import RetryPolicy, SinkOptions, SinkRunner, SinkState
 
 QUICK = {"sync": "os", "fill_step": 0}
 
@@ -42,6 +42,8 @@ class Target:
         self.flushing: list[Exception] = []
         self.tried: list[Any] = []
         self.taken: list[Any] = []  # batches that count
+        self.put_off: list[Any] = []  # of each of these what it did not take: it may come after them
+        self.behind: Any = None  # everything before it is taken
         self.place: Any = None
         self.answers = True
         self.asked = self.flushes = self.opens = self.closes = 0
@@ -70,18 +72,20 @@ class Target:
             raise told
         gone = {one.place for one in told or ()}
         self.taken.append(batch.only(set(range(len(batch))) - gone))
+        self.put_off.append(left := batch.only(gone))
+        self.behind = left.first if gone else batch.next
         return told
 
     def flush(self) -> None:
         self.flushes += 1
         if self.flushing:
             raise self.flushing.pop(0)
-        if self.stores_position and self.taken:
-            self.place = self.taken[-1].next
+        if self.stores_position and self.behind is not None:
+            self.place = self.behind
 
     def move(self, position: Any) -> None:
         self.moves.append(position)
-        self.place = position
+        self.place = self.behind = position
 
     def close(self) -> None:
         self.closes += 1
@@ -123,6 +127,17 @@ class Rig:
             return bool(condition())
 
         wait_until(held, self.runner.statistics)
+
+    def worked(self) -> None:
+        """Steps until the target was asked, or there is nothing to ask it for: changes are read on other threads."""
+        tried = len(self.target.tried)
+
+        def asked() -> bool:
+            slot = self.runner._slot
+            more = slot is not None and self.runner._due is None and slot.delivered < self.log.head
+            return not more or self.runner.state is not SinkState.STREAMING or len(self.target.tried) > tried
+
+        self.until(asked)
 
     def drained(self) -> None:
         """Steps until the target has everything."""
