@@ -30,8 +30,7 @@ from publishers.wal.format.frame import NO_PRODUCER
 
 __all__ = ["Commit", "Committer"]
 
-
-_SWITCHES: Final = {bool}
+_SWITCHES: Final = (bool, bool)
 
 
 class Committer:
@@ -98,12 +97,12 @@ class Committer:
         commit = pending = None
         try:
             try:
-                if {type(durable), type(visible)} != _SWITCHES:
+                if (type(durable), type(visible)) != _SWITCHES:
                     check_switches(durable=durable, visible=visible)
                 if self._wal.inherited is not None:
                     raise self._wal.inherited  # before the queue, whose lock and leader may be those of the parent
                 ordinary = visible and outdated is None and expect is None and transaction.spool is None
-                if ordinary and transaction.producer == NO_PRODUCER:
+                if ordinary and transaction.producer == NO_PRODUCER and self._queue.leader is None:
                     with SHIELD:
                         commit = self._lead_alone(transaction, found, durable=durable)
                 if commit is None:
@@ -296,6 +295,7 @@ class Committer:
                     if pending.leads:
                         self._lead(pending, woken)
                 if not pending.done:
+                    pending.asleep = True
                     pending.wait()
         except BaseException:
             with SHIELD:
@@ -303,6 +303,10 @@ class Committer:
             while pending.taken and not pending.done:
                 pending.wait()  # another thread writes it at this moment, perhaps from its spool
             raise
+        finally:
+            if pending.asleep:
+                with SHIELD:
+                    self._queue.returned(pending)
         if pending.error is not None:
             raise pending.error
 
@@ -335,11 +339,13 @@ class Committer:
         group: list[Pending] = []
         verdict: LogError | None = LogFailed("unknown", "a commit was not finished")
         written = False
+        until = began = monotonic()
         try:
             self._queue.gather(group)
             published = self._write(group)
+            until = 2 * monotonic() - began
             written = True
-            self._publish(pending, published, woken)
+            self._publish(pending, published, woken, len(group))
             verdict = None
         except BaseException as error:
             if group:
@@ -347,15 +353,17 @@ class Committer:
             if verdict is not error:
                 raise
         finally:
-            self._queue.pass_on(pending)
+            self._queue.end(pending, group, until)
             for member in group:
                 member.finish(verdict)
         self._wal.notify()  # before anything that subscribers run on this thread
 
-    def _publish(self, leader: object, published: list[Published], woken: deque[Wakeable]) -> None:
-        """Lets the next group be written, and publishes this one meanwhile."""
+    def _publish(
+        self, leader: object, published: list[Published], woken: deque[Wakeable], beyond: int = -1
+    ) -> None:
+        """Publishes a group; meanwhile the next one is written, if it is the larger one."""
         with self._publication.gate:
-            self._queue.pass_on(leader)
+            self._queue.pass_on(leader, beyond)
             if published:
                 self._wal.publish_tail(published[-1].version)
                 woken.extend(self._publication.publish(published))
@@ -395,7 +403,9 @@ class Committer:
             assert transaction is not None
             fields = (done.version, False, transaction.count + 1, done.committed_at)
             member.commit = tuple.__new__(Commit, fields)  # for every commit: without a call of Python code
-            self._unsynced.append(to_publish(transaction, done))
+            # What is withheld may wait for long, and one copy of it is enough.
+            kept = transaction._replace(rows=None) if deferring else transaction
+            self._unsynced.append(to_publish(kept, done))
             self._unsynced_bytes += member.size
         if deferring:
             self._hold_back(fresh)
@@ -419,12 +429,12 @@ class Committer:
             self._wal.sync()
         elif self._options.sync == "interval":
             return []
-        return self._release()
+        published, self._unsynced, self._unsynced_bytes, self._owing = self._unsynced, [], 0, False
+        return published
 
     def _release(self) -> list[Published]:
         """Gives away what was not synced, and is now."""
-        published, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
-        self._owing = False
+        published, self._unsynced, self._unsynced_bytes, self._owing = self._unsynced, [], 0, False
         return published
 
     # What is withheld.
@@ -457,8 +467,6 @@ class Committer:
             if withheld.first is None:
                 shown += 1
             else:
-                if member.transaction is not None:
-                    member.transaction.rows = None  # it may wait for long, and once is enough
                 withheld.keep(transaction, member.size)
                 self._owing = True
         del self._unsynced[first + shown :]

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from random import Random
+from itertools import count
 from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -19,8 +19,30 @@ from publishers.wal.format.control import OWNER_BYTES, REMOTE_VERSION
 __all__ = ["Label", "Producer", "RemoteProducer", "check_mutations", "check_producer", "producer_id"]
 
 _encoder: Final = msgspec.json.Encoder()
-_chance: Final = Random()  # noqa: S311 - not for secrets; a generator of our own, which nobody seeds
-os.register_at_fork(after_in_child=_chance.seed)
+
+
+class _Ids:
+    """Ids of transactions: UUIDs of version 8 (RFC 9562 5.8), whose first half is random once in each process; the rest counts.
+
+    An id has to be unique, not secret.
+    """
+
+    __slots__ = ("beginning", "number")
+
+    def __init__(self) -> None:
+        self.draw()
+        os.register_at_fork(after_in_child=self.draw)
+
+    def draw(self) -> None:
+        """Begins another sequence of ids."""
+        drawn = bytearray(os.urandom(16))
+        drawn[6] = drawn[6] & 0x0F | 0x80
+        drawn[8] = drawn[8] & 0x3F | 0x80  # the variant
+        self.beginning = str(UUID(bytes=bytes(drawn)))[:24].encode()
+        self.number = count(int.from_bytes(drawn[10:15]))
+
+
+_ids: Final = _Ids()
 
 
 class RemoteProducer(NamedTuple):
@@ -113,10 +135,7 @@ class Label(NamedTuple):
         Raises:
             InvalidChange: If ``meta`` is not JSON, or the producer is none.
         """
-        # A UUID of version 4 (RFC 9562 5.4); it has to be unique, not secret, so no system call is made for it.
-        bits = _chance.getrandbits(128)
-        d = b"%032x" % bits
-        name = b"%b-%b-4%b-%c%b-%b" % (d[:8], d[8:12], d[13:16], b"89ab"[bits >> 60 & 3], d[17:20], d[20:])
+        name = b"%b%012x" % (_ids.beginning, next(_ids.number))
         if meta is None and producer is None:
             return tuple.__new__(cls, (b'{"id":"%b"}' % name, None, 0))
         stored: dict[str, Any] = {"id": name.decode()}

@@ -55,11 +55,13 @@ class Pending:
         leads: Whether its thread leads.
         taken: Whether a leader has taken it from the queue.
         done: Whether its thread may return.
+        asleep: Whether a thread waits for it, or is about to.
     """
 
     __slots__ = (
-        "_asleep",
+        "_roused",
         "after",
+        "asleep",
         "commit",
         "done",
         "durable",
@@ -91,25 +93,25 @@ class Pending:
         self.durable = durable
         self.hidden = hidden
         self.task = task
-        self.size = size if transaction is None or transaction.spooled else transaction.size
+        self.size = size if transaction is None or transaction.spool is not None else transaction.size
         self.commit: Commit | None = None
         self.error: PenstockError | None = None
         self.outdated = outdated
         self.expect = expect
         self.after = after
-        self.inside = self.leads = self.taken = self.done = False
+        self.inside = self.leads = self.taken = self.done = self.asleep = False
         # No Event: an interrupt inside its methods, which are written in Python, may leave it locked for ever.
-        self._asleep = threading.Lock()
-        self._asleep.acquire()
+        self._roused = threading.Lock()
+        self._roused.acquire()
 
     def wait(self) -> None:
         """Sleeps until it is roused, if it was not since the last time."""
-        self._asleep.acquire()
+        self._roused.acquire()
 
     def rouse(self) -> None:
         """Lets its thread look what it may do now; may be done twice."""
         try:
-            self._asleep.release()
+            self._roused.release()
         except RuntimeError:  # it was roused before
             return
 

@@ -2,16 +2,28 @@
 
 A commit that enters while none leads leads; a leader takes all that wait, and passes leadership on to the first of those that
 came meanwhile. A commit that finds no room waits outside, and enters again when there is some.
+
+Threads that commit again and again come back as soon as they run. So when a group has been written and published, the next
+leader is appointed once all of its threads have run, or as much time has passed as the group took to be written: else two
+halves of the callers would take turns at the disk, and each sync would be for one of them only. Nobody waits for a thread that
+does something else meanwhile. Where more commits wait than were written there is nothing to gain, and leadership is passed on
+before the group is published.
 """
 
 import threading
 from collections import deque
+from collections.abc import Iterable
+from time import monotonic
+from typing import Final
 
 from publishers.commits.pending import Pending
 from publishers.errors import LogClosed, LogFailed
 from publishers.options import LogOptions
 
 __all__ = ["CommitQueue"]
+
+_RETURNING: Final = object()
+"""Leads while threads of the group that was written last have yet to run."""
 
 
 class CommitQueue:
@@ -23,7 +35,8 @@ class CommitQueue:
 
     Attributes:
         lock: Held for every change of what follows.
-        leader: What leads: a commit of the queue, or the transaction of one that met no other; None if there is none.
+        leader: What leads: a commit of the queue, the transaction of one that met no other, or what stands for those that
+            are coming back; None if there is none.
         deferring: Whether withheld versions concern the next group, or whoever is in the queue wants to be withheld.
         failed: Why nobody is let in any more; None while all is well.
         closed: Whether nobody is let in because the log is closed.
@@ -40,6 +53,8 @@ class CommitQueue:
         self._options = options
         self._waiting: deque[Pending] = deque()
         self._bytes = 0
+        self._returning: set[Pending] = set()
+        self._until = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -92,13 +107,36 @@ class CommitQueue:
             self._bytes -= nbytes
             self._call_in()
 
-    def pass_on(self, leader: object) -> None:
-        """Hands leadership to the first who waits; does nothing if it was passed on before."""
+    def pass_on(self, leader: object, beyond: int = -1) -> None:
+        """Hands leadership to the first who waits, if more than ``beyond`` do; does nothing if it was passed on before."""
+        with self.lock:
+            if self.leader is leader and len(self._waiting) > beyond:
+                self._appoint()
+
+    def end(self, leader: object, group: Iterable[Pending], until: float) -> None:
+        """Ends a leadership, if it was not passed on: the next leader is appointed when those of the group have run.
+
+        Args:
+            leader: Whose it is.
+            group: What it has written; each is roused after this.
+            until: When nobody is waited for any more.
+        """
         with self.lock:
             if self.leader is leader:
-                self.leader = None
-                if self._waiting:
+                self._returning = {one for one in group if one.asleep}
+                self._until = until
+                if self._returning:
+                    self.leader = _RETURNING
+                else:
                     self._appoint()
+
+    def returned(self, pending: Pending) -> None:
+        """The thread of a commit runs again, and waits for it no more."""
+        with self.lock:
+            pending.asleep = False
+            self._returning.discard(pending)
+            if self.leader is _RETURNING and (not self._returning or monotonic() >= self._until):
+                self._appoint()
 
     def settle(self, *, withheld: bool) -> None:
         """Notes whether something is withheld, when that may have changed."""
@@ -115,9 +153,7 @@ class CommitQueue:
                 self._bytes -= pending.size
                 self._call_in()
             if self.leader is pending:
-                self.leader = None
-                if self._waiting:
-                    self._appoint()
+                self._appoint()
 
     def close(self) -> None:
         """Lets nobody in any more; those who waited for room are told."""
@@ -126,9 +162,10 @@ class CommitQueue:
             self._call_in()
 
     def _appoint(self) -> None:
-        self.leader = first = self._waiting[0]
-        first.leads = True
-        first.rouse()
+        self.leader = first = self._waiting[0] if self._waiting else None
+        if first is not None:
+            first.leads = True
+            first.rouse()
 
     def _call_in(self) -> None:
         while self.outside:

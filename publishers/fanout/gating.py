@@ -7,11 +7,13 @@ subscriber is within its own; the others never hold anybody back.
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Final
 
 from flow.clock import Clock
+from flow.interrupts import SHIELD
 from publishers.errors import AdmissionStopped, InvalidOption, LogClosed, SubscriberStalled
 from publishers.fanout.ports import Subscribed
 from publishers.fanout.state import SubscriptionLag
@@ -20,6 +22,7 @@ from publishers.model.position import Position
 __all__ = ["Gating"]
 
 _VERSIONS_MAX: Final = 65_536
+_NEWS_MAX: Final = 1_024
 _RECENT: Final = 60.0  # seconds over which the rate of writing is averaged
 _STEP: Final = 0.2  # the longest time, in seconds, in which a stop that tells nobody is overlooked
 
@@ -40,6 +43,7 @@ class Gating:
         self._moved = threading.Condition(self._moving)
         self._moves = 0
         self._lock = threading.Lock()
+        self._news: deque[tuple[int, int, int, int]] = deque()  # versions that were not counted yet
         self._versions = array("q", [visible])
         self._totals = array("q", [0])  # of changes, up to and with each version
         self._nbytes = array("q", [0])  # likewise
@@ -50,15 +54,27 @@ class Gating:
 
     def published(self, version: int, count: int, nbytes: int = 0, committed_at: int = 0) -> None:
         """Counts a version that becomes visible; with a count of 0, some of which nobody has counted the changes."""
-        with self._lock:
-            self._versions.append(version)
-            self._totals.append(self._totals[-1] + count)
-            self._nbytes.append(self._nbytes[-1] + nbytes)
-            self._times.append(committed_at)
-            if not count:
-                self._uncounted = version
-            if not committed_at:
-                self._unknown = version
+        news = self._news
+        news.append((version, count, nbytes, committed_at))
+        if len(news) >= _NEWS_MAX:
+            with self._lock:
+                self._count()
+
+    def _count(self) -> None:
+        """Counts what is new, for whoever asks, under the lock: commits pay next to nothing for it."""
+        if not self._news:
+            return
+        with SHIELD:
+            while self._news:
+                version, count, nbytes, committed_at = self._news.popleft()
+                self._versions.append(version)
+                self._totals.append(self._totals[-1] + count)
+                self._nbytes.append(self._nbytes[-1] + nbytes)
+                self._times.append(committed_at)
+                if not count:
+                    self._uncounted = version
+                if not committed_at:
+                    self._unknown = version
             if len(self._versions) > 2 * _VERSIONS_MAX:
                 for kept in (self._versions, self._totals, self._nbytes, self._times):
                     del kept[:_VERSIONS_MAX]
@@ -95,6 +111,7 @@ class Gating:
             oldest of these was committed, in microseconds since the Unix epoch, None if there is none.
         """
         with self._lock:
+            self._count()
             at = bisect_left(self._versions, position.version)
             if at == 0 or len(self._versions) - at >= _VERSIONS_MAX:
                 return None, None, None
@@ -111,11 +128,13 @@ class Gating:
     def published_in_all(self) -> tuple[int, int]:
         """Changes that became visible since the log was opened, and their stored bytes, as far as they were counted."""
         with self._lock:
+            self._count()
             return self._totals[-1], self._nbytes[-1]
 
     def rate(self) -> float | None:
         """Stored bytes that became visible in a second, over the last minute or since the log was opened; None if it is not known."""
         with self._lock:
+            self._count()
             known = max(1, bisect_right(self._versions, self._unknown))
             if known == len(self._versions):
                 return None
@@ -129,6 +148,7 @@ class Gating:
         if None not in (lag.changes, lag.nbytes, lag.seconds):
             return lag
         with self._lock:
+            self._count()
             changes, nbytes = self._totals[-1] - self._totals[0], self._nbytes[-1] - self._nbytes[0]
             known = bisect_right(self._versions, self._unknown)
             began = self._times[known] if known < len(self._times) else self._clock.now_us()

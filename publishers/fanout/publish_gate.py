@@ -85,29 +85,31 @@ class PublishGate:
         if self._halfway:
             transactions = [Published(newest, sum(one.size for one in transactions), None)]
         self._halfway = True
+        registry = service.registry
         visible = service.watermark.visible
-        index = service.registry.snapshot(newest)
-        before = index.evaluations
+        index = registry.snapshot(newest)
+        before, published = index.evaluations, service.admission.published
         overtaken: list[RingCursor] = []
         touched: dict[SharedPublisher, int] = {}  # the place of the first chunk that is new
         for transaction in transactions:
-            service.admission.published(
-                transaction.version, transaction.size, transaction.nbytes, transaction.committed_at
-            )
-            if transaction.blocks is None:
-                for shared in service.registry.publishers():
-                    overtaken += shared.ring.restart(transaction.version, visible)
+            version, size, blocks, nbytes, committed_at = transaction
+            published(version, size, nbytes, committed_at)
+            if blocks is None:
+                for shared in registry.publishers():
+                    overtaken += shared.ring.restart(version, visible)
+                continue
+            if not index.entries:
                 continue
             parts: dict[SharedPublisher, list[Slice]] = {}
-            for block in transaction.blocks() if index.entries else ():
+            for block in blocks():
                 for shared, indices in index.match(block):
                     parts.setdefault(shared, []).append(Slice(block, indices))
                 if index.matched >= _JUDGED:
-                    for shared, cursors in service.registry.detach_costly(visible):
+                    for shared, cursors in registry.detach_costly(visible):
                         overtaken += cursors
                         parts.pop(shared, None)
             for shared, slices in parts.items():
-                chunk = Chunk(transaction.version, tuple(slices))
+                chunk = Chunk(version, tuple(slices))
                 overtaken += shared.ring.link(chunk, visible)
                 touched.setdefault(shared, chunk.place)
         self.evaluations += index.evaluations - before

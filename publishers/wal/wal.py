@@ -268,7 +268,8 @@ class Wal:
         """
         if self._closed:
             raise LogClosed
-        if not self._tail.claimed:
+        tail = self._tail
+        if tail.fence != tail.own:  # as `Tail.claimed`, for every commit
             self._writer.health.fail(FencedError())
         return self._writer.append(transactions)
 

@@ -464,7 +464,7 @@ _TELLING = [
     Mutant(
         "rings not restarted behind a large transaction",
         "publishers.fanout.publish_gate:PublishGate.publish",
-        "overtaken += shared.ring.restart(transaction.version, visible)",
+        "overtaken += shared.ring.restart(version, visible)",
         "pass",
         _WORLD,
     ),

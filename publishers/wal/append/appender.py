@@ -59,7 +59,7 @@ class Appender:
         data, length, crc, count, first_index, _, flags, _ = transaction.payloads[0]
         version = self.appended + 1
         at = max(self._clock(), self._committed_at + 1)
-        producer = transaction.producer
+        _, _, nbytes, size, producer, sequence, _, _ = transaction
         sealed, header = seal(
             length,
             crc,
@@ -71,17 +71,17 @@ class Appender:
             self.synced,
             at,
             producer,
-            transaction.sequence,
+            sequence,
             count + 1,
-            transaction.bytes,
+            nbytes,
         )
         filled = active.filled
         try:
             active.put(b"".join((sealed, data, PADDING[-length & 7])))
         except OSError as error:
-            self._undo(error, start, start + transaction.size, filled, transaction.size)
+            self._undo(error, start, start + size, filled, size)
         if producer != NO_PRODUCER:
-            state = ProducerState(transaction.sequence, version, at)
+            state = ProducerState(sequence, version, at)
             self.tables.committed(producer, state, self._producers)
         if start >= active.index.next:
             active.index.add(version, 1, at, start)

@@ -5,7 +5,6 @@ split into frames, compressed and summed. A transaction too large for memory goe
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import count
 from operator import sub
 from pathlib import Path
@@ -64,8 +63,7 @@ class Sealed(NamedTuple):
     offset: int
 
 
-@dataclass(slots=True, eq=False)
-class Transaction:
+class Transaction(NamedTuple):
     """A transaction without a version.
 
     Attributes:
@@ -75,22 +73,18 @@ class Transaction:
         size: Bytes that its frames take in the log.
         producer: 16 bytes of the producer's UUID, or zeros.
         sequence: The producer's number for it.
+        spool: The file in which the payloads are, if they are too large for memory.
         rows: What its one payload was encoded from, if that is at hand.
     """
 
     payloads: tuple[Sealed, ...]
-    count: int
+    count: int  # type: ignore[assignment]  # a field; nobody counts the items of this tuple
     bytes: int
     size: int
     producer: Raw = NO_PRODUCER
     sequence: int = 0
-    spool: "_Spool | None" = field(default=None, repr=False)
-    rows: Rows | None = field(default=None, repr=False)
-
-    @property
-    def spooled(self) -> bool:
-        """Whether the payloads are in a file."""
-        return self.spool is not None
+    spool: "_Spool | None" = None
+    rows: Rows | None = None
 
     @property
     def producer_id(self) -> UUID | None:
@@ -222,7 +216,7 @@ def seal_rows(
         payload = tuple.__new__(Sealed, (data, raw, crc32(data), count, 1, raw, 0, 0))
     size = HEADER_BYTES + ((length + 7) & -8)
     identity = NO_PRODUCER if producer is None else producer.bytes
-    return Transaction((payload,), count, raw, size, identity, sequence, None, rows)
+    return tuple.__new__(Transaction, ((payload,), count, raw, size, identity, sequence, None, rows))
 
 
 def seal_transaction(

@@ -55,7 +55,12 @@ class TailState(NamedTuple):
 
 
 class Tail:
-    """The page, mapped. One writer; any number of readers in any process."""
+    """The page, mapped. One writer; any number of readers in any process.
+
+    Attributes:
+        fence: What the last opening for writing has left in the page.
+        own: The same, as this one has left it.
+    """
 
     def __init__(
         self, page: memoryview, boot_id: bytes, file: File | None = None, path: Path = Path()
@@ -66,12 +71,14 @@ class Tail:
         self._boot_id = boot_id
         # Where an older kernel or a foreign hand left nonsense, counting starts anew.
         self._counter: int = _COUNTER.unpack_from(page)[0] & 0xFFFFFFFF
-        self._fence = bytes(page[_FENCE : _FENCE + 8])
+        self.fence = page[_FENCE : _FENCE + 8]
+        self.own = bytes(self.fence)
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:
         """See `flow.forks.Forkable`: the page is shared with the parent. An empty one tells nothing, and that it is claimed."""
         self._page = memoryview(bytes(_PAGE))
+        self.fence = self._page[_FENCE : _FENCE + 8]
 
     @classmethod
     def create(cls, filesystem: FileSystem, directory: Path) -> "Tail":
@@ -113,18 +120,17 @@ class Tail:
 
     def claim(self) -> None:
         """Fences off every owner before, who finds it out at his next commit."""
-        number = (_COUNTER.unpack(self._fence)[0] + 1) & 0xFFFFFFFFFFFFFFFF
-        self._fence = _COUNTER.pack(number)
-        self._page[_FENCE : _FENCE + 8] = self._fence
+        number = (_COUNTER.unpack(self.own)[0] + 1) & 0xFFFFFFFFFFFFFFFF
+        self.fence[:] = self.own = _COUNTER.pack(number)
 
     @property
     def claimed(self) -> bool:
         """Whether nobody has claimed the log since."""
-        return self._page[_FENCE : _FENCE + 8] == self._fence
+        return self.fence == self.own
 
     def write(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int = 0) -> bool:
         """Publishes a position, if nobody has claimed the log since; else it does nothing, and answers false."""
-        if self._page[_FENCE : _FENCE + 8] != self._fence:
+        if self.fence != self.own:
             return False
         body = _BODY.pack(epoch, visible, segment, end, durable, self._boot_id, random)
         self._put(body + _CRC.pack(crc32(body)))
@@ -164,6 +170,7 @@ class Tail:
 
     def close(self) -> None:
         """Unmaps the page."""
+        self.fence.release()
         self._page.release()
         if self._file is not None:
             self._file.close()

@@ -261,7 +261,7 @@ def test_a_spooled_transaction_is_copied_in_as_one_version(path):
     system = RealFileSystem()
     given = [b"%04d" % number * 50 for number in range(100)]
     spooled = seal_transaction([batch(given)], options=settings, filesystem=system, directory=path)
-    assert spooled.spooled
+    assert spooled.spool is not None
     done = log.append([sealed(b"before"), spooled, sealed(b"after")])
     spooled.discard()
     log.sync()

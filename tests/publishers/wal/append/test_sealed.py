@@ -120,7 +120,7 @@ def test_a_compressed_payload_never_grows_beyond_what_it_claims():
 def test_a_large_transaction_is_spooled_and_read_back_one_payload_at_a_time(disk):
     given = [b"%04d" % number * 25 for number in range(500)]
     transaction = sealed(*given, settings=options(spool_bytes=10_000), spool=disk)
-    assert transaction.spooled
+    assert transaction.spool is not None
     assert all(payload.data == b"" for payload in transaction.payloads)
     (name,) = disk.listing(LOG)
     assert name.endswith(".tmp")

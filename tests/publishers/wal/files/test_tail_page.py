@@ -178,7 +178,7 @@ def test_a_page_that_a_child_lets_go_of_is_neither_written_nor_believed(place):
     """F143: it is the memory of the parent."""
     parent, child = Tail.create(*place), Tail.create(*place)
     parent.claim()
-    child._fence = parent._fence
+    child.own = parent.own
     parent.write(1, 2, 3, 4, 5)
     assert child.claimed
     child.forked(1)

@@ -1,0 +1,102 @@
+"""Who leads, and when: the queue without threads."""
+
+import pytest
+
+from publishers import LogOptions
+from publishers.commits import queue as module
+from publishers.commits.pending import Pending
+from publishers.commits.queue import CommitQueue
+
+
+class Waiting(Pending):
+    """A commit in the queue whose thread sleeps."""
+
+    def __init__(self):
+        super().__init__(None, durable=True)
+        self.roused = 0
+        self.asleep = True
+
+    def rouse(self):
+        self.roused += 1
+
+
+@pytest.fixture
+def queue():
+    return CommitQueue(LogOptions(), deferring=False)
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """A clock whose hands the test holds."""
+    hands = [0.0]
+    monkeypatch.setattr(module, "monotonic", lambda: hands[0])
+    return hands
+
+
+def entered(queue, count):
+    made = [Waiting() for _ in range(count)]
+    for one in made:
+        queue.enter(one)
+    return made
+
+
+def led(queue, count):
+    """A leader, and the others of the group that it has written."""
+    leader, *others = entered(queue, count)
+    leader.asleep = False
+    queue.gather([])
+    return leader, others
+
+
+def test_the_next_leader_is_appointed_once_all_threads_of_the_group_before_have_run(queue, now):
+    """F40: so those that commit again at once are in one group with those that waited meanwhile."""
+    leader, others = led(queue, 3)
+    (first,) = entered(queue, 1)
+    queue.end(leader, [leader, *others], until=1.0)
+    (later,) = entered(queue, 1)
+    queue.returned(others[0])
+    assert not first.leads
+    queue.returned(others[1])
+    assert (first.leads, first.roused, later.leads) == (True, 1, False)
+    queue.returned(first)
+    assert queue.leader is first
+
+
+def test_no_group_waits_longer_for_threads_than_the_one_before_took_to_be_written(queue, now):
+    leader, others = led(queue, 3)
+    queue.end(leader, [leader, *others], until=1.0)
+    (first,) = entered(queue, 1)
+    now[0] = 1.0
+    queue.returned(others[0])
+    assert first.leads
+    queue.returned(others[1])
+    assert (queue.leader, first.roused) == (first, 1)
+
+
+def test_nobody_is_waited_for_behind_a_commit_that_was_alone(queue, now):
+    leader, _ = led(queue, 1)
+    queue.end(leader, [leader], until=1.0)
+    assert queue.leader is None
+    (first,) = entered(queue, 1)
+    assert first.leads
+
+
+def test_a_thread_that_waits_no_longer_is_not_waited_for(queue, now):
+    """Invariant 13: an interrupt may end its wait, and a second one the wait for those who write for it."""
+    leader, (gone, other) = led(queue, 3)
+    queue.returned(gone)
+    queue.end(leader, [leader, gone, other], until=1.0)
+    queue.returned(other)
+    assert queue.leader is None
+
+
+def test_the_larger_group_is_written_while_the_smaller_one_is_published(queue, now):
+    leader, others = led(queue, 2)
+    (first,) = entered(queue, 1)
+    queue.pass_on(leader, 2)
+    assert queue.leader is leader
+    entered(queue, 2)
+    queue.pass_on(leader, 2)
+    assert first.leads
+    queue.end(leader, [leader, *others], until=1.0)
+    assert queue.leader is first
