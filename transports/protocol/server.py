@@ -14,7 +14,7 @@ from publishers.fanout.batch import Batch
 from transports.codec.again import AgainWish
 from transports.codec.appends import AppendWish, appended
 from transports.codec.envelope import Init, Ping, pong
-from transports.codec.events import EventEncoder, next_head
+from transports.codec.events import EventEncoder
 from transports.codec.groups import JoinWish
 from transports.codec.messages import (
     Abort,
@@ -51,7 +51,7 @@ from transports.errors import (
 from transports.limits import CREDITS_MAX, Limits
 from transports.problems import Problem, describe
 from transports.protocol.appends import AppendEntry, AppendWindow, Write
-from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection, WireEntry
+from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection
 from transports.protocol.consumers import ConsumerEntry, DemandDeliveries, JoinGroup
 from transports.protocol.parts import (
     BeginSpool,
@@ -62,8 +62,9 @@ from transports.protocol.parts import (
     WriteSpool,
 )
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
+from transports.protocol.subscriptions import AckSlot, AskRows, LookUp, Open, SchemaEntry, SubscriptionEntry
 
-__all__ = ["AckSlot", "AskRows", "LookUp", "Open", "SchemaEntry", "ServerSession", "SubscriptionEntry"]
+__all__ = ["ServerSession"]
 
 
 def _nobody(_code: str) -> None:
@@ -73,81 +74,6 @@ def _nobody(_code: str) -> None:
 def _nbytes(text: bytes | str) -> int:
     """Of a message that could be read."""
     return len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode())
-
-
-class SubscriptionEntry(WireEntry):
-    """One subscription of a connection.
-
-    Attributes:
-        heartbeat: Seconds without a ``next`` until a checkpoint; infinite for never.
-        resync: Whether it reads from the log because it lags.
-        unsettled: Whether the last ``next`` left a transaction open.
-        told: When its cursor was last told, by a ``next`` or a checkpoint.
-        checked: When it was last told by a checkpoint.
-        changed: Whether its state changed since.
-        storing: Whether an acknowledgement is being made durable, of what its slot gave.
-    """
-
-    __slots__ = ("changed", "checked", "heartbeat", "resync", "storing", "told", "unsettled")
-
-    def __init__(self, subscription: str, heartbeat: float, now: float) -> None:
-        super().__init__(subscription, next_head(subscription))
-        self.heartbeat = heartbeat or math.inf
-        self.resync = False
-        self.unsettled = False
-        self.changed = self.storing = False
-        self.told = self.checked = now
-
-    def due(self, limits: Limits) -> float:
-        """When its next checkpoint is due."""
-        if self.stage is not EntryStage.ACTIVE:
-            return math.inf
-        if self.changed:
-            return -math.inf
-        soon = limits.resync_checkpoint
-        if self.resync:  # however many changes come, head and state are told too
-            return min(self.told + self.heartbeat, self.checked + soon)
-        return self.told + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
-
-
-class Open(Effect, frozen=True):
-    """Subscribe, and call ``subscribed`` or ``failed``."""
-
-    entry: SubscriptionEntry
-    wish: SubscribeWish
-
-
-class AckSlot(Effect, frozen=True):
-    """Take an acknowledgement of what the slot of a subscription gave, and call ``acked`` if it is to be answered."""
-
-    entry: SubscriptionEntry
-    cursor: str
-    n: int | None
-    durable: bool
-
-
-class AskRows(Effect, frozen=True):
-    """Ask for rows of a subscription once more."""
-
-    entry: SubscriptionEntry
-    wish: AgainWish
-
-
-class SchemaEntry(WireEntry):
-    """A schema that is being looked up, or what is being done with a slot."""
-
-    __slots__ = ()
-
-    def due(self, _limits: Limits) -> float:
-        """Never: it has no checkpoints."""
-        return math.inf
-
-
-class LookUp(Effect, frozen=True):
-    """Look a schema up, or do something with a slot, and call ``answered`` or ``failed``."""
-
-    entry: SchemaEntry
-    question: SchemaQuestion | SlotOrder
 
 
 class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerEntry]):

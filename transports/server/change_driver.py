@@ -26,8 +26,9 @@ from transports.codec.starts import reads_disk
 from transports.problems import Problem, describe
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.consumers import CallGroup, DemandDeliveries, JoinGroup
-from transports.protocol.server import AckSlot, AskRows, LookUp, Open, ServerSession, SubscriptionEntry
+from transports.protocol.server import ServerSession
 from transports.protocol.states import EntryStage
+from transports.protocol.subscriptions import AckSlot, AskRows, LookUp, Open, SubscriptionEntry
 from transports.server.connection_appends import APPENDS, ConnectionAppends
 from transports.server.connection_groups import ConnectionGroups
 from transports.server.connection_schemas import ConnectionSchemas

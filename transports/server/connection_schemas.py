@@ -10,7 +10,8 @@ from transports.codec.schemas import SchemaAnswer, SchemaQuestion, schema_json
 from transports.codec.slot_orders import SlotOrder, SlotTold
 from transports.problems import describe
 from transports.protocol.connection import Effect
-from transports.protocol.server import SchemaEntry, ServerSession
+from transports.protocol.server import ServerSession
+from transports.protocol.subscriptions import SchemaEntry
 from transports.quotas.pool import Pools
 from transports.server.disk_jobs import DiskJobs
 from transports.server.slot_orders import carry_out

@@ -9,7 +9,8 @@ from transports.access.principal import Principal
 from transports.codec.slots import SlotReply, SlotWish, acknowledged, flush
 from transports.problems import describe
 from transports.protocol.connection import Effect, WireEntry
-from transports.protocol.server import AckSlot, ServerSession, SubscriptionEntry
+from transports.protocol.server import ServerSession
+from transports.protocol.subscriptions import AckSlot, SubscriptionEntry
 from transports.quotas.pool import Pools
 from transports.server.disk_jobs import DiskJobs
 from transports.server.leases import LeaseHolder

@@ -14,8 +14,9 @@ from transports.errors import CloseCode
 from transports.limits import Limits
 from transports.problems import describe
 from transports.protocol.connection import Authenticate, Cancel, Close, Demand, Send
-from transports.protocol.server import Open, ServerSession
+from transports.protocol.server import ServerSession
 from transports.protocol.states import ConnectionPhase, EntryStage
+from transports.protocol.subscriptions import Open
 
 TOLD = {"log": "shop", "epoch": 1, "cursor": "c", "oldest": "o", "head": "h"}
 
