@@ -371,6 +371,19 @@ def test_transactions_are_committed_once_and_in_order_over_restarts(writable, ta
     assert tab.run("answers.join()") == ",".join(str(change.version) for change in page.changes)
 
 
+def test_what_is_committed_while_the_connection_closes_is_sent_on_the_next_one(writable, tab):
+    """F145: and the page complains of nothing sent over the old one."""
+    tab.run("""globalThis.sockets = [];
+    globalThis.WebSocket = class extends WebSocket { constructor(...told) { super(...told); sockets.push(this); } };
+    globalThis.second = connect(`ws://${location.host}/ws`, { backoff: { first: 20, limit: 100 } }); true""")
+    tab.until("second.status === 'open'")
+    tab.run("""sockets[0].close();
+    second.commit([{ entity_type: "note", key: "1", body: {} }]).then((one) => (globalThis.written = one.version)); true""")
+    tab.until("globalThis.written !== undefined")
+    assert tab.run("written") == writable.log.head.version - 1
+    assert tab.run("sockets.length") == 2
+
+
 def test_a_refused_transaction_stops_none_that_follow(writable, tab):
     """F145: they go behind it, in their order."""
     tab.run("""(async () => {

@@ -34,6 +34,10 @@ from tests.publishers.support import QUICK, Probe, fill, order, wait_until
 from tests.simulation.filesystem import SimulatedFileSystem
 
 ROOT = Path(__file__).parents[2]
+STILL = {
+    **QUICK,
+    "head_sync": 3600.0,
+}  # HEAD is not written between two looks at the files
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def path(tmp_path):
 @pytest.fixture(params=["owner", "follower"])
 def inherited(request, path):
     """An opening with something in the log, and with a subscriber."""
-    with ChangeLog.open(path, **QUICK) as owner:
+    with ChangeLog.open(path, **STILL) as owner:
         fill(owner, 3)
         if request.param == "owner":
             yield owner
@@ -181,7 +185,7 @@ def test_leaving_and_closing_in_a_child_does_nothing(inherited, path):
 
 def test_a_transaction_that_is_left_in_a_child_raises_and_writes_nothing(path):
     """F143."""
-    with ChangeLog.open(path, **QUICK) as log:
+    with ChangeLog.open(path, **STILL) as log:
         with log.transaction() as transaction:
             transaction.upsert("order", "1", {})
 
@@ -200,7 +204,7 @@ def test_a_transaction_that_is_left_in_a_child_raises_and_writes_nothing(path):
 
 def test_a_child_may_follow_what_its_parent_writes_and_not_write_it(path):
     """F143: what the child opens itself is its own."""
-    with ChangeLog.open(path, **QUICK) as log:
+    with ChangeLog.open(path, **STILL) as log:
         fill(log, 2)
 
         def run():
@@ -220,28 +224,28 @@ def test_a_child_may_follow_what_its_parent_writes_and_not_write_it(path):
 
 def test_the_lock_goes_with_the_parent_although_children_live(path):
     """F143: a lock lasts as long as any copy of its descriptor."""
-    log = ChangeLog.open(path, **QUICK)
+    log = ChangeLog.open(path, **STILL)
     fill(log, 1)
     with child(signal.pause):
         log.close()
-        with ChangeLog.open(path, **QUICK) as again:
+        with ChangeLog.open(path, **STILL) as again:
             assert again.head == Position(2)
 
 
 def test_a_file_that_is_being_closed_gives_its_lock_to_no_child(path):
     """F143: a child that is forked between the two steps of closing has a descriptor of which it knows nothing."""
-    log = ChangeLog.open(path, **QUICK)
+    log = ChangeLog.open(path, **STILL)
     lock = log._files._peers._lock
     copy = os.dup(lock._fd)
     log.close()
-    with ChangeLog.open(path, **QUICK):
+    with ChangeLog.open(path, **STILL):
         pass
     os.close(copy)
 
 
 def test_an_iterator_over_a_log_raises_in_a_child(path):
     """F143."""
-    with ChangeLog.open(path, **QUICK) as log, flow.iter_blocking(log.changes(since=Position(1))) as changes:
+    with ChangeLog.open(path, **STILL) as log, flow.iter_blocking(log.changes(since=Position(1))) as changes:
         fill(log, 1)
         assert next(changes).version == 1
 
@@ -257,7 +261,7 @@ def test_an_iterator_over_a_log_raises_in_a_child(path):
 
 def test_a_hold_cannot_be_moved_by_a_child(path):
     """F143: to release it there, as a ``finally`` would, does nothing."""
-    with ChangeLog.open(path, **QUICK) as log:
+    with ChangeLog.open(path, **STILL) as log:
         fill(log, 3)
         hold = log.hold("slot", Position(1))
 
@@ -309,7 +313,7 @@ def large(*numbers):
 @pytest.mark.parametrize("before", [1, 10])
 def test_a_fork_among_the_changes_of_a_commit_commits_them_once(path, before):
     """F143: also if some of them lie in a spool file by then, which the parent still needs."""
-    with ChangeLog.open(path, **QUICK, spool_bytes=8192) as log:
+    with ChangeLog.open(path, **STILL, spool_bytes=8192) as log:
         done = commit_across_a_fork(log, path, large(*range(before)), large(*range(before, 20)))
         assert (done.version, done.changes) == (1, 21)
         assert [change.key for change in log.history().changes] == [None, *map(str, range(20))]
@@ -319,7 +323,7 @@ def test_a_fork_among_the_changes_of_a_commit_commits_them_once(path, before):
 
 def test_a_fork_among_the_changes_of_a_commit_tells_a_schema_once(path):
     """F143."""
-    with ChangeLog.open(path, **QUICK) as log:
+    with ChangeLog.open(path, **STILL) as log:
         done = commit_across_a_fork(log, path, large(1), [schema("order", {"type": "struct"}), *large(2)])
         assert (done.version, done.changes) == (1, 4)
         assert log.schemas() == {"order": (1,)}
@@ -338,7 +342,7 @@ def test_a_fork_among_the_changes_of_a_commit_does_not_wait_for_one_of_the_paren
         go.set()
         yield from [schema("order", {"type": "struct"}), *large(2)]
 
-    with ChangeLog.open(path, **QUICK) as log:
+    with ChangeLog.open(path, **STILL) as log:
         thread = threading.Thread(target=hold, args=(log,))
         thread.start()
         assert held.wait(60)
@@ -352,10 +356,10 @@ def test_a_fork_among_the_changes_of_a_commit_does_not_wait_for_one_of_the_paren
 def test_a_store_and_its_logs_are_refused_in_a_child(tmp_path, read_only):
     """F143."""
     path = tmp_path / "shop"
-    with ChangeStore.open(path, **QUICK) as owner:
+    with ChangeStore.open(path, **STILL) as owner:
         fill(owner.create("orders"), 1)
         owner.create("users")
-        opened = ChangeStore.open(path, read_only=True, **QUICK) if read_only else owner
+        opened = ChangeStore.open(path, read_only=True, **STILL) if read_only else owner
         orders, system, before = opened["orders"], opened.system, snapshot(path)
 
         def run():
@@ -401,7 +405,7 @@ def test_a_store_and_its_logs_are_refused_in_a_child(tmp_path, read_only):
 def test_children_that_are_forked_during_commits_never_hang(path):
     """F143: at any moment threads hold any lock of the log, and the child has none of these threads."""
     sequence = iter(range(10**9))
-    with ChangeLog.open(path, **QUICK, segment_bytes=65_536, retain_bytes=200_000) as log:
+    with ChangeLog.open(path, **STILL, segment_bytes=65_536, retain_bytes=200_000) as log:
         reader = ChangeLog.open(path, read_only=True)
         seen = Probe(first=10**9)
         reader.changes().subscribe(seen)
@@ -442,7 +446,7 @@ def test_children_that_are_forked_during_commits_never_hang(path):
 def test_a_pool_of_children_gets_the_error_whole(path):
     """F143: ``multiprocessing`` with ``fork``; the error travels back to the parent as it was raised."""
     global inherited_log
-    with ChangeLog.open(path, **QUICK) as inherited_log, warnings.catch_warnings():
+    with ChangeLog.open(path, **STILL) as inherited_log, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of threads
         with multiprocessing.get_context("fork").Pool(2) as pool:
             for _ in range(5):

@@ -211,7 +211,7 @@ export class Client extends EventTarget {
   #byId = new Map();
   /** @type {Map<string, {message: object, resolve: (answer: any) => void, reject: (error: Error) => void}>} */
   #asked = new Map();
-  #appends = new Appends({ send: (text) => this.#socket?.send(text), delay: () => this.#delay() });
+  #appends = new Appends({ send: (text) => this.#write(text), delay: () => this.#delay() });
   #producer = `connection-${Math.random().toString(36).slice(2)}${Date.now().toString(36)}`;
   #sequence = 0;
   /** @type {"connecting" | "open" | "waiting" | "closed"} */
@@ -414,7 +414,12 @@ export class Client extends EventTarget {
 
   /** @param {object} message */
   #send(message) {
-    if (this.#socket?.readyState === 1) this.#socket.send(JSON.stringify(message));
+    this.#write(JSON.stringify(message));
+  }
+
+  /** @param {string} text */
+  #write(text) {
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(text); // else it is lost, as what was sent before
   }
 
   /** @param {any} message */
