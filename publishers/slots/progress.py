@@ -82,6 +82,10 @@ class SlotProgress:
             The place behind everything that was given or did not match; and ``position``, or a later place with nothing in
             between that was to be given.
         """
+        if (
+            position < self.given and position.version != self._last[0]
+        ):  # of most, as more is given than was handled: nothing else has to be looked at
+            return self.given, position
         checkpoint = self.given if self.subscription is None else self.subscription.checkpoint().position
         # Only now: whatever lies before the checkpoint was noted by the time that the checkpoint was reached.
         given, (version, count) = self.given, self._last

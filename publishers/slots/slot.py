@@ -90,7 +90,8 @@ class Slot:
     @property
     def delivered(self) -> Position:
         """Behind everything that was given here or did not match: the most that may be acknowledged."""
-        return max(self._progress.reached(self.kept.place)[0], self.kept.place)
+        progress = self._progress
+        return max(progress.reached(progress.given)[0], self.kept.place)
 
     @property
     def paused(self) -> bool:
@@ -161,9 +162,9 @@ class Slot:
         else:
             check_position("place", place)
             position = place
-        self._keeper.check(self)
         limit, reached = self._progress.reached(position)
         if position > max(limit, self.kept.place):
+            self._keeper.check(self)  # which ``store`` does too
             raise AckAhead(self.name, position, limit)
         return self._keeper.store(self, reached, durable=durable)
 

@@ -276,6 +276,7 @@ class Slots:
 
     def store(self, slot: Slot, position: Position, *, durable: bool) -> bool:
         """See `SlotKeeper.store`."""
+        self._check()
         with self.book.lock:
             kept = self._check_current(slot)
             stored = position if kept.record.granularity == "change" else Position(position.version)

@@ -10,16 +10,16 @@ from publishers.criteria.criteria import Criteria
 from publishers.criteria.predicate import Predicate
 from publishers.errors import HistoryPruned, SnapshotGone
 from publishers.fanout.service import Service
-from publishers.model.change import Change
+from publishers.model.change import Change, time_of
 from publishers.model.position import Position, PositionToken
 from publishers.options import MIB
 from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
 from publishers.snapshots.page_changes import PageChanges
 from publishers.snapshots.pages import Pages, SnapshotPage
-from publishers.snapshots.rows import RowReader, in_snapshot
+from publishers.snapshots.rows import RowReader, in_snapshot, read_row
 from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotEnd, SnapshotSignal
-from publishers.state.rows import RowPlace
+from publishers.state.rows import StoredRow
 from publishers.views.view import View
 from publishers.wal.read.catalog import Location
 
@@ -85,7 +85,7 @@ class SnapshotReader:
         self._last = None if begin is None else begin.last
         self._page: SnapshotPage | None = None
         self._given = 0  # rows of the page that were looked at
-        self._found: list[tuple[RowPlace, Change]] = []
+        self._found: list[tuple[StoredRow, Change]] = []
         self._location: Location | None = None
         self.done = False
 
@@ -169,12 +169,17 @@ class SnapshotReader:
     def _of_page(self, page: SnapshotPage, room: int, nbytes: int) -> list[Entry]:
         """Rows of the page."""
         if not self._given:
-            self._found = list(self._rows.changes(self._meanwhile.rows, self.position))
+            self._found = self._rows.wanted(self._meanwhile.rows, self.position)
         entries: list[Entry] = []
-        for place, change in self._found[self._given : self._given + room]:
-            self._last = place
-            entries.append(in_snapshot(change, self.cursor))
-            nbytes -= len(change.body_bytes or b"")
+        name, token = self.id, self._token(self.position)
+        committed_at, timestamp = 0, time_of(0)
+        for row, shown in self._found[self._given : self._given + room]:
+            self._last = place = row.place
+            if row.committed_at != committed_at:
+                committed_at = row.committed_at
+                timestamp = time_of(committed_at)
+            entries.append(read_row(row, shown, SnapshotCursor(name, place, token), timestamp))
+            nbytes -= len(shown.body_bytes or b"")
             if nbytes <= 0:
                 break
         self._given += len(entries)

@@ -1,8 +1,9 @@
 """Rows of a page as changes: those that criteria ask for, as a view shows them."""
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -12,19 +13,21 @@ from publishers.blocks.decode import attached_of, spliced
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.intersection import both
 from publishers.criteria.predicate import Predicate
-from publishers.model.change import Area, Change, Operation, time_of
+from publishers.model.change import Area, Change, Operation
 from publishers.model.position import Position
 from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
-from publishers.state.rows import RowPlace, StoredRow
+from publishers.state.rows import StoredRow
 from publishers.views.view import View
 from publishers.wal import Column, Columns
 
-__all__ = ["RowReader", "in_snapshot"]
+__all__ = ["RowReader", "in_snapshot", "read_row"]
 
 _READ: Final = bytes([Area.DATA * 16 + Operation.READ])
 _OF_NO_ENTITY: Final = frozenset({Operation.TRANSACTION, Operation.TRUNCATE})
-_NAMES: Final = Change.__struct_fields__
+_MAKE: Final[Callable[..., SnapshotChange]] = SnapshotChange
+_ENTRY_VERSION: Final = Change.__struct_fields__.index("entry_version")
+_LINKED: Final = Change.__struct_fields__.index("linked")
 
 
 class RowReader:
@@ -56,29 +59,40 @@ class RowReader:
                 self.types = tuple(sorted(names if self.types is None else names & set(self.types)))
         self._view = view
 
-    def changes(self, rows: list[StoredRow], position: Position) -> Iterator[tuple[RowPlace, Change]]:
-        """The rows that are wanted as changes of operation READ at a position, with their places."""
+    def wanted(self, rows: list[StoredRow], position: Position) -> list[tuple[StoredRow, Change]]:
+        """The rows that are wanted, each with what is shown of it, as ``read_row`` takes it."""
         if not rows:
-            return
+            return []
         block = _block(rows, position.version)
         indices = self._predicates[0].select(block)
         for further in self._predicates[1:]:
             also = set(further.select(block))
             indices = [index for index in indices if index in also]
-        for index, change in zip(indices, block.changes(indices, self._view), strict=True):
-            row = rows[index - 1]
-            yield (
-                row.place,
-                msgspec.structs.replace(
-                    change, index=0, count=0, timestamp=time_of(row.committed_at), linked=None
-                ),
-            )
+        changes = block.changes(indices, self._view)
+        return [(rows[index - 1], change) for index, change in zip(indices, changes, strict=True)]
 
 
 def in_snapshot(change: Change, cursor: SnapshotCursor) -> SnapshotChange:
     """A change that is given before the end of a snapshot."""
-    fields = dict(zip(_NAMES, msgspec.structs.astuple(change), strict=True))
-    return SnapshotChange(**fields, cursor=cursor)
+    return _MAKE(*msgspec.structs.astuple(change), cursor=cursor)
+
+
+def read_row(row: StoredRow, shown: Change, cursor: SnapshotCursor, timestamp: datetime) -> SnapshotChange:
+    """A row as a change of operation READ, with index 0 and count 0, committed at a time."""
+    told = msgspec.structs.astuple(shown)
+    # Made once, as there may be millions: the fields by their places.
+    return _MAKE(
+        told[0],
+        0,
+        0,
+        timestamp,
+        *told[4:_ENTRY_VERSION],
+        row.version if row.meta is None else told[_ENTRY_VERSION],
+        *told[_ENTRY_VERSION + 1 : _LINKED],
+        None,
+        *told[_LINKED + 1 :],
+        cursor=cursor,
+    )
 
 
 def _plain(one: Criterion) -> bool:
@@ -124,7 +138,7 @@ def _block(rows: list[StoredRow], version: int) -> Block:
         ids,
         Column.of([row.key for row in rows]),
         Column.of([row.body for row in rows]),
-        meta=Column.of([_meta(row) for row in rows]),
+        meta=Column.of([_meta(row) for row in rows]) if any(row.meta for row in rows) else None,
     )
     return Block(
         columns,
