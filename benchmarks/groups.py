@@ -1,6 +1,6 @@
-"""Groups: reading what is new and acknowledging it, beside a consumer group of Redis Streams.
+"""Groups: reading what is new and acknowledging it, beside a consumer group of Redis Streams, and a pull consumer of NATS JetStream.
 
-A group is used in the process that owns its log, Redis by redis-py over a socket of this machine. Two classes of durability: what was
+A group is used in the process that owns its log, the others by their Python clients over a socket of this machine. Two classes of durability: what was
 acknowledged is synced some time later (here after 200 ms, there every second), or before the acknowledgement returns.
 """
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness import Table, Variant, compare, timed
+from benchmarks.jetstream import jet_stream
 from benchmarks.peers import missing, redis_stream
 from publishers import ChangeLog, upsert
 
@@ -37,11 +38,12 @@ def shared(place: Path, size: int, changes: int, *, durable: bool) -> Table:
     here = Path(tempfile.mkdtemp(dir=place))
     rows = [upsert("flight", f"B6/{number}", _BODY) for number in range(changes)]
     log = ChangeLog.open(here / "log", sync="os")
-    redis = redis_stream(here, synced=durable)
+    redis, jets = redis_stream(here, synced=durable), jet_stream(here, synced=durable)
     for start in range(0, changes, 1_000):
         log.commit(rows[start : start + 1_000])
-        if redis is not None:
-            redis.write(rows[start : start + 1_000])
+        for one in (redis, jets):
+            if one is not None:
+                one.write(rows[start : start + 1_000])
     numbers = itertools.count()
 
     def group(ordering: str) -> int:
@@ -66,9 +68,11 @@ def shared(place: Path, size: int, changes: int, *, durable: bool) -> Table:
         Variant(title, lambda ordering=ordering: timed(lambda: group(ordering)))  # type: ignore[misc]  # bound early
         for ordering, title in _NAMES.items()
     ]
-    if redis is not None:
-        peer = redis
-        variants.append(Variant(peer.name, lambda: timed(lambda: peer.share(f"g{next(numbers)}", size))))
+    variants += [
+        Variant(one.name, lambda one=one: timed(lambda: one.share(f"g{next(numbers)}", size)))  # type: ignore[misc]  # likewise
+        for one in (redis, jets)
+        if one is not None
+    ]
     told = "synced before an acknowledgement returns" if durable else "acknowledgements are synced later"
     table = compare(
         f"read and acknowledge by {size:,}, {'durable' if durable else 'synced later'}",
@@ -79,6 +83,10 @@ def shared(place: Path, size: int, changes: int, *, durable: bool) -> Table:
     for text in () if redis is not None else missing():
         if "Redis" in text:
             table.note(text)
+    if jets is None:
+        table.note("NATS JetStream: not measured, nats-server or nats-py is not installed")
+    else:
+        jets.close()
     if redis is not None:
         if not durable or size == max(SIZES):
             table.reach(_NAMES["key"], ">=", GOALS[durable], redis.name)

@@ -144,6 +144,8 @@ class GroupStatistics:
         lost: How many changes that it had read retention ever took before they were done.
         lag: How far ``floor`` is behind the watermark, in versions, changes, bytes and seconds.
         unsynced: Whether a crash can take something that was acknowledged.
+        last_error: Why a delivery failed last, since the log was opened; None if none has.
+        next_in: Seconds until something that was refused or has timed out is given again; None if there is no such thing.
     """
 
     name: str
@@ -162,6 +164,8 @@ class GroupStatistics:
     lost: int
     lag: SubscriptionLag
     unsynced: bool
+    last_error: str | None = None
+    next_in: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

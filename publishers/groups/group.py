@@ -210,6 +210,7 @@ class ConsumerGroup(ServedGroup):
             totals, floor, head = dict(machine.totals), machine.floor, machine.head
             names = tuple(one.name for one in machine.consumers.listed())
             record, unsynced, redelivered = book.record, machine.unsynced, machine.redelivered
+            error, due = machine.last_error, machine.first_due
         return GroupStatistics(
             record.name,
             state,
@@ -224,6 +225,8 @@ class ConsumerGroup(ServedGroup):
             record.lost_changes,
             self._log.behind(floor),
             unsynced,
+            error,
+            None if due is None else max(due - self._log.monotonic(), 0.0),
         )
 
     def _pending(self) -> list[GroupUnit]:

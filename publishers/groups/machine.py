@@ -51,6 +51,7 @@ class GroupMachine:
         pending: How many deliveries are not acknowledged.
         parked: How many changes were read ahead.
         redelivered: How many deliveries were not the first of a change, since then.
+        last_error: Why one failed last.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class GroupMachine:
         self.paused = self.tripped = False
         self.totals = dict.fromkeys((DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST), 0)
         self.redelivered = 0
+        self.last_error: str | None = None
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - it spreads retries, and keeps no secret
         self._plan = LanePlan(self.units)
@@ -153,6 +155,11 @@ class GroupMachine:
         """When a tick may find something, by the monotonic clock; None if never."""
         times = (self._timers.next(), self.consumers.next_absent)
         return min((one for one in times if one is not None), default=None)
+
+    @property
+    def first_due(self) -> float | None:
+        """From when on the first of what is to be delivered again is; None if there is none."""
+        return min((one.until for one in self.units.values() if one.state is _DUE), default=None)
 
     def take(self, consumer: GroupConsumer, most: int, *, history: bool = False) -> list[GroupUnit]:
         """Delivers: what is to be delivered again first, then what is new, each as they lie in the log.
@@ -377,8 +384,7 @@ class GroupMachine:
         unit = self._own(consumer, position)
         if unit is None:
             return False
-        self.breaker.note(failed=True)
-        unit.blame(reason)
+        self._blame(unit, reason)
         self._condemn(unit)
         return True
 
@@ -471,8 +477,7 @@ class GroupMachine:
 
     def _failed(self, unit: GroupUnit, error: str, until: float, *, late: bool = False) -> None:
         """A delivery has failed; if it was the last one, the change is given up, or the whole group is paused."""
-        self.breaker.note(failed=True)
-        unit.blame(error)
+        self._blame(unit, error)
         most = self.settings.max_deliver
         if most is not None and unit.count >= most:
             if self.settings.breaker and self.breaker.tripped:
@@ -482,6 +487,11 @@ class GroupMachine:
                 return
             until = self._clock.monotonic()
         self._take_back(unit, until, late=late)
+
+    def _blame(self, unit: GroupUnit, error: str) -> None:
+        self.breaker.note(failed=True)
+        self.last_error = error
+        unit.blame(error)
 
     def _uncount(self, unit: GroupUnit) -> None:
         unit.count -= 1

@@ -22,17 +22,10 @@ PARTLY = {
     "F89": "likewise",
     "F90": "in process; by a server, over `penstock.v1+json` and GraphQL, of the state",
     "F91": "in process",
-    **dict.fromkeys(
-        ("F75", "F76", "F77", "F78", "F79", "F80", "F81", "F82", "F83", "F84"),
-        "in the owner's process, over penstock.v1+json, and the Redis protocol",
-    ),
-    "F86": "groups where their log is owned, by the command, statistics and metrics",
-    "F163": "in the owner's process, over penstock.v1+json, and the Redis protocol",
     "F98": "for servers, their clients and webhooks",
     "F109": "by configuration file and by code",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
-    "F136": "of sinks, slots and subscriptions over HTTP; of groups in the owner's process",
     "F141": "of servers and their clients",
     "E57": "untyped",
 }

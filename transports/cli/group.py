@@ -20,9 +20,11 @@ from publishers.model.change import time_of
 from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
+from transports.cli.group_afar import groups_of
+from transports.cli.http import add_token
 from transports.cli.output import print_json, show
 from transports.cli.places import PLACES, age_of, existing, seconds_text, table
-from transports.cli.source import followed
+from transports.cli.source import followed, url_of
 from transports.codec.starts import start_of_text
 
 __all__ = ["add_arguments"]
@@ -39,8 +41,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
     parser.allow_abbrev = False  # else it takes the --log of a command for the beginning of one of its own
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add(commands, "list var/orders", "the groups of a log, also beside its owner", _list)
-    _add(commands, "info var/orders pickers", "one group, likewise", _info, "NAME")
+    _add(
+        commands,
+        "list var/orders",
+        "the groups of a log, also beside its owner, or of a server",
+        _list,
+        served=True,
+    )
+    _add(commands, "info var/orders pickers", "one group, likewise", _info, "NAME", served=True)
     pending = _add(
         commands,
         "pending var/orders pickers",
@@ -100,30 +108,46 @@ def _add(
     run: Callable[[argparse.Namespace], int],
     *names: str,
     within: str = "group",
+    served: bool = False,
 ) -> ArgumentParser:
     parser: ArgumentParser = commands.add_parser(
         example.partition(" ")[0], help=what, description=what, example=f"penstock {within} {example}"
     )
-    parser.directory()
+    if served:
+        parser.value(
+            "directory", "URL|DIR", "http://host:port/ of a server, or the directory of a log or store"
+        )
+        add_token(parser)
+    else:
+        parser.directory()
     for one in names:
         parser.value(one.lower(), one, "name of a group")
-    parser.log_name("store")
+    parser.log_name("server or store" if served else "store")
     parser.json()
     parser.set_defaults(command=run)
     return parser
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    with followed(chosen.directory, chosen.log) as log:
-        found = [_told(log, one) for one in _stored(log)]
+    if (url := url_of(chosen.directory)) is not None:
+        found = groups_of(chosen, url)
+    else:
+        with followed(chosen.directory, chosen.log) as log:
+            found = [_told(log, one) for one in _stored(log)]
     rows = [_HEADS, *map(_row, found)]
     show(chosen, {"groups": found}, table(rows) if found else ["no groups yet"])
     return _DONE
 
 
 def _info(chosen: argparse.Namespace) -> int:
-    with followed(chosen.directory, chosen.log) as log:
-        told = _told(log, _one(log, chosen.name))
+    if (url := url_of(chosen.directory)) is not None:
+        known = {one["name"]: one for one in groups_of(chosen, url)}
+        if chosen.name not in known:
+            raise NoSuchGroup(chosen.name, known)
+        told = known[chosen.name]
+    else:
+        with followed(chosen.directory, chosen.log) as log:
+            told = _told(log, _one(log, chosen.name))
     lag = told["lag"]
     lines = [f"{name}: {value}" for name, value in told.items() if name != "lag"]
     show(chosen, told, [*lines, f"lag: {lag['versions']} versions, {seconds_text(lag['seconds'])}"])

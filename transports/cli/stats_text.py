@@ -47,6 +47,8 @@ def _log(log: Mapping[str, Any]) -> Iterator[str]:
     yield f"on disk: {_bytes(log['bytesRead'])} read, {_bytes(log['heldBytes'])} held for consumers"
     for hold in log["holds"]:
         yield f"hold {hold['name']}: {hold['state']}, keeps {_bytes(hold['heldBytes'])}, from {_place(hold['position'])} on"
+    for name, group in log.get("consumerGroups", {}).items():
+        yield f"group {name}: {_group(group)}"
     for number, publisher in enumerate(log["publishers"], 1):
         ring = publisher["ring"]
         what = "some changes" if publisher["criteria"] else "all changes"
@@ -68,6 +70,15 @@ def _subscription(told: Mapping[str, Any]) -> str:
     return (
         f"{told['state']}, {lag}, next {_place(told['position'])}; {_count(told['demand'], 'change')} requested, "
         f"{told['queued']:,} queued, {told['delivered']:,} delivered"
+    )
+
+
+def _group(told: Mapping[str, Any]) -> str:
+    error = "" if told["lastError"] is None else f"; last error: {told['lastError']}"
+    again = "" if told["nextSeconds"] is None else f", the next in {told['nextSeconds']:.1f} s"
+    return (
+        f"{told['state']}, {_count(told['lag']['versions'], 'version')} behind, {told['pending']:,} pending, "
+        f"{told['due']:,} due{again}, {_count(told['consumers'], 'consumer')}, {_count(told['dead'], 'dead letter')}{error}"
     )
 
 

@@ -16,6 +16,7 @@ from publishers.slots import SlotStatistics
 from publishers.state import StateStatistics
 from publishers.store.log_entries import SYSTEM
 from publishers.wal import HoldStatistics
+from transports.errors import shortened
 from transports.telemetry.latency import Latencies
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "slotCount": told.slots.count,
         "slotsLost": told.slots.lost,
         "slotJournalBytes": told.slots.journal_bytes,
-        "consumerGroups": {one.name: _group(log, one) for one in told.consumer_groups.listed},
+        "consumerGroups": {
+            one.name: _group(log, one, discreet=discreet) for one in told.consumer_groups.listed
+        },
         "consumerGroupCount": told.consumer_groups.count,
         "consumerGroupsStopped": told.consumer_groups.stopped,
         **({} if told.state is None else {"compactedState": _state(log, told.state)}),
@@ -256,13 +259,14 @@ def _state(log: "ChangeLog", told: StateStatistics) -> dict[str, Any]:
     }
 
 
-def _group(log: "ChangeLog", told: GroupStatistics) -> dict[str, Any]:
+def _group(log: "ChangeLog", told: GroupStatistics, *, discreet: bool) -> dict[str, Any]:
     return {
         "state": told.state.value,
         "floor": place_json(log, told.floor),
         "head": place_json(log, told.head),
         "generation": told.generation,
         "consumers": len(told.consumers),
+        "consumerNames": list(told.consumers[:_LISTED]),
         "pending": told.pending,
         "due": told.due,
         "parked": told.parked,
@@ -272,6 +276,8 @@ def _group(log: "ChangeLog", told: GroupStatistics) -> dict[str, Any]:
         "dead": told.dead,
         "lost": told.lost,
         "lag": _behind(told.lag),
+        "lastError": None if discreet or told.last_error is None else shortened(told.last_error),
+        "nextSeconds": told.next_in,
     }
 
 

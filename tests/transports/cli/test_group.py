@@ -9,7 +9,8 @@ from publishers import ChangeLog, upsert
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK
 from tests.transports.cli.test_program import one_line
-from transports.cli import main
+from transports import serve
+from transports.cli import group_afar, main
 
 
 @pytest.fixture
@@ -178,3 +179,62 @@ def test_a_group_that_is_not_good_is_told(orders, tmp_path, capsys):
             log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
             log._keep_house()
         assert run(capsys, "info", lost, "slow")["state"] == "lost"
+
+
+@pytest.fixture
+def served(orders):
+    """A log and the URL of its server, whose group has one consumer that has refused something."""
+    with ChangeLog.open(orders) as log:
+        group = log.groups.create("pickers", start="earliest")
+        with group.join("one") as worker, serve(log) as server:
+            first, second, _ = worker.read(3, wait=0)
+            worker.ack(first)
+            worker.nack(second, 600.0, error="no stock")
+            yield server.url
+
+
+def test_groups_of_a_server_are_listed_and_told(served, capsys):
+    """F86, F136: what is pending and due, who is there, why a delivery failed last, and when it is given again."""
+    (listed,) = run(capsys, "list", served)["groups"]
+    told = run(capsys, "info", served, "pickers", "--log", "orders")
+    assert {**told, "nextSeconds": None, "lag": None} == {**listed, "nextSeconds": None, "lag": None}
+    assert (told["floor"], told["head"], told["state"], told["lag"]["versions"]) == (
+        "2:1",
+        "4:0",
+        "serving",
+        2,
+    )
+    assert [told[name] for name in ("pending", "due", "parked", "dying", "acked", "dead")] == [
+        1,
+        1,
+        0,
+        0,
+        1,
+        0,
+    ]
+    assert (told["consumers"], told["lastError"]) == (["one"], "no stock")
+    assert 0 < told["nextSeconds"] <= 600
+    assert printed(capsys, "list", served)[1].split()[:2] == ["pickers", "2:1"]
+    assert "lastError: no stock" in printed(capsys, "info", served, "pickers")
+    assert main(["stats", served]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "group pickers" in line]
+    assert "serving, 2 versions behind, 1 pending, 1 due, the next in " in line
+    assert line.endswith("1 consumer, 0 dead letters; last error: no stock")
+
+
+def test_what_a_server_does_not_have_is_said_in_one_line(served, capsys, monkeypatch):
+    """F86."""
+    for arguments, word in (
+        (["info", served, "packers"], "packers"),
+        (["list", served, "--log", "bills"], "bills"),
+        (["list", served.replace("/ws", "/nowhere/ws")], "statistics"),
+    ):
+        assert main(["group", *arguments]) == 1
+        assert word in one_line(capsys)
+    for answer, word in (
+        ({"logs": 1}, "statistics of logs"),
+        ({"logs": {"a": {"consumerGroups": {"g": {}}}}}, "version"),
+    ):
+        monkeypatch.setattr(group_afar, "ask", lambda *_, answer=answer: answer)
+        assert main(["group", "list", served]) == 1
+        assert word in one_line(capsys)
