@@ -76,10 +76,9 @@ def test_what_is_committed_meanwhile_is_neither_lost_nor_overtaken(tmp_path):
 
 
 def _state(log):
-    found = []
-    with log.changes(since="state", snapshot="initial_only", content="BODY") as rows:
-        found += [one for one in rows if one.operation is Operation.READ]
-    return found
+    return [
+        one for one in log.changes(since="state", snapshot="initial_only") if one.operation is Operation.READ
+    ]
 
 
 def test_rows_go_on_behind_those_that_are_stored(tmp_path):
