@@ -100,7 +100,8 @@ class Rig:
 
     def __init__(self, path: Path, target: Any = None, **options: Any) -> None:
         self.path = path
-        self.log = ChangeLog.open(path, **QUICK)
+        self.log_options = {**QUICK, **options.pop("log", {})}
+        self.log = ChangeLog.open(path, **self.log_options)
         self.clock = HandClock()
         self.target = target or Target()
         self.options = {
@@ -161,7 +162,7 @@ class Rig:
         """Closes the log and opens it once more, with a new runner of the same target."""
         self.runner.close()
         self.log.close()
-        self.log = ChangeLog.open(self.path, **QUICK)
+        self.log = ChangeLog.open(self.path, **self.log_options)
         self.runner = self.made()
 
     def died(self) -> None:

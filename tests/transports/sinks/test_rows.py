@@ -1,0 +1,235 @@
+"""Rows before changes, and again: a target that begins with nothing, and one that is repaired."""
+
+import pytest
+
+from publishers import ChangeLog, Criterion, Operation, Position, upsert
+from publishers.errors import SnapshotGone
+from publishers.snapshots import PageSource
+from tests.publishers.support import wait_until
+from tests.transports.sinks.targets import HandClock, Target, rigged
+from tests.transports.sinks.test_runner import LOSING
+from transports.sinks import SinkError, SinkOptions, SinkRunner, SinkState, TargetUnavailable
+from transports.sinks.sql import SqlSink
+
+STATE = {"state": True}
+
+
+def told(target):
+    """The state that a target comes to."""
+    found = {}
+    for batch in target.taken:
+        for change in batch.changes:
+            if change.operation is Operation.REMOVE:
+                found.pop(change.key, None)
+            elif change.key is not None:
+                found[change.key] = change.body["n"]
+    return found
+
+
+def rows_of(target):
+    return [one.key for batch in target.taken for one in batch.changes if one.operation is Operation.READ]
+
+
+def changes_of(target):
+    return [one.key for batch in target.taken for one in batch.changes if one.operation is Operation.UPSERT]
+
+
+def initial(path, target=None, **options):
+    return rigged(path, target, **{"snapshot": "initial", "log": STATE, "batch_changes": 2, **options})
+
+
+def test_rows_come_first_and_then_every_change_behind_them(tmp_path):
+    """F60, F35: the state SNAPSHOT ends where the rows do, and the place of the slot is behind them then."""
+    with initial(tmp_path) as rig:
+        rig.commit(*range(5))
+        rig.until(lambda: rig.runner.state is SinkState.SNAPSHOT)
+        place = rig.log.slots.info("stock").position
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        assert sorted(rows_of(rig.target)) == ["0", "1", "2", "3", "4"]
+        assert rig.log.slots.info("stock").position >= place
+        rig.commit(5)
+        rig.drained()
+        assert changes_of(rig.target) == ["5"]
+        rig.again()
+        rig.commit(6)
+        rig.drained()
+        assert (len(rows_of(rig.target)), changes_of(rig.target)) == (5, ["5", "6"])
+
+
+def test_what_is_committed_meanwhile_is_neither_lost_nor_overtaken(tmp_path):
+    """F60: the target comes to the state of the log, whenever it is cut off."""
+    with initial(tmp_path) as rig:
+        rig.commit(*range(20))
+        for number in range(100, 110):
+            rig.commit(number, number % 5)
+            for _ in range(3):
+                rig.later(1.1)
+                rig.runner.step()
+            if number % 3 == 0:
+                rig.died()
+            if number % 4 == 0:
+                rig.target.plan = [TargetUnavailable("down")]
+        rig.until(lambda: rig.later(40.0) or rig.runner.state is SinkState.STREAMING)
+        rig.commit("end")
+        rig.drained()
+        assert told(rig.target) == {row.key: row.key for row in _state(rig.log)}
+
+
+def _state(log):
+    return [
+        one for one in log.changes(since="state", snapshot="initial_only") if one.operation is Operation.READ
+    ]
+
+
+def test_rows_go_on_behind_those_that_are_stored(tmp_path):
+    """F60: a restart in the middle repeats what was not stored, and not all of it."""
+    with initial(tmp_path) as rig:
+        rig.commit(*range(40))
+        rig.until(lambda: len(rows_of(rig.target)) >= 20)
+        rig.stored()
+        rig.again()
+        before = len(rows_of(rig.target))
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        assert len(set(rows_of(rig.target))) == 40
+        assert before < 40
+        assert len(rows_of(rig.target)) <= 40 + rig.options["batch_changes"]
+
+
+def test_a_snapshot_that_cannot_be_gone_on_with_begins_again(tmp_path, monkeypatch):
+    """F60: it has taken too long, or the history behind it is gone."""
+    with initial(tmp_path) as rig:
+        rig.commit(*range(10))
+        rig.until(lambda: rows_of(rig.target))
+        rig.stored()
+        rig.runner.close()
+        rig.runner = rig.made()
+        asked = []
+        changes = ChangeLog.changes
+
+        def gone_once(log, *wishes, since, **options):
+            asked.append(since)
+            if len(asked) == 1:
+                raise SnapshotGone("0" * 16, Position(1))
+            return changes(log, *wishes, since=since, **options)
+
+        monkeypatch.setattr(ChangeLog, "changes", gone_once)
+        count = len(rows_of(rig.target))
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+        rig.later(60.0)
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        assert asked[0] != "state"
+        assert asked[1] == "state"
+        assert len(rows_of(rig.target)) == count + 10
+
+
+def test_without_a_state_and_a_source_the_sink_is_paused_and_says_why(tmp_path):
+    with initial(tmp_path, log={}) as rig:
+        rig.commit(1)
+        rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+        assert "state" in rig.runner.statistics().reason
+
+
+def test_rows_are_given_again_while_changes_go_on(tmp_path):
+    """F60: those that an operator asks for, by wish and key; then changes, each of them."""
+    with rigged(tmp_path, log=STATE, criteria=Criterion(entity_types={"order"})) as rig:
+        rig.commit(*range(6))
+        rig.drained()
+        rig.log.commit([upsert("bill", "b", {"n": "b"})])
+        begun = rig.runner.again(Criterion(entity_types={"order"}), after="1", until="3")
+        rig.runner.step()
+        begun.result(0)
+        rig.commit("x")
+        rig.until(lambda: rig.runner.state is SinkState.SNAPSHOT)
+        refused = rig.runner.again()
+        rig.runner.step()
+        with pytest.raises(SinkError, match="while it is STREAMING"):
+            refused.result(0)
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        rig.commit("y")
+        rig.drained()
+        assert rows_of(rig.target) == ["2", "3"]
+        assert changes_of(rig.target) == ["0", "1", "2", "3", "4", "5", "x", "y"]
+
+
+def test_rows_that_are_given_again_begin_anew_after_a_restart_and_end_with_a_seek(tmp_path):
+    """F60."""
+    with rigged(tmp_path, log=STATE, batch_changes=1) as rig:
+        rig.commit(*range(4))
+        rig.drained()
+        rig.runner.again()
+        rig.until(lambda: rows_of(rig.target))
+        rig.died()
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        assert set(rows_of(rig.target)) == {"0", "1", "2", "3"}
+        rig.runner.again()
+        count = len(rows_of(rig.target))
+        rig.until(lambda: len(rows_of(rig.target)) > count)
+        rig.runner.seek("latest")
+        rig.runner.step()
+        rig.commit("z")
+        rig.drained()
+        assert rig.runner.state is SinkState.STREAMING
+        assert changes_of(rig.target)[-1] == "z"
+
+
+def test_rows_take_the_place_of_history_that_is_lost(tmp_path):
+    """F60: with ``on_gap`` a sink heals itself by the state."""
+    rows = [(str(n), {"n": str(n)}) for n in range(20)]
+    source = PageSource(entity_type="order", pages=lambda asked: [] if asked.after else rows)
+    with rigged(tmp_path, log=LOSING, snapshot="on_gap", source=source) as rig:
+        rig.target.plan = [TargetUnavailable("down", retry_after=3000.0)]
+        rig.commit("a")
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+
+        def given():
+            rig.log.commit([upsert("order", str(n), {"n": str(n), "text": "x" * 2000}) for n in range(20)])
+            rig.later(1.1)
+            rig.runner.step()
+            return rig.runner.state is SinkState.SNAPSHOT
+
+        wait_until(given)
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        assert len(rows_of(rig.target)) == 20
+        rig.commit("end")
+        rig.drained()
+        assert set(told(rig.target)) >= {"end", *map(str, range(20))}
+
+
+def test_a_target_that_stores_its_place_gets_rows_too(tmp_path):
+    """F35, F60: the rows of a database are those of the state, and changes go on behind them."""
+    tables = SqlSink(f"sqlite:///{tmp_path}/out.db", create_tables=True)
+    with initial(tmp_path / "log", tables) as rig:
+        rig.commit(*range(7))
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        rig.commit(7)
+        rig.drained()
+        rig.again()
+        rig.commit(8)
+        rig.drained()
+        found = tables._connection.exec_driver_sql('select key from "order" order by key').fetchall()
+        assert [key for (key,) in found] == [str(number) for number in range(9)]
+
+
+def test_halves_of_rows_have_their_own_cursors(tmp_path):
+    """F60: a batch that is too large goes on in the middle."""
+    with initial(tmp_path, Target()) as rig:
+        rig.commit(*range(8))
+        rig.until(lambda: rig.target.taken)
+        batch = rig.target.taken[0]
+        front, rest = batch.halves()
+        assert front.cursor != rest.cursor == batch.cursor
+        assert isinstance(batch.next, Position)
+
+
+def test_the_options_of_a_second_runner_are_the_same(tmp_path):
+    """F60: the slot tells whether rows were given, whoever runs the sink."""
+    with initial(tmp_path) as rig:
+        rig.commit(1)
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        rig.runner.close()
+        rig.runner = SinkRunner(
+            rig.log, "stock", rig.target, SinkOptions(snapshot="initial", linger=0.0), clock=HandClock()
+        )
+        rig.commit(2)
+        rig.drained()
+        assert rows_of(rig.target) == ["1"]

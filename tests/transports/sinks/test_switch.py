@@ -1,0 +1,176 @@
+"""The switch of a sink at run time: nothing is carried or held while it is off, and what is missed is told."""
+
+import json
+
+import pytest
+
+from publishers import Criterion, InvalidOption
+from tests.transports.sinks.receivers import Receiver
+from tests.transports.sinks.targets import Target, rigged
+from transports.sinks import SinkError, SinkState, TargetUnavailable
+from transports.sinks.webhook import WebhookSink
+
+
+def switched(rig, *, on=None, place=None):
+    ordered = (
+        (rig.runner.switch_on(place) if place else rig.runner.switch_on()) if on else rig.runner.switch_off()
+    )
+    rig.runner.step()
+    return ordered.result(0)
+
+
+def gaps(target):
+    return [batch.gap and (batch.gap.first, batch.gap.next) for batch in target.taken]
+
+
+def test_a_sink_that_is_off_carries_nothing_and_holds_no_history(tmp_path):
+    """F127: what was on its way is finished, and the place is known, over restarts too."""
+    with rigged(tmp_path) as rig:
+        rig.commit(1)
+        rig.drained()
+        switched(rig)
+        assert rig.runner.state is SinkState.OFF
+        assert rig.runner.statistics().reason == "switched off by an operator"
+        rig.commit(2)
+        for _ in range(2):
+            rig.later(60.0)
+            rig.runner.step()
+            assert (rig.target.keys, list(rig.log.slots)) == (["1"], [])
+            rig.again()
+            rig.runner.step()
+            assert rig.runner.state is SinkState.OFF
+        rig.runner.resume()
+        rig.runner.step()
+        assert rig.runner.state is SinkState.OFF
+        moved = rig.runner.seek("earliest")
+        rig.runner.step()
+        with pytest.raises(SinkError, match="is off; switch it on"):
+            moved.result(0)
+
+
+def test_what_was_missed_is_told_with_the_first_batch_and_by_the_status(tmp_path):
+    """F127: until the target has confirmed it, also over a crash."""
+    with rigged(tmp_path, criteria=Criterion(entity_types={"order"})) as rig:
+        rig.commit(1)
+        rig.drained()
+        off = str(rig.log.token(rig.log.head))
+        switched(rig)
+        rig.commit(2)
+        rig.commit(3)
+        position = switched(rig, on=True)
+        assert position == rig.log.head
+        gap = (off, str(rig.log.token(position)))
+        assert tuple(rig.runner.statistics().gap) == gap
+        rig.again()
+        rig.target.plan = [TargetUnavailable("down")]
+        rig.commit(4)
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+        rig.later(2.0)
+        rig.drained()
+        rig.commit(5)
+        rig.drained()
+        assert (rig.target.keys, gaps(rig.target)) == (["1", "4", "5"], [None, gap, None])
+        rig.stored()
+        assert rig.runner.statistics().gap is None
+
+
+def test_it_may_go_on_where_it_was_while_that_is_kept(tmp_path):
+    """F127: then nothing is missed."""
+    with rigged(tmp_path) as rig:
+        rig.commit(1)
+        rig.drained()
+        place = rig.log.head
+        switched(rig)
+        rig.commit(2)
+        assert switched(rig, on=True, place=place) == place
+        rig.drained()
+        assert (rig.target.keys, gaps(rig.target)) == (["1", "2"], [None, None])
+        with pytest.raises(SinkError, match="is on; seek moves it"):
+            switched(rig, on=True)
+
+
+def test_the_place_that_a_target_stores_does_not_win_over_what_was_left_out(tmp_path):
+    """F127: else it would begin before the gap again."""
+    with rigged(tmp_path, Target(stores=True)) as rig:
+        rig.commit(1)
+        rig.drained()
+        rig.stored()
+        switched(rig)
+        rig.commit(2)
+        switched(rig, on=True)
+        rig.again()  # before it was told to the target
+        rig.commit(3)
+        rig.drained()
+        assert rig.target.keys == ["1", "3"]
+        rig.again()
+        rig.commit(4)
+        rig.drained()
+        assert rig.target.keys == ["1", "3", "4"]
+
+
+def test_one_that_never_ran_and_one_that_is_switched_twice(tmp_path):
+    """F127: what was not told yet is part of the next gap."""
+    with rigged(tmp_path) as rig:
+        switched(rig)
+        first = str(rig.log.token(rig.log.head))
+        rig.commit(1)
+        switched(rig, on=True)
+        switched(rig)
+        rig.commit(2)
+        switched(rig)
+        switched(rig, on=True)
+        rig.commit(3)
+        rig.drained()
+        assert (rig.target.keys, gaps(rig.target)[0][0]) == (["3"], first)
+
+
+def test_a_switch_that_was_cut_short_is_finished(tmp_path, monkeypatch):
+    """F127: a crash between the note and the slot, on the way out and on the way in."""
+    with rigged(tmp_path) as rig:
+        rig.commit(1)
+        rig.drained()
+        with monkeypatch.context() as patch:
+            patch.setattr(type(rig.log.slots), "drop", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+            with pytest.raises(OSError, match="gone"):
+                switched(rig)
+        rig.again()
+        rig.runner.step()
+        assert (rig.runner.state, list(rig.log.slots)) == (SinkState.OFF, [])
+        rig.log.slots.create("stock", start="earliest")
+        assert switched(rig, on=True) == rig.log.head
+
+
+def test_a_note_of_a_strange_hand_is_refused(tmp_path):
+    """F127."""
+    with rigged(tmp_path) as rig:
+        switched(rig)
+        note = rig.path / "sinks" / "stock.json"
+        assert json.loads(note.read_text())["off"]
+        note.write_text("{")
+        with pytest.raises(InvalidOption, match=r"stock\.json"):
+            rig.made()
+        note.unlink()
+
+
+def test_a_webhook_is_told_in_body_and_header(tmp_path):
+    """F127."""
+    with Receiver() as receiver:
+        hook = WebhookSink(receiver.url, allow=["127.0.0.0/8", "::1/128"])
+        with rigged(tmp_path, hook) as rig:
+            rig.commit(1)
+            rig.drained()
+            switched(rig)
+            rig.commit(2)
+            switched(rig, on=True)
+            rig.commit(3)
+            rig.drained()
+            rig.commit(4)
+            rig.drained()
+            first, told, last = receiver.received
+            gap = json.loads(told.body)["gap"]
+            assert told.headers["penstock-gap"] == f"{gap['first']} {gap['next']}"
+            assert rig.log.position_of(gap["first"]) == (2, 0)
+            assert rig.log.position_of(gap["next"]) == (3, 0)
+            for other in (first, last):
+                assert "gap" not in json.loads(other.body)
+                assert "penstock-gap" not in other.headers
