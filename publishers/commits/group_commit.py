@@ -17,7 +17,7 @@ from typing import Final
 from flow.interrupts import SHIELD
 from publishers.commits.expectation import Expectation
 from publishers.commits.handover import Handover
-from publishers.commits.pending import Commit, Pending, sift, tell_repeated, to_publish
+from publishers.commits.pending import Commit, Pending, blocks_of, sift, tell_repeated, to_publish
 from publishers.commits.queue import CommitQueue
 from publishers.commits.submission import Arrivals, Submission, Submitted
 from publishers.commits.withheld import Withheld
@@ -323,8 +323,12 @@ class Committer:
         try:
             (done,) = wal.append((transaction,))
             self.groups += 1
-            self._unsynced.append(to_publish(transaction, done))
-            self._unsynced_bytes += transaction.size
+            version, committed_at, _, _, _ = done
+            _, count, nbytes, size, _, _, _, _ = transaction
+            # As `to_publish`, for every commit: without a call of Python code.
+            due = (version, count + 1, partial(blocks_of, transaction, done), nbytes, committed_at)
+            self._unsynced.append(tuple.__new__(Published, due))
+            self._unsynced_bytes += size
             published = self._synced(durable=durable)
             written = True
             self._publish(transaction, published, woken)
@@ -333,7 +337,7 @@ class Committer:
             queue.pass_on(transaction)
             raise
         wal.notify()
-        return tuple.__new__(Commit, (done.version, False, transaction.count + 1, done.committed_at))
+        return tuple.__new__(Commit, (version, False, count + 1, committed_at))
 
     def _lead(self, pending: Pending, woken: deque[Wakeable]) -> None:
         group: list[Pending] = []

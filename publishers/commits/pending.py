@@ -16,7 +16,7 @@ from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
 
-__all__ = ["Commit", "Pending", "Repeated", "sift", "tell_repeated", "to_publish"]
+__all__ = ["Commit", "Pending", "Repeated", "blocks_of", "sift", "tell_repeated", "to_publish"]
 
 
 class Commit(NamedTuple):
@@ -230,12 +230,13 @@ def _repeats(
 
 def to_publish(transaction: Transaction, appended: Appended) -> Published:
     """What a written transaction is to the publish gate: too large for memory, or made into blocks if anybody wants it."""
-    blocks = None if transaction.spool is not None else partial(_blocks, transaction, appended)
+    blocks = None if transaction.spool is not None else partial(blocks_of, transaction, appended)
     fields = (appended.version, transaction.count + 1, blocks, transaction.bytes, appended.committed_at)
     return tuple.__new__(Published, fields)
 
 
-def _blocks(transaction: Transaction, appended: Appended) -> list[Block]:
+def blocks_of(transaction: Transaction, appended: Appended) -> list[Block]:
+    """The changes of a written transaction that is in memory, for those who want them."""
     if transaction.rows is not None:
         return [Block.of(appended.frames[0], transaction.rows, transaction.rows.annotations)]
     blocks = []

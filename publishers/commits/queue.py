@@ -6,7 +6,7 @@ came meanwhile. A commit that finds no room waits outside, and enters again when
 Threads that commit again and again come back as soon as they run. So when a group has been written and published, the next
 leader is appointed once all of its threads have run, or as much time has passed as the group took to be written: else two
 halves of the callers would take turns at the disk, and each sync would be for one of them only. Nobody waits for a thread that
-does something else meanwhile. Where more commits wait than were written there is nothing to gain, and leadership is passed on
+does something else meanwhile, nor for more threads than were found to run in that time. Where more commits wait than were written there is nothing to gain, and leadership is passed on
 before the group is published.
 """
 
@@ -24,6 +24,8 @@ __all__ = ["CommitQueue"]
 
 _RETURNING: Final = object()
 """Leads while threads of the group that was written last have yet to run."""
+_PROMPT: Final = 16
+"""Threads of a group that are waited for as long as nobody knows how many are prompt."""
 
 
 class CommitQueue:
@@ -55,6 +57,7 @@ class CommitQueue:
         self._bytes = 0
         self._returning: set[Pending] = set()
         self._until = 0.0
+        self._prompt = _PROMPT  # as many threads run within the time of a write
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -111,7 +114,9 @@ class CommitQueue:
         """Hands leadership to the first who waits, if more than ``beyond`` do; does nothing if it was passed on before."""
         with self.lock:
             if self.leader is leader and len(self._waiting) > beyond:
-                self._appoint()
+                self.leader = None
+                if self._waiting:  # so that a commit that meets no other takes one step less
+                    self._appoint()
 
     def end(self, leader: object, group: Iterable[Pending], until: float) -> None:
         """Ends a leadership, if it was not passed on: the next leader is appointed when those of the group have run.
@@ -125,9 +130,10 @@ class CommitQueue:
             if self.leader is leader:
                 self._returning = {one for one in group if one.asleep}
                 self._until = until
-                if self._returning:
+                if 0 < len(self._returning) <= self._prompt:
                     self.leader = _RETURNING
                 else:
+                    self._prompt += 1  # and one day so many are tried again
                     self._appoint()
 
     def returned(self, pending: Pending) -> None:
@@ -136,6 +142,7 @@ class CommitQueue:
             pending.asleep = False
             self._returning.discard(pending)
             if self.leader is _RETURNING and (not self._returning or monotonic() >= self._until):
+                self._prompt -= len(self._returning)
                 self._appoint()
 
     def settle(self, *, withheld: bool) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from publishers.commits import Commit, Committer
-from publishers.commits.encoder import RowEncoder
 from publishers.commits.expectation import Expect, Expectation
 from publishers.commits.label import Label, Producer, check_mutations
 from publishers.commits.submission import Submission
@@ -17,11 +16,11 @@ from publishers.log.lineage import Lineage
 from publishers.log.origin import Origin
 from publishers.model.position import Position, PositionToken
 from publishers.mutations.mutation import Mutation, columns_of
-from publishers.mutations.rows import check_columns
+from publishers.mutations.rows import RowEncoder, check_columns
 from publishers.options import LogOptions
 from publishers.schemas.registry import Schemas
 from publishers.schemas.stamping import Stamping, tells_schemas, unsealed
-from publishers.wal import Columns, FileSystem, Transaction, Wal, seal_transaction
+from publishers.wal import Columns, FileSystem, Transaction, Wal, seal_rows, seal_transaction
 from publishers.wal.disk.filesystem import means_full
 
 __all__ = ["Committing", "Submitting", "Tracer", "TransactionWriter", "W", "check_tracer"]
@@ -111,6 +110,7 @@ class TransactionWriter:
         self._origin = None if options.origin is None else Origin(options.origin)
         self._storage = storage
         self._options = options
+        self._compress = options.compress
         self._check = check
         self._encoder = RowEncoder(
             options, schemas.versions, None if self._origin is None else self._origin.row
@@ -129,9 +129,13 @@ class TransactionWriter:
         rows = mutations if type(mutations) is list else check_mutations(mutations)
         expected = None if expect is None else self._expectation(expect)
         label = Label.of(meta, producer)
-        sealed = self._encoder.seal(rows, label)
-        if sealed is not None:
-            return self._committer.commit(sealed, expect=expected, **showing)
+        encoded = self._encoder.rows(rows, label.annotations)
+        if encoded is not None:
+            return self._committer.commit(
+                seal_rows(encoded, label.producer, label.sequence, compress=self._compress),
+                expect=expected,
+                **showing,
+            )
         return self._commit([columns_of(rows, keyed=True)], label, expected, **showing)
 
     def commit_columns(
@@ -165,7 +169,12 @@ class TransactionWriter:
         """See ``ChangeLog.submit``."""
         rows = check_mutations(mutations)
         expected, label = self._expectation(expect), Label.of(meta, producer)
-        transaction, outdated = self._encoder.seal(rows, label), None
+        encoded, outdated = self._encoder.rows(rows, label.annotations), None
+        transaction = (
+            None
+            if encoded is None
+            else seal_rows(encoded, label.producer, label.sequence, compress=self._compress)
+        )
         if transaction is None:
             columns = [columns_of(rows, keyed=True)]
             stamping, transaction = self._stamped(columns, label)

@@ -1,7 +1,7 @@
 """Changes on their way into a frame: one before it has a position, and many as columns."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name looks like
 from typing import Final
@@ -12,10 +12,11 @@ from publishers.blocks.decode import KEYLESS, spliced
 from publishers.errors import InvalidChange
 from publishers.model.change import Area, Operation
 from publishers.mutations.arguments import KEY_RIGHT, check_entity_type
+from publishers.options import LogOptions
 from publishers.wal.format.columns import Column, Columns
 from publishers.wal.format.rows import ROWS_MAX, Rows
 
-__all__ = ["DATA", "Mutation", "check_columns", "columns_of", "flattened", "rows_of"]
+__all__ = ["DATA", "Mutation", "RowEncoder", "check_columns", "columns_of", "flattened"]
 
 DATA: Final = 1
 """The number of ``Area.DATA``, which is fixed on disk."""
@@ -170,38 +171,60 @@ def _columns(rows: Sequence[Mutation], *, keyed: bool) -> Columns:
         ) from None
 
 
-def rows_of(
-    mutations: Sequence[Mutation],
-    annotations: bytes,
-    stamp: Callable[[Mutation], Mutation] | None = None,
-    most_key: int = 2**31,
-) -> Rows | None:
-    """A few changes, encoded; None if anything is out of the ordinary, which the way over columns does or refuses.
+class RowEncoder:
+    """Encodes transactions of a few ordinary changes straight; the others are for the way over columns.
 
     Args:
-        mutations: At least one, and at most ``ROWS_MAX``.
-        annotations: JSON of the transaction.
-        stamp: Makes of each change what is stored in its place.
-        most_key: Most bytes of an ordinary key.
+        options: Bounds of frames, transactions, changes and keys.
+        versions: The versions of the schema that was told of an entity type; changes of such a one are to be stamped.
+        stamp: Makes of each change what is stored in its place; None if that is the change.
     """
-    if not _MUTATIONS.issuperset(map(type, mutations)):
-        return None
-    if stamp is not None:
-        mutations = list(map(stamp, mutations))
-    fields = zip(*map(msgspec.structs.astuple, mutations), strict=True)
-    operations, types, keys, body, before, changed, meta, areas, versions, follows = fields
-    if (areas, versions, follows) != _ORDINARY[len(mutations)]:
-        return None
-    try:
-        for name in {*types}:
-            _known_type(name)
-        kinds = bytes(operations).translate(_KINDS_OF_DATA)
-        if 0 in kinds or b"" in keys or not (_TEXT.issuperset(map(type, types))):
+
+    __slots__ = ("_bytes", "_key_bytes", "_most", "_stamp", "_versions")
+
+    def __init__(
+        self,
+        options: LogOptions,
+        versions: Callable[[str], Collection[int]],
+        stamp: Callable[[Mutation], Mutation] | None,
+    ) -> None:
+        self._versions = versions
+        self._stamp = stamp
+        self._most = min(ROWS_MAX, options.max_transaction_changes)
+        self._key_bytes = options.max_key_bytes
+        self._bytes = min(
+            options.frame_bytes, options.max_change_bytes, options.max_transaction_bytes, options.spool_bytes
+        )
+
+    def rows(self, mutations: Sequence[Mutation], annotations: bytes) -> Rows | None:
+        """The changes, encoded; None if anything is out of the ordinary, which the way over columns does or refuses.
+
+        Args:
+            mutations: The changes.
+            annotations: JSON of the transaction.
+        """
+        count = len(mutations)
+        if not 0 < count <= self._most or not _MUTATIONS.issuperset(map(type, mutations)):
             return None
-        rows = Rows(kinds, types, keys, body, before, changed, meta, annotations=annotations)
-    except (*_NONSENSE, ValueError, StructError):
-        return None
-    return rows if rows.nbytes <= most_key or max(map(len, keys)) <= most_key else None
+        if self._stamp is not None:
+            mutations = list(map(self._stamp, mutations))
+        fields = zip(*map(msgspec.structs.astuple, mutations), strict=True)
+        operations, types, keys, body, before, changed, meta, areas, versions, follows = fields
+        if (areas, versions, follows) != _ORDINARY[count]:
+            return None
+        try:
+            kinds = bytes(operations).translate(_KINDS_OF_DATA)
+            if 0 in kinds or not all(keys) or not _TEXT.issuperset(map(type, types)):
+                return None
+            for name in {*types}:
+                _known_type(name)
+            rows = Rows(kinds, types, keys, body, before, changed, meta, annotations=annotations)
+        except (*_NONSENSE, ValueError, StructError):
+            return None
+        if len(rows.payload) > self._bytes or any(map(self._versions, rows.entity_types)):
+            return None
+        most = self._key_bytes
+        return rows if rows.nbytes <= most or max(map(len, keys)) <= most else None
 
 
 _known_type = lru_cache(1024)(check_entity_type)

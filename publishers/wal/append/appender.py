@@ -76,10 +76,11 @@ class Appender:
             nbytes,
         )
         filled = active.filled
+        end = start + size
         try:
             active.put(b"".join((sealed, data, PADDING[-length & 7])))
         except OSError as error:
-            self._undo(error, start, start + size, filled, size)
+            self._undo(error, start, end, filled, size)
         if producer != NO_PRODUCER:
             state = ProducerState(sequence, version, at)
             self.tables.committed(producer, state, self._producers)
@@ -89,7 +90,7 @@ class Appender:
         self.appended = version
         self._committed_at = at
         result: Appended = tuple.__new__(
-            Appended, (version, at, tuple.__new__(Location, (active.number, start)), active.offset, (header,))
+            Appended, (version, at, tuple.__new__(Location, (active.number, start)), end, (header,))
         )
         if len(self.ends) < _ENDS:
             self.ends.append(result)

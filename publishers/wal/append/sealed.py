@@ -204,7 +204,7 @@ def seal_payload(data: bytes, count: int, first_index: int = 1, *, compress: boo
 
 
 def seal_rows(
-    rows: Rows, *, producer: UUID | None = None, sequence: int = 0, compress: bool = False
+    rows: Rows, producer: UUID | None = None, sequence: int = 0, *, compress: bool = False
 ) -> Transaction:
     """Seals a transaction of a few changes that are encoded already, and within all bounds."""
     data, count = rows.payload, rows.count

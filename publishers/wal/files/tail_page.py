@@ -133,20 +133,18 @@ class Tail:
         if self.fence != self.own:
             return False
         body = _BODY.pack(epoch, visible, segment, end, durable, self._boot_id, random)
-        self._put(body + _CRC.pack(crc32(body)))
-        return True
-
-    def clear(self) -> None:
-        """Lets the page tell nothing, because what it tells of is given up."""
-        self._put(bytes(_SEALED.size))
-
-    def _put(self, copy: bytes) -> None:
         page = self._page
         counter = (self._counter | 1) + 2
         _COUNTER.pack_into(page, 0, counter)
-        page[_COPY] = copy
+        page[_COPY] = body + _CRC.pack(crc32(body))
         self._counter = counter = counter + 1
         _COUNTER.pack_into(page, 0, counter)
+        return True
+
+    def clear(self) -> None:
+        """Lets the page tell nothing, because what it tells of is given up: as if its writer had died while it wrote."""
+        self._counter |= 1
+        _COUNTER.pack_into(self._page, 0, self._counter)
 
     def read(self) -> TailState | None:
         """What the page tells, or None if it is of another boot, or is not whole (its writer died in the middle)."""

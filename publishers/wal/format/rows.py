@@ -31,13 +31,25 @@ _SHAPES: Final = tuple(
     for count in range(ROWS_MAX + 1)
 )
 """By the number of changes: packs the offsets of a column; the bitmap of one that lacks nothing; one that lacks everything."""
+_NONE: Final = type(None)
 _BYTES: Final = frozenset({bytes})
+_MAYBE: Final = frozenset({bytes, _NONE})
 
 
 @lru_cache(256)
-def _head(names: tuple[str, ...]) -> bytes:
+def _head(kinds: bytes, types: tuple[str, ...]) -> tuple[tuple[str, ...], memoryview | None, bytes, int]:
+    """What kinds and entity types alone decide: names and ids, their part of the payload, and what it counts."""
+    count = len(kinds)
+    names = tuple(dict.fromkeys(types))
     encoded = encode_names(names)
-    return encoded + PADDING[-len(encoded) & 7]
+    parts = [encoded, PADDING[-len(encoded) & 7], kinds, PADDING[-count & 7]]
+    nbytes = 24 + count + sum(map(len, names)) + 4 * len(names)
+    ids = None
+    if len(names) > 1:
+        ids = array("H", map(names.index, types)).tobytes()
+        parts += (ids, PADDING[-2 * count & 7])
+        nbytes += 2 * count
+    return names, None if ids is None else memoryview(ids).cast("H"), b"".join(parts), nbytes
 
 
 class Rows(Columns):
@@ -69,17 +81,8 @@ class Rows(Columns):
         """
         count = len(kinds)
         offsets, valid, missing = _SHAPES[count]
-        head = types[0]
-        names = (head,) if types.count(head) == count else tuple(dict.fromkeys(types))
-        parts = [b"", annotations, PADDING[-len(annotations) & 7], _head(names), kinds, PADDING[-count & 7]]
-        nbytes = 24 + count
-        self.type_ids = None
-        if len(names) > 1:
-            places = dict(zip(names, range(count), strict=False))
-            ids = array("H", map(places.__getitem__, types))
-            self.type_ids = memoryview(ids)
-            parts += (ids.tobytes(), PADDING[-2 * count & 7])
-            nbytes += 2 * count
+        self.entity_types, self.type_ids, head, nbytes = _head(kinds, tuple(types))
+        parts = [b"", annotations, PADDING[-len(annotations) & 7], head]
         values: tuple[Sequence[Any], ...] = (kinds, types, keys, *optional)
         size = present = 0
         bit = 1
@@ -87,14 +90,15 @@ class Rows(Columns):
             if bit == 1 or column != missing:  # keys are never missing
                 present |= bit
                 stored = column
+                held = {*map(type, column)}
                 if bit > 1:
                     parts.append(PADDING[-size & 7])
-                    if None in column:
+                    if _NONE in held:
                         parts.append(bitmap([value is not None for value in column]).ljust(8, b"\0"))
                         stored = [value or b"" for value in column]
                     else:
                         parts.append(valid)
-                if not _BYTES.issuperset(map(type, stored)):
+                if not held <= (_MAYBE if bit > 1 else _BYTES):
                     raise TypeError("bytes are stored, and nothing else")
                 data = b"".join(stored)
                 size = len(data)
@@ -104,9 +108,8 @@ class Rows(Columns):
             bit <<= 1
         parts[0] = _PAIR.pack(present, len(annotations))
         self.count = count  # type: ignore[misc]  # a slot of its own, in place of what columns find out
-        self.nbytes = nbytes + sum(map(len, names)) + 4 * len(names)  # type: ignore[misc]  # likewise
+        self.nbytes = nbytes  # type: ignore[misc]  # likewise
         self.kinds = memoryview(kinds)
-        self.entity_types = names
         self.annotations = annotations
         self.payload = b"".join(parts)
         self.values = values

@@ -8,7 +8,8 @@ from publishers import Content, Mutation, remove, upsert
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.mutations.mutation import columns_of
-from publishers.mutations.rows import rows_of
+from publishers.mutations.rows import RowEncoder
+from publishers.options import LogOptions
 from publishers.views.view import View
 from publishers.wal.format.columns import decode_payload, encode_payload
 
@@ -29,6 +30,10 @@ upserts = st.builds(
     origin=st.none() | st.just("rome"),
 )
 mutations = st.lists(upserts | st.builds(remove, types, keys, before=maybe), min_size=1, max_size=12)
+
+
+def rows_of(mutations, annotations, **options):
+    return RowEncoder(LogOptions(**options), lambda _: (), None).rows(mutations, annotations)
 
 
 def block_of(columns):
@@ -88,4 +93,4 @@ def test_what_is_out_of_the_ordinary_is_left_to_columns(given_mutations, field):
     assert rows_of([*given_mutations, odd], ANNOTATIONS) is None
     assert rows_of([*given_mutations, "no mutation"], ANNOTATIONS) is None
     assert rows_of([Mutation(4, "t", b"a truncate has no key")], ANNOTATIONS) is None
-    assert rows_of([Mutation(1, "t", b"k" * 2000)], ANNOTATIONS, most_key=1024) is None
+    assert rows_of([Mutation(1, "t", b"k" * 2000)], ANNOTATIONS, max_key_bytes=1024) is None

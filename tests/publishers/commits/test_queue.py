@@ -92,6 +92,7 @@ def test_a_thread_that_waits_no_longer_is_not_waited_for(queue, now):
 
 def test_the_larger_group_is_written_while_the_smaller_one_is_published(queue, now):
     leader, others = led(queue, 2)
+    queue.pass_on(leader, 2)
     (first,) = entered(queue, 1)
     queue.pass_on(leader, 2)
     assert queue.leader is leader

@@ -179,9 +179,7 @@ def test_a_payload_that_is_none_is_reported(system):
     log = opened(system)
     transaction = sealed(b"a")
     payload = transaction.payloads[0]
-    object.__setattr__(transaction, "payloads", (payload._replace(count=5),))
-    transaction.count = 5
-    log.append([transaction])
+    log.append([transaction._replace(payloads=(payload._replace(count=5),), count=5)])
     log.sync()
     frame = log.reader.read(log.reader.locate(1))
     with pytest.raises(WalCorrupted, match="payload"):
