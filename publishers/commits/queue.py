@@ -24,8 +24,10 @@ __all__ = ["CommitQueue"]
 
 _RETURNING: Final = object()
 """Leads while threads of the group that was written last have yet to run."""
-_PROMPT: Final = 16
+_PROMPT: Final = 16.0
 """Threads of a group that are waited for as long as nobody knows how many are prompt."""
+_AGAIN: Final = 1 / 8
+"""By how much more are waited for one day, with each group that had too many."""
 
 
 class CommitQueue:
@@ -133,7 +135,7 @@ class CommitQueue:
                 if 0 < len(self._returning) <= self._prompt:
                     self.leader = _RETURNING
                 else:
-                    self._prompt += 1  # and one day so many are tried again
+                    self._prompt += _AGAIN
                     self._appoint()
 
     def returned(self, pending: Pending) -> None:
@@ -141,9 +143,12 @@ class CommitQueue:
         with self.lock:
             pending.asleep = False
             self._returning.discard(pending)
-            if self.leader is _RETURNING and (not self._returning or monotonic() >= self._until):
-                self._prompt -= len(self._returning)
-                self._appoint()
+            if self.leader is _RETURNING:
+                late = monotonic() >= self._until
+                if late:
+                    self._prompt = max(self._prompt - len(self._returning) - 1, 0.0)
+                if late or not self._returning:
+                    self._appoint()
 
     def settle(self, *, withheld: bool) -> None:
         """Notes whether something is withheld, when that may have changed."""

@@ -73,6 +73,38 @@ def test_no_group_waits_longer_for_threads_than_the_one_before_took_to_be_writte
     assert (queue.leader, first.roused) == (first, 1)
 
 
+def write_again(queue, now, size, comes_back):
+    """A group is written in a second, and so many of its threads run within another one; whether they were waited for."""
+    leader, others = led(queue, size)
+    queue.end(leader, [leader, *others], until=now[0] + 1.0)
+    waited = queue.leader is not None
+    for one in others[:comes_back]:
+        queue.returned(one)
+    now[0] += 1.0
+    for one in others[comes_back:]:
+        queue.returned(one)
+    assert queue.leader is None
+    return waited
+
+
+def test_no_more_threads_are_waited_for_than_were_found_to_come_in_time(queue, now):
+    assert write_again(queue, now, 12, comes_back=11)
+    assert write_again(queue, now, 12, comes_back=4)
+    assert not write_again(queue, now, 12, comes_back=4)
+    assert write_again(queue, now, 10, comes_back=9)
+    assert not write_again(queue, now, 40, comes_back=39)
+    tried = [write_again(queue, now, 12, comes_back=11) for _ in range(20)]
+    assert tried == sorted(tried)  # not for some time, and then again
+    assert {*tried} == {False, True}
+
+
+def test_a_single_thread_that_comes_late_is_not_waited_for_again(queue, now):
+    """Where a write takes no time there is nothing to gain."""
+    tried = [write_again(queue, now, 2, comes_back=0) for _ in range(40)]
+    assert tried[:16] == [True] * 16
+    assert sum(tried[16:]) <= 4
+
+
 def test_nobody_is_waited_for_behind_a_commit_that_was_alone(queue, now):
     leader, _ = led(queue, 1)
     queue.end(leader, [leader], until=1.0)
