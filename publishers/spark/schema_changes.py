@@ -10,6 +10,7 @@ from publishers.wal.format.columns import Columns
 __all__ = ["with_schema"]
 
 _PART: Final = "entity"
+_MAY_BE_NULL: Final = ("nullable", "containsNull", "valueContainsNull")
 
 Find = Callable[[str], SchemaVersion | None]
 
@@ -27,10 +28,25 @@ def with_schema(batches: Iterable[Columns], told: Mapping[str, Any], newest: Fin
         fresh = [name for name in columns.entity_types if name not in seen]
         seen.update(fresh)
         last = {name: newest(name) for name in fresh}
-        news = [name for name, found in last.items() if found is None or found.body != told]
+        news = [name for name, found in last.items() if found is None or not _covered(told, found.body)]
         if news:
             yield columns_of(_telling(name, told, last[name]) for name in news)
         yield columns
+
+
+def _covered(told: Any, newest: Any) -> bool:
+    """Whether a schema says what another one says; what may be null in that may be without nulls here.
+
+    So queries that write the same columns, some of which can be null in one of them alone, do not tell them in turn for ever.
+    """
+    if isinstance(told, Mapping) and isinstance(newest, Mapping):
+        return told.keys() == newest.keys() and all(
+            (name in _MAY_BE_NULL and newest[name] is True) or _covered(told[name], newest[name])
+            for name in told
+        )
+    if isinstance(told, list) and isinstance(newest, list):
+        return len(told) == len(newest) and all(map(_covered, told, newest))
+    return bool(told == newest)
 
 
 def _telling(name: str, told: Mapping[str, Any], last: SchemaVersion | None) -> Mutation:

@@ -89,6 +89,19 @@ def test_nothing_is_told_if_it_is_declined(source, log):
     assert [change.schema_version for change in changes_of(log)] == [None, None]
 
 
+def test_columns_that_may_be_null_are_told_once_though_other_batches_have_them_without(spark, log):
+    """F9: else two queries of one entity type would tell their schemas in turn, for ever."""
+    sink = ChangeSink(log, entity_type="number", key="id", producer="p")
+    whole = "id", F.array(F.lit(1)).alias("list"), F.struct(F.lit(1).alias("n")).alias("part")
+    rows = spark.range(1).select(*whole)
+    nullable = spark.createDataFrame(
+        [(1, [None], (None,))], "id BIGINT, list ARRAY<INT>, part STRUCT<n: INT>"
+    )
+    for batch, frame in enumerate((rows, rows, nullable, rows, nullable, rows.drop("list"), nullable)):
+        sink(frame, batch)
+    assert [change.version for change in told(log)] == [1, 3, 6, 7]
+
+
 def test_rows_come_back_by_the_schema_that_was_told(spark, log, stored):
     """F24: every type that Python has, as it was in Spark."""
     row = spark.range(1).select(
