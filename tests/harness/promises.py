@@ -23,7 +23,6 @@ PARTLY = {
     "F90": "in process; by a server, over `penstock.v1+json` and GraphQL, of the state",
     "F91": "in process",
     "F98": "for servers, their clients and webhooks",
-    "F109": "by configuration file and by code",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
     "F141": "of servers and their clients",

@@ -44,6 +44,8 @@ class LogAction(enum.Enum):
     """Append transactions."""
     OPERATE = "OPERATE"
     """Be told how the log and its subscriptions are doing: statistics and metrics."""
+    MANAGE = "MANAGE"
+    """Declare, move, switch, try out and drop the sinks of the log."""
     CONSUME = "CONSUME"
     """Make and use the slots and the groups that the grant names: be given what they give, and acknowledge it; move, pause, drop slots."""
 
@@ -57,7 +59,7 @@ class Grant:
         view: The widest view that it may have; None for everything.
         criteria: Which changes it may see at all, whatever it asks for; None for all. Nothing tells of the others but positions:
             changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name. Not
-            together with WRITE: what is written is not narrowed; nor with CONSUME, as a slot has its own criteria.
+            together with WRITE: what is written is not narrowed; nor with CONSUME or MANAGE, as slots and sinks have their own criteria.
         slots: Which slots it may make, and use, with CONSUME: patterns of their names as in a shell; none unless more is said.
         groups: Which groups it may make, and use, with CONSUME: likewise.
 
@@ -94,6 +96,13 @@ class Grant:
         if criteria is not None and LogAction.CONSUME in actions:
             right = "left out where actions hold CONSUME, as a slot has its own criteria; CONSUME needs a grant of its own"
             raise InvalidOption("criteria", criteria, right)
+        if criteria is not None and LogAction.MANAGE in actions:
+            right = "left out where actions hold MANAGE, as a sink carries what it is told to; MANAGE needs a grant of its own"
+            raise InvalidOption("criteria", criteria, right)
+        if view is not None and LogAction.MANAGE in actions:
+            raise InvalidOption(
+                "view", view, "left out where actions hold MANAGE, as a sink has its own view"
+            )
         for name, patterns in (("slots", slots), ("groups", groups)):
             _check_patterns(name, patterns, actions)
         object.__setattr__(self, "slots", tuple(slots))

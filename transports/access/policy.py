@@ -328,8 +328,8 @@ def _rule(table: PolicyTable) -> _Rule:
     if wishes and LogAction.WRITE in actions:
         right = "left out where actions hold WRITE, as what is written is not narrowed; WRITE needs a grant of its own"
         raise table.wrong("criteria", right)
-    _check_slots(table, actions, narrowed=bool(wishes))
     view = _view(table)
+    _check_actions(table, actions, narrowed=bool(wishes), viewed=view is not None)
     return _Rule(
         frozenset(table.texts("roles")),
         table.texts("logs"),
@@ -341,10 +341,17 @@ def _rule(table: PolicyTable) -> _Rule:
     )
 
 
-def _check_slots(table: PolicyTable, actions: frozenset[LogAction], *, narrowed: bool) -> None:
+def _check_actions(
+    table: PolicyTable, actions: frozenset[LogAction], *, narrowed: bool, viewed: bool
+) -> None:
     consumes = LogAction.CONSUME in actions
     if consumes and narrowed:
         right = "left out where actions hold CONSUME, as a slot has its own criteria; CONSUME needs a grant of its own"
+        raise table.wrong("criteria", right)
+    if LogAction.MANAGE in actions and viewed:
+        raise table.wrong("view", "left out where actions hold MANAGE, as a sink has its own view")
+    if LogAction.MANAGE in actions and narrowed:
+        right = "left out where actions hold MANAGE, as a sink carries what it is told to; MANAGE needs a grant of its own"
         raise table.wrong("criteria", right)
     for name in ("slots", "groups"):
         if table.texts(name) and not consumes:

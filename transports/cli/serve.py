@@ -5,7 +5,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ from transports.server.logs import FollowedName
 from transports.server.tls import ServerCertificate
 from transports.server.uvicorn import Server
 from transports.server.uvicorn import serve as start
+from transports.sinks.endpoint import SinksEndpoint
+from transports.sinks.errors import SinkError
 from transports.sinks.log_sinks import LogSinks
 
 __all__ = ["add_arguments", "run"]
@@ -109,9 +111,15 @@ def run(chosen: argparse.Namespace) -> int:
     def finish(_signal: int, _frame: FrameType | None) -> None:
         finished.set()
 
+    failed: list[str] = []
+
+    def fail(name: str) -> None:
+        failed.append(name)
+        finished.set()
+
     with (
         _opened(chosen) as served,
-        _sinks(chosen, served) as sinks,
+        _sinks(chosen, served, fail) as sinks,
         start(
             served,
             chosen.host,
@@ -131,7 +139,9 @@ def run(chosen: argparse.Namespace) -> int:
         if chosen.otel:
             _observe(server)
         if sinks is not None:
-            server.application.sinks = lambda: {sinks.log_name: sinks.told()}
+            running, endpoint = sinks
+            server.application.sinks = lambda: {running.log_name: running.told()}
+            server.application.mount("sinks", endpoint)
         before = signal.signal(signal.SIGTERM, finish)
         kept = [one for one in (authenticate, tls) if isinstance(one, _Kept)]
         hung_up = signal.signal(signal.SIGHUP, lambda *_: _reload(kept)) if kept else None
@@ -150,6 +160,10 @@ def run(chosen: argparse.Namespace) -> int:
             signal.signal(signal.SIGTERM, before)
             if kept:
                 signal.signal(signal.SIGHUP, hung_up)
+    if failed:
+        raise SinkError(
+            f"sink {failed[0]!r} has failed, and on_failure = 'stop' ends the process; see the log"
+        )
     return 0
 
 
@@ -257,8 +271,10 @@ def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedNam
 
 
 def _sinks(
-    chosen: argparse.Namespace, served: ChangeLog | ChangeStore | FollowedName
-) -> contextlib.AbstractContextManager[LogSinks | None]:
+    chosen: argparse.Namespace,
+    served: ChangeLog | ChangeStore | FollowedName,
+    fail: Callable[[str], object],
+) -> contextlib.AbstractContextManager[tuple[LogSinks, Callable[..., SinksEndpoint]] | None]:
     """Those that run beside the server, if any do.
 
     Raises:
@@ -268,7 +284,7 @@ def _sinks(
         return contextlib.nullcontext()
     if isinstance(served, FollowedName) or not chosen.own:
         raise InvalidOption("--sinks", chosen.sinks, "given with --own: the places of sinks are the owner's")
-    return run_beside(chosen.sinks, chosen.directory, served)
+    return run_beside(chosen.sinks, chosen.directory, served, fail)
 
 
 def _named(served: ChangeLog | ChangeStore | FollowedName) -> str:

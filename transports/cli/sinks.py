@@ -5,7 +5,8 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,11 +24,15 @@ from transports.cli.source import followed, is_store, owned
 from transports.codec.starts import start_of_text
 from transports.sinks.config import DeclaredSink, SinksFile, read_sinks
 from transports.sinks.control import ControlSocket, asked
+from transports.sinks.declared import StoredSinks
+from transports.sinks.endpoint import SinksEndpoint
 from transports.sinks.errors import SinkError
 from transports.sinks.lease import Lease
 from transports.sinks.log_sinks import LogSinks
+from transports.sinks.notes import SinkNotes
 from transports.sinks.runner import SinkRunner
 from transports.sinks.sink import SinkContext
+from transports.sinks.trial import try_out
 
 __all__ = ["add_arguments", "run_beside"]
 
@@ -49,18 +54,27 @@ def add_arguments(parser: ArgumentParser) -> None:
         ("pause", "let a sink carry nothing until it is resumed"),
         ("resume", "let a sink go on, also with what was refused"),
         ("seek", "move a sink to another place"),
+        ("off", "switch a sink off: it carries nothing, and no history is held for it"),
+        ("on", "switch a sink on again; what it has missed is told to its target"),
+        ("again", "carry rows of the state once more, and then go on: to repair a target"),
     ):
         example = f"{name} penstock.toml hook" + (" 42" if name == "seek" else "")
         telling = _add(commands, example, what, _tell)
         telling.value("name", "NAME", "name of a sink")
         if name == "seek":
             telling.value("place", "PLACE", _PLACE)
+        elif name == "on":
+            telling.value("--place", "PLACE", f"where it goes on, latest if left out: {_PLACE}")
+        elif name == "again":
+            telling.each("--entity-type", "ENTITY_TYPE", "rows of this entity type only; repeatable")
+            telling.value("--after", "KEY", "only those behind this key, with one entity type")
+            telling.value("--until", "KEY", "only those up to this key")
         telling.json()
         telling.set_defaults(do=name)
     _add(
         commands,
         "test penstock.toml",
-        "open each target, and tell whether it answers; nothing is sent",
+        "open each target, and tell what it says: a webhook to one signed example, others whether they answer",
         _test,
     ).json()
 
@@ -80,27 +94,46 @@ def _run(chosen: argparse.Namespace) -> int:
     lines.begin(chosen, always=True)
     told = read_sinks(chosen.file)
     finished = threading.Event()
+    failed: list[str] = []
+
+    def fail(name: str) -> None:
+        failed.append(name)
+        finished.set()
+
     before = signal.signal(signal.SIGTERM, lambda *_: finished.set())
     try:
         if told.lease is None:
             with _owned(told) as log:
-                _carry(told, log, None, finished)
+                _carry(told, log, None, finished, fail)
         else:
             with told.lease.make() as lease:
-                _stand_by(told, lease, finished)
+                _stand_by(told, lease, finished, fail)
     finally:
         signal.signal(signal.SIGTERM, before)
+    if failed:
+        raise SinkError(
+            f"sink {failed[0]!r} has failed, and on_failure = 'stop' ends the process; see the log"
+        )
     return _DONE
 
 
 @contextlib.contextmanager
-def run_beside(file: str, directory: str, served: ChangeLog | ChangeStore) -> Iterator[LogSinks]:
+def run_beside(
+    file: str,
+    directory: str,
+    served: ChangeLog | ChangeStore,
+    on_failure: Callable[[str], object] = lambda _: None,
+) -> Iterator[tuple[LogSinks, Callable[..., SinksEndpoint]]]:
     """Runs the sinks of a file on a log that this process owns and serves.
 
     Args:
         file: What declares them.
         directory: Of what is served.
         served: It, opened for writing.
+        on_failure: As for `LogSinks`.
+
+    Yields:
+        The sinks, and what makes the endpoint ``/sinks`` of them.
 
     Raises:
         InvalidOption: If the file is not what it must be, or is about another log.
@@ -117,19 +150,31 @@ def run_beside(file: str, directory: str, served: ChangeLog | ChangeStore) -> It
         log = served.log(told.log_name)
     with (
         contextlib.nullcontext() if told.lease is None else told.lease.make() as lease,
-        LogSinks(log, lease=lease) as sinks,
+        LogSinks(log, lease=lease, on_failure=on_failure) as sinks,
         ControlSocket(log.path, sinks),
     ):
-        for one in told.sinks.values():
-            sinks.add(one.name, one.sink, one.options)
-        yield sinks
+        stored = _begin(told, log, sinks)
+        yield sinks, partial(SinksEndpoint, sinks, stored, told.http_kinds)
 
 
-def _carry(told: SinksFile, log: ChangeLog, lease: Lease | None, finished: threading.Event) -> None:
+def _begin(told: SinksFile, log: ChangeLog, sinks: LogSinks) -> StoredSinks:
+    """Adds what the file declares, and what was declared over HTTP and is in no file by now."""
+    stored = StoredSinks(log.path)
+    for one in (*told.sinks.values(), *(one for one in stored if one.name not in told.sinks)):
+        sinks.add(one.name, one.sink, one.options)
+    return stored
+
+
+def _carry(
+    told: SinksFile,
+    log: ChangeLog,
+    lease: Lease | None,
+    finished: threading.Event,
+    fail: Callable[[str], object],
+) -> None:
     """Runs the sinks until it is finished, or the lease is lost."""
-    with LogSinks(log, lease=lease) as runners, ControlSocket(log.path, runners):
-        for one in told.sinks.values():
-            runners.add(one.name, one.sink, one.options)
+    with LogSinks(log, lease=lease, on_failure=fail) as runners, ControlSocket(log.path, runners):
+        _begin(told, log, runners)
         by = "" if lease is None else f", epoch {lease.epoch}"
         _say(f"running {', '.join(runners)} of {log.name}{by}")
         while not finished.wait(_LOOK):
@@ -137,7 +182,9 @@ def _carry(told: SinksFile, log: ChangeLog, lease: Lease | None, finished: threa
                 return
 
 
-def _stand_by(told: SinksFile, lease: Lease, finished: threading.Event) -> None:
+def _stand_by(
+    told: SinksFile, lease: Lease, finished: threading.Event, fail: Callable[[str], object]
+) -> None:
     """Runs the sinks whenever the lease is held, until it is finished."""
     with _looked_at(told):  # what is wrong with the log is told now, and not when it is to be owned
         pass
@@ -147,7 +194,7 @@ def _stand_by(told: SinksFile, lease: Lease, finished: threading.Event) -> None:
         if lease.held():
             try:
                 with _owned(told) as log:
-                    _carry(told, log, lease, finished)
+                    _carry(told, log, lease, finished, fail)
                 said = None
                 continue
             except LogBusy as error:  # of an earlier holder, which is letting go of it; or of a server
@@ -185,6 +232,9 @@ def _status(chosen: argparse.Namespace) -> int:
 
 def _stored(log: ChangeLog, name: str) -> dict[str, Any]:
     """What is known of a sink that does not run."""
+    note = SinkNotes(log.path, name).told
+    if note.off is not None:
+        return {"name": name, "state": "not running (off)", "position": None, "reason": None}
     for one in stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of):
         if one.record.name == name:
             paused = " (paused)" if one.record.paused else ""
@@ -208,10 +258,16 @@ def _tell(chosen: argparse.Namespace) -> int:
     told = read_sinks(chosen.file)
     if chosen.name not in told.sinks:
         raise SinkError(f"{chosen.file} declares no sink {chosen.name!r}; there are: {', '.join(told.sinks)}")
-    question = {"do": chosen.do, "name": chosen.name}
-    if chosen.do == "seek":
+    ordered = {
+        name: value
+        for name in ("place", "after", "until")
+        if (value := getattr(chosen, name, None)) is not None
+    }
+    if "place" in ordered:
         start_of_text("PLACE", chosen.place)
-        question["place"] = chosen.place
+    question: dict[str, Any] = {"do": chosen.do, "name": chosen.name, **ordered}
+    if chosen.do == "again" and chosen.entity_type:
+        question["criteria"] = [{"entity_types": chosen.entity_type}]
     with _looked_at(told) as log:
         found = asked(log.path, question)
     if found is None:
@@ -222,13 +278,20 @@ def _tell(chosen: argparse.Namespace) -> int:
 
 def _told_at_rest(told: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]:
     """Does it to the slot of a sink that does not run."""
+    if chosen.do == "again":
+        raise SinkError(f"sink {chosen.name!r} does not run; rows are carried by one that does")
     one = told.sinks[chosen.name]
     with _owned(told) as log:
         runner = SinkRunner(log, one.name, one.sink, one.options)
-        if chosen.do == "seek":
-            ordered: Any = runner.seek(start_of_text("PLACE", chosen.place))
-        else:
-            ordered = runner.pause() if chosen.do == "pause" else runner.resume()
+        place = start_of_text("PLACE", chosen.place or "latest") if hasattr(chosen, "place") else None
+        orders: dict[str, Callable[[], Any]] = {
+            "pause": runner.pause,
+            "resume": runner.resume,
+            "seek": lambda: runner.seek(place),
+            "off": runner.switch_off,
+            "on": lambda: runner.switch_on(place),
+        }
+        ordered = orders[chosen.do]()
         runner.close()
         ordered.result()
     with _looked_at(told) as log:
@@ -241,24 +304,25 @@ def _test(chosen: argparse.Namespace) -> int:
     with _looked_at(told) as log:
         for one in told.sinks.values():
             view = one.options.view_for(one.sink)
-            error = _trouble(one, SinkContext.of(log, one.name, view, SYSTEM_CLOCK))
-            found.append({"name": one.name, "good": error is None, "error": error})
+            said, error = _tried(one, SinkContext.of(log, one.name, view, SYSTEM_CLOCK))
+            found.append({"name": one.name, "good": error is None, "said": said, "error": error})
     show(
         chosen,
         {"sinks": found},
-        [f"{one['name']}: {'good' if one['good'] else one['error']}" for one in found],
+        [
+            f"{one['name']}: " + (f"good, {one['said']}" if one["good"] else str(one["error"]))
+            for one in found
+        ],
     )
     return _DONE if all(one["good"] for one in found) else _FAILED
 
 
-def _trouble(one: DeclaredSink, context: SinkContext) -> str | None:
+def _tried(one: DeclaredSink, context: SinkContext) -> tuple[str | None, str | None]:
+    """What a target has said, and what is wrong with it."""
     try:
-        one.sink.open(context)
-        return None if one.sink.alive() else "it does not answer"
+        return try_out(one.sink, context), None
     except (PenstockError, OSError) as error:
-        return str(error)
-    finally:
-        one.sink.close()
+        return None, str(error)
 
 
 @contextlib.contextmanager

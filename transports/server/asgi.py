@@ -25,7 +25,7 @@ from transports.access.web_origins import WebOrigins
 from transports.appends import Appending
 from transports.browser.pages import Page, find_own
 from transports.errors import CloseCode, ExtraMissing, Unauthenticated
-from transports.http.asgi import ASGISend, Receive, Scope, respond
+from transports.http.asgi import ASGIApplication, ASGISend, Receive, Scope, respond
 from transports.http.changes import ChangesEndpoint
 from transports.http.cors import Cors
 from transports.http.scope import client_of, credentials_of, headers_of, path_below
@@ -180,7 +180,17 @@ class Application:
         self._idle.set()
         self._foreign = False
         self._stopping = False
+        self._mounted: dict[str, ASGIApplication] = {}
         self._graphql: GraphQLEndpoint | None = None
+
+    def mount(self, name: str, make: Callable[..., ASGIApplication]) -> None:
+        """Serves paths below ``/name`` by an application that is made of what decides who may do what.
+
+        Args:
+            name: First part of the paths.
+            make: Called with ``access``, ``origins`` and ``pools``.
+        """
+        self._mounted[name] = make(access=self._access, origins=self._origins, pools=self._pools)
 
     @property
     def connections(self) -> int:
@@ -402,6 +412,8 @@ class Application:
             await graphql.http(scope, receive, send)
         elif path == "/changes":
             await self._changes(scope, receive, send)
+        elif (mounted := self._mounted.get(path.split("/")[1])) is not None:
+            await mounted(scope, receive, send)
         elif page is None and path not in Status.paths:
             why = self._elsewhere(
                 path, "try /, /changes, /graphql, /health, /metrics, /ready, /schemas, /statistics or /ws"

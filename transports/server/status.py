@@ -40,7 +40,7 @@ _ENDS: Final = (
     "oldest",
     "head",
 )  # of a log; when it was written tells of changes that may be hidden
-_IDLE: Final = frozenset({"PAUSED", "LOST", "STOPPED"})  # states of a sink
+_IDLE: Final = frozenset({"PAUSED", "OFF", "LOST", "STOPPED"})  # states of a sink
 _STATUS: Final = {
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,

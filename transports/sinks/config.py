@@ -22,10 +22,13 @@ from transports.sinks.retry import RetryPolicy
 from transports.sinks.sink import Sink
 from transports.sinks.stream import StreamSink
 
-__all__ = ["DeclaredSink", "SinksFile", "read_sinks"]
+__all__ = ["DeclaredSink", "SinksFile", "declared_sink", "read_sinks"]
 
-_TOP: Final = ("log", "log_name", "lease", "sinks")
-_OPTIONS: Final = ("batch_changes", "batch_bytes", "linger", "on_reject", "store_every", "take_over")
+_TOP: Final = ("log", "log_name", "lease", "http_kinds", "sinks")
+_OPTIONS: Final = (
+    "batch_changes", "batch_bytes", "linger", "on_reject", "store_every", "take_over", "in_flight", "ordering",
+    "on_failure", "snapshot",
+)  # fmt: skip
 _COMMON: Final = (
     "name", "kind", "entity_types", "criteria", "start", "content", "images", "fields", "mask", "integers", "retry",
     "dead_letters", *_OPTIONS,
@@ -35,6 +38,7 @@ _WEBHOOK: Final = ("url", "secrets", "headers", "profile", "timeout", "compress"
 _CACHE: Final = ("template", "values", "ttl", "timeout")
 _KAFKA: Final = ("topic", "form", "tombstones", "schema_topic", "settings", "timeout")
 _SQL: Final = ("create_tables", "tombstone_ttl", "places", "timeout")
+_OAUTH: Final = ("token_url", "client_id", "client_secret", "scope", "audience", "auth")
 _TLS: Final = ("ca", "cert", "key", "server_name", "insecure_skip_verify")
 
 
@@ -64,12 +68,14 @@ class SinksFile:
         log_name: Which log of a store; None if there is one.
         sinks: By their names.
         lease: Says which of several processes runs them; None if one does.
+        http_kinds: Kinds that may be declared over HTTP beside them.
     """
 
     directory: Path
     log_name: str | None
     sinks: Mapping[str, DeclaredSink]
     lease: DeclaredLease | None = None
+    http_kinds: tuple[str, ...] = ("webhook",)
 
 
 def read_sinks(path: str | Path) -> SinksFile:
@@ -87,21 +93,34 @@ def read_sinks(path: str | Path) -> SinksFile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(str(file), "what is there", f"TOML: {error}") from None
     table = ConfigTable(str(file), told, _TOP)
-    listed = told.get("sinks")
-    if not isinstance(listed, list) or not listed:
+    listed, kinds = told.get("sinks"), told.get("http_kinds", ["webhook"])
+    if not isinstance(kinds, list) or not all(kind in _KINDS for kind in kinds):
+        raise table.wrong("http_kinds", f"some of {', '.join(_KINDS)}")
+    if not isinstance(listed, list) or not (listed or "http_kinds" in told):
         raise table.wrong("sinks", "tables [[sinks]], one for each sink")
     sinks: dict[str, DeclaredSink] = {}
     for number, one in enumerate(listed, 1):
-        made = _declared(f"{file}: [[sinks]] {number}", one, file.parent)
+        made = declared_sink(f"{file}: [[sinks]] {number}", one, file.parent)
         if made.name in sinks:
             raise InvalidOption(f"{file}: [[sinks]] {number} name", made.name, "another name for each sink")
         sinks[made.name] = made
     name = table.text("log_name") if "log_name" in told else None
     lease = lease_of(table, file.parent) if "lease" in told else None
-    return SinksFile(file.parent / table.text("log"), name, sinks, lease)
+    return SinksFile(file.parent / table.text("log"), name, sinks, lease, tuple(kinds))
 
 
-def _declared(place: str, told: object, folder: Path) -> DeclaredSink:
+def declared_sink(place: str, told: object, folder: Path) -> DeclaredSink:
+    """Makes one sink of its table.
+
+    Args:
+        place: Where it is, for what is wrong in it.
+        told: The table.
+        folder: To which files are relative.
+
+    Raises:
+        InvalidOption: If something in it is not what it must be.
+        ExtraMissing: If its kind needs an extra that is not installed.
+    """
     kind = told.get("kind") if isinstance(told, Mapping) else None
     if not isinstance(kind, str) or kind not in _KINDS:
         raise InvalidOption(f"{place} kind", kind, f"one of {', '.join(_KINDS)}")
@@ -144,6 +163,7 @@ def _stdout(_table: ConfigTable, _folder: Path) -> Sink:
 
 def _webhook(table: ConfigTable, folder: Path) -> Sink:
     try:
+        from transports.sinks.oauth import ClientCredentials  # noqa: PLC0415 - of the same
         from transports.sinks.webhook import WebhookSink, WebhookTls  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("kind = 'webhook'", error.name or "httpcore", "webhook") from None
@@ -155,6 +175,7 @@ def _webhook(table: ConfigTable, folder: Path) -> Sink:
         **table.picked(_WEBHOOK),
         source=WebhookSource(**table.picked(("service", "node"))),
         tls=WebhookTls(**files) if files else None,
+        oauth=ClientCredentials(**table.table("oauth", _OAUTH)) if "oauth" in table.told else None,
     )
 
 
@@ -205,6 +226,6 @@ _KINDS: Final[dict[str, tuple[tuple[str, ...], Callable[[ConfigTable, Path], Sin
     "kafka": (("servers", "exactly_once", "service", "node", *_KAFKA), _kafka),
     "search": (("url", "index", "timeout"), _search),
     "sql": (("url", "tables", *_SQL), _sql),
-    "webhook": ((*_WEBHOOK, "service", "node", "tls"), _webhook),
+    "webhook": ((*_WEBHOOK, "service", "node", "tls", "oauth"), _webhook),
 }
 """Of each kind its own keys, and what makes a sink of them."""

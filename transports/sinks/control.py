@@ -11,9 +11,8 @@ from typing import Any, Final, Self
 import msgspec
 
 from publishers.errors import PenstockError
-from transports.codec.starts import start_of_text
 from transports.sinks.errors import SinkError, shown_error
-from transports.sinks.log_sinks import LogSinks
+from transports.sinks.log_sinks import LogSinks, order_of
 from transports.sinks.status import SinkStatus
 
 __all__ = ["ControlSocket", "asked", "status_document"]
@@ -40,6 +39,7 @@ def status_document(status: SinkStatus) -> dict[str, Any]:
         "confirmed": None if status.confirmed is None else str(status.confirmed),
         "lag": None if lag is None else {"versions": lag.versions, "seconds": lag.seconds},
         "epoch": status.epoch,
+        "gap": None if status.gap is None else status.gap._asdict(),
         "counters": msgspec.to_builtins(status.counters),
     }
 
@@ -99,20 +99,19 @@ class ControlSocket:
 
     def _answer(self, question: bytes) -> dict[str, Any]:
         try:
-            told = msgspec.json.decode(question, type=dict[str, str])
+            told = msgspec.json.decode(question, type=dict[str, Any])
             return {"done": self._done(told)}
         except (PenstockError, msgspec.MsgspecError, KeyError, TimeoutError) as error:
             return {"error": shown_error(error)}
 
-    def _done(self, told: dict[str, str]) -> Any:
+    def _done(self, told: dict[str, Any]) -> Any:
         if told["do"] == "status":
             return [status_document(one.statistics()) for one in self._runners.values()]
-        name, place = told["name"], told.get("place")
-        start = None if place is None else start_of_text("PLACE", place)
-        return status_document(self._runners.order(name, told["do"], start, _PATIENCE))
+        name, do = told.pop("name"), told.pop("do")
+        return status_document(self._runners.order(name, do, timeout=_PATIENCE, **order_of(told)))
 
 
-def asked(directory: Path, question: Mapping[str, str]) -> Any:
+def asked(directory: Path, question: Mapping[str, Any]) -> Any:
     """Asks the process that runs the sinks of a log.
 
     Returns:

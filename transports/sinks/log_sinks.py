@@ -1,20 +1,23 @@
 """The sinks of one log: added, asked and ended together."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self
 
 from flow.clock import SYSTEM_CLOCK, Clock
+from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption
-from publishers.model.position import Position
+from publishers.model.position import Position, Start
+from transports.codec.starts import start_of_text
 from transports.sinks.errors import NoSuchSink
 from transports.sinks.lease import Lease
+from transports.sinks.notes import SinkNotes
 from transports.sinks.options import SinkOptions
 from transports.sinks.runner import SinkRunner
 from transports.sinks.sink import Sink, SinkLog
 from transports.sinks.status import SinkStatus
 
-__all__ = ["LogSinks"]
+__all__ = ["LogSinks", "order_of"]
 
 SINKS_MOST: Final = 64
 """Sinks of one log, as each is a thread, and a label of metrics."""
@@ -27,12 +30,22 @@ class LogSinks(Mapping[str, SinkRunner]):
         log: An open log, whose owner this process is.
         lease: Says which of several processes sends, for all of them; not closed here. None for one that always sends.
         clock: What time it is.
+        on_failure: Called with the name of a sink that has stopped because its target refused something, as ``on_failure`` of
+            its options says; on the thread of the sink.
 
     Attributes:
         log_name: What the log is called.
     """
 
-    def __init__(self, log: SinkLog, *, lease: Lease | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        log: SinkLog,
+        *,
+        lease: Lease | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        on_failure: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._on_failure = on_failure
         self.log_name = log.name
         self._log, self._lease, self._clock = log, lease, clock
         self._lock = threading.Lock()
@@ -49,7 +62,9 @@ class LogSinks(Mapping[str, SinkRunner]):
         Raises:
             InvalidOption: If the name is none, or there is a sink of that name, or there are 64 of them.
         """
-        runner = SinkRunner(self._log, name, sink, options, lease=self._lease, clock=self._clock)
+        runner = SinkRunner(
+            self._log, name, sink, options, lease=self._lease, clock=self._clock, stopped=self._stopped
+        )
         with self._lock:
             if name in self._runners:
                 raise InvalidOption("name", name, "another name for each sink of a log")
@@ -69,13 +84,50 @@ class LogSinks(Mapping[str, SinkRunner]):
         with self._lock:
             self._runners = {key: one for key, one in self._runners.items() if one is not runner}
 
-    def order(self, name: str, do: str, place: Any = None, timeout: float = 30.0) -> SinkStatus:
+    def _stopped(self, runner: SinkRunner) -> None:
+        if runner.failed:
+            self._on_failure(runner.name)
+
+    def drop(self, name: str) -> None:
+        """Ends a sink, and drops its slot and what it has noted: nothing of it is left but what its target has.
+
+        Raises:
+            NoSuchSink: If there is none of that name.
+        """
+        self.remove(name)
+        if name in self._log.slots:
+            self._log.slots.drop(name)
+        SinkNotes(self._log.path, name).write(off=None, gap=None, rows=None)
+
+    def try_out(self, name: str, timeout: float = 60.0) -> str:
+        """Sends an example to a target, where that harms nothing, and tells what it says.
+
+        Raises:
+            NoSuchSink: If there is no sink of that name.
+            TargetUnavailable, TargetRefused, OSError: What is wrong.
+        """
+        return self[name].try_out().result(timeout)
+
+    def order(
+        self,
+        name: str,
+        do: str,
+        place: Any = None,
+        timeout: float = 30.0,
+        *,
+        criteria: Criteria | None = None,
+        after: str | None = None,
+        until: str | None = None,
+    ) -> SinkStatus:
         """Has a runner do something, and waits for that.
 
         Args:
             name: Of the sink.
-            do: ``pause``, ``resume`` or ``seek``.
-            place: Where to go on, for ``seek``: as ``since`` of ``ChangeLog.changes``.
+            do: ``pause``, ``resume``, ``seek``, ``off``, ``on`` or ``again``.
+            place: Where to go on, for ``seek`` and ``on``: as ``since`` of ``ChangeLog.changes``.
+            criteria: Of which rows, for ``again``; likewise the next two. None for all that the sink is for.
+            after: The key behind which they begin.
+            until: The last key.
             timeout: Seconds; then ``TimeoutError``, and it is done when the target lets the runner go on.
 
         Raises:
@@ -90,8 +142,14 @@ class LogSinks(Mapping[str, SinkRunner]):
             runner.resume().result(timeout)
         elif do == "seek":
             runner.seek(place).result(timeout)
+        elif do == "off":
+            runner.switch_off().result(timeout)
+        elif do == "on":
+            runner.switch_on(Start.LATEST if place is None else place).result(timeout)
+        elif do == "again":
+            runner.again(criteria, after=after, until=until).result(timeout)
         else:
-            raise InvalidOption("do", do, "'pause', 'resume' or 'seek'")
+            raise InvalidOption("do", do, "'pause', 'resume', 'seek', 'off', 'on' or 'again'")
         return runner.statistics()
 
     def told(self) -> dict[str, dict[str, Any]]:
@@ -128,6 +186,25 @@ class LogSinks(Mapping[str, SinkRunner]):
         return f"<LogSinks of {self.log_name!r}: {', '.join(self._runners)}>"
 
 
+def order_of(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What an order says beside its name, from texts.
+
+    Raises:
+        InvalidOption, InvalidCriteria: If something is not what it must be.
+    """
+    for key, value in told.items():
+        if key not in ("place", "criteria", "after", "until"):
+            raise InvalidOption("key", key, "place, criteria, after or until")
+        if key != "criteria" and not isinstance(value, str):
+            raise InvalidOption(key, value, "a text")
+    found = dict(told)
+    if "place" in told:
+        found["place"] = start_of_text("place", told["place"])
+    if "criteria" in told:
+        found["criteria"] = Criteria.from_json(told["criteria"])
+    return found
+
+
 def _told(status: SinkStatus) -> dict[str, Any]:
     lag, counters = status.lag, status.counters
     return {
@@ -140,6 +217,7 @@ def _told(status: SinkStatus) -> dict[str, Any]:
         "circuitOpen": status.circuit_open,
         "position": _text(status.position),
         "confirmed": _text(status.confirmed),
+        "gap": None if status.gap is None else status.gap._asdict(),
         "epoch": status.epoch,
         "lag": None
         if lag is None

@@ -29,6 +29,7 @@ from transports.sinks.sink import Sink, SinkContext, SinkGap, SinkLog
 from transports.sinks.state import RUNNING, SinkEvent, SinkState, sink_state_after
 from transports.sinks.status import SinkCounters, SinkStatus
 from transports.sinks.supply import SinkSupply
+from transports.sinks.trial import try_out
 from transports.sinks.verdicts import SinkVerdict, verdict_of
 
 __all__ = ["SinkMachine"]
@@ -229,9 +230,7 @@ class SinkMachine:
 
     def _store(self) -> float:
         """Stores the place of what the target has, durably there; over what did not match too."""
-        slot = self._intake.slot
-        assert slot is not None
-        slot.info()  # raises if the slot, or its history, was lost, or the log was closed
+        self._intake.open().info()  # raises if the slot, or its history, was lost, or the log was closed
         if not self._opened:
             return 0.0
         try:
@@ -357,6 +356,10 @@ class SinkMachine:
     def _check_leading(self) -> None:
         if not self._judge_lease():
             raise SinkStandsBy(self.name)
+
+    def try_out(self) -> str:
+        """See `SinkRunner.try_out`."""
+        return try_out(self._sink, None if self._opened else self._context)
 
     def pause(self) -> None:
         """See `SinkRunner.pause`."""

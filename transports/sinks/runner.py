@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, Self
 
@@ -37,6 +38,7 @@ class SinkRunner:
         lease: Says which of several runners sends: as long as it is not held here, this one stands by. With each gain it takes
             the slot over, and reads again from the stored place. It is not closed here. None for one that always sends.
         clock: What time it is.
+        stopped: Called with this when it has stopped, on the thread that steps it.
 
     Attributes:
         name: Of the sink.
@@ -55,6 +57,7 @@ class SinkRunner:
         *,
         lease: Lease | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        stopped: "Callable[[SinkRunner], object] | None" = None,
     ) -> None:
         check_slot_name(name)
         self.name = name
@@ -69,8 +72,9 @@ class SinkRunner:
             lease=lease,
             clock=clock,
             wake=self._awake.set,
-            ended=self._orders.close,
+            ended=self._end,
         )
+        self._stopped = stopped
 
     # What may be asked, from any thread.
 
@@ -130,6 +134,10 @@ class SinkRunner:
         """
         return self._orders.give(lambda: self.machine.again(Criteria.of(*wishes), after, until))
 
+    def try_out(self) -> Future[str]:
+        """Sends an example to the target, where that harms nothing; answers what it says."""
+        return self._orders.give(self.machine.try_out)
+
     @property
     def state(self) -> SinkState:
         """What it does."""
@@ -172,6 +180,11 @@ class SinkRunner:
 
     def __repr__(self) -> str:
         return f"<SinkRunner {self.name!r} {self.state.name}>"
+
+    def _end(self) -> None:
+        self._orders.close()
+        if self._stopped is not None:
+            self._stopped(self)
 
     # The thread.
 

@@ -26,6 +26,7 @@ from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.signatures import sign
 from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.trial import EXAMPLE
 
 __all__ = ["WebhookSink", "WebhookTls"]
 
@@ -203,6 +204,19 @@ class WebhookSink:
             return False
         return True
 
+    def try_out(self) -> str:
+        """Sends one signed example, with the header ``penstock-test``; answers what the receiver has said.
+
+        Raises:
+            TargetUnavailable, TargetRefused: What is wrong.
+        """
+        context, url = self._opened
+        body = self._format.encode(EXAMPLE, context, self._source)
+        headers = [*self._headers_of(EXAMPLE, body, context, url), ("penstock-test", "true")]
+        status, told, answer = self._admitted(url, headers, body)
+        self._judged(EXAMPLE, status, told, answer)
+        return self._why(status, answer)
+
     @property
     def _opened(self) -> "tuple[SinkContext, _Url]":
         assert self._context is not None
@@ -297,12 +311,10 @@ class WebhookSink:
     def _judged(
         self, batch: SinkBatch, status: int, headers: Mapping[str, str], body: bytes
     ) -> Sequence[ItemResult] | None:
-        _, url = self._opened
         done = self._format.done
         if status in done if done is not None else 200 <= status < 300:
             return self._failures(batch, body)
-        said = " ".join(body[:_TELL].decode("utf-8", "replace").split())
-        why = f"{url} answered {status}{f': {said}' if said else ''}"
+        why = self._why(status, body)
         if status == 410:
             raise TargetRefused(f"gone: {why}")
         if status == 413:
@@ -312,6 +324,10 @@ class WebhookSink:
                 why, retry_after=self._retry_after(headers), overloaded=status in _OVERLOADED
             )
         raise TargetRefused(why)
+
+    def _why(self, status: int, body: bytes) -> str:
+        said = " ".join(body[:_TELL].decode("utf-8", "replace").split())
+        return f"{self._opened[1]} answered {status}{f': {said}' if said else ''}"
 
     def _failures(self, batch: SinkBatch, body: bytes) -> Sequence[ItemResult] | None:
         """What the answer says of single changes; an answer of another kind says nothing."""

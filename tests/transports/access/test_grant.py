@@ -65,6 +65,11 @@ def test_conditions_on_what_may_not_be_seen_are_refused(wish, widest, refused):
         ({"actions": {LogAction.CONSUME}, "slots": "stock"}, "patterns of names"),
         ({"actions": {LogAction.CONSUME}, "slots": 5}, "patterns of names"),
         ({"actions": {LogAction.CONSUME}, "slots": [5]}, "patterns of names"),
+        (
+            {"actions": {LogAction.MANAGE}, "criteria": Criteria.of(Criterion(keys=["a"]))},
+            "left out where actions hold MANAGE",
+        ),
+        ({"actions": {LogAction.MANAGE}, "view": View()}, "left out where actions hold MANAGE"),
         ({"slots": ["stock"]}, "left out where actions do not hold CONSUME"),
         ({"actions": {LogAction.CONSUME}, "groups": "stock"}, "patterns of names"),
         ({"groups": ["stock"]}, "left out where actions do not hold CONSUME"),

@@ -228,6 +228,14 @@ GRANT = '[[grants]]\nroles = ["r"]\nlogs = ["l"]\n'
             GRANT + 'actions = ["CONSUME"]\ncriteria = [{ keys = ["x"] }]',
             r"1 criteria is .* but must be left out where actions hold CONSUME",
         ),
+        (
+            GRANT + 'actions = ["MANAGE"]\ncriteria = [{ keys = ["x"] }]',
+            r"1 criteria is .* but must be left out where actions hold MANAGE",
+        ),
+        (
+            GRANT + 'actions = ["MANAGE"]\ncontent = "HEADER"',
+            r"1 view is .* but must be left out where actions hold MANAGE",
+        ),
         (GRANT + "actions = []", r"1 actions: actions is \[\], but must be a list that is not empty"),
         (GRANT + "actions = [[]]", r"1 actions: LogAction is \[\], but must be one of READ"),
         (GRANT + 'content = "ALL"', r"1 content: Content is 'ALL', but must be one of HEADER, BODY"),

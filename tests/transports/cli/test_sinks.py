@@ -15,6 +15,7 @@ import pytest
 from publishers import ChangeLog, ChangeStore, upsert
 from tests.publishers.support import wait_until
 from tests.transports.cli.test_program import one_line, start
+from tests.transports.sinks.receivers import Receiver
 from tests.transports.sinks.targets import Target
 from transports.cli import main
 from transports.cli.sinks import run_beside
@@ -70,13 +71,23 @@ def test_what_a_file_declares_is_listed_without_secrets(declared, capsys):
     assert "s3cr3t" not in capsys.readouterr().out
 
 
-def test_targets_are_opened_and_asked_and_nothing_is_sent(declared, capsys):
+def test_targets_are_tried_out_and_what_they_say_is_told(declared, capsys, monkeypatch):
+    """F109."""
+    monkeypatch.setenv("HOOK_SECRET", "whsec_c2VjcmV0LXNlY3JldA==")
     archive, hook = run(capsys, "test", declared, code=1)["sinks"]
     assert (archive["good"], hook["good"]) == (True, False)
     assert "not public" in hook["error"]
     assert main(["sinks", "test", str(declared)]) == 1
-    assert capsys.readouterr().out.startswith("archive: good\nhook: 127.0.0.1 is 127.0.0.1")
+    assert capsys.readouterr().out.startswith("archive: good, it answers\nhook: 127.0.0.1 is 127.0.0.1")
     assert list((declared.parent / "out").iterdir()) == []
+    with Receiver() as receiver:
+        receiver.plan = [(200, {}, b"welcome")]
+        declared.write_text(
+            FILE.replace("http://127.0.0.1:9/hook?key=s3cr3t", receiver.url)
+            + 'allow = ["127.0.0.0/8", "::1/128"]\n'
+        )
+        assert run(capsys, "test", declared)["sinks"][1]["said"] == f"{receiver.url} answered 200: welcome"
+        assert receiver.received[0].headers["webhook-signature"].startswith("v1,")
 
 
 def test_sinks_that_do_not_run_are_told_from_their_slots_and_moved_there(declared, capsys):
@@ -86,6 +97,10 @@ def test_sinks_that_do_not_run_are_told_from_their_slots_and_moved_there(declare
     assert run(capsys, "status", declared)["sinks"][0]["position"] == "3:0"
     assert run(capsys, "pause", declared, "archive")["state"] == "not running (paused)"
     assert run(capsys, "resume", declared, "archive")["state"] == "not running"
+    assert run(capsys, "off", declared, "archive")["state"] == "not running (off)"
+    assert run(capsys, "on", declared, "archive", "--place", "3")["position"] == "3:0"
+    assert main(["sinks", "again", str(declared), "archive"]) == 1
+    assert "does not run" in one_line(capsys)
     assert run(capsys, "seek", declared, "archive", "2")["position"] == "2:0"
     assert main(["sinks", "status", str(declared)]) == 0
     assert capsys.readouterr().out == "archive: not running at 2:0\nhook: not running at no place yet\n"
@@ -115,7 +130,7 @@ def test_sinks_that_run_are_asked_and_told_over_a_socket(tmp_path, capsys):
     path = tmp_path / "penstock.toml"
     path.write_text(FILE)
     target = Target()
-    with ChangeLog.open(tmp_path / "orders", sync="os", fill_step=0) as log:
+    with ChangeLog.open(tmp_path / "orders", sync="os", fill_step=0, state=True) as log:
         log.commit([upsert("order", "a", {})])
         options = SinkOptions(start="earliest", linger=0.0)
         (log.path / "sinks.sock").touch()  # an owner has died
@@ -129,6 +144,14 @@ def test_sinks_that_run_are_asked_and_told_over_a_socket(tmp_path, capsys):
             assert run(capsys, "seek", path, "archive", "earliest")["position"] == "1:0"
             run(capsys, "resume", path, "archive")
             wait_until(lambda: target.keys == ["a", "a"], runner.statistics)
+            assert run(capsys, "off", path, "archive")["state"] == "OFF"
+            log.commit([upsert("order", "b", {})])
+            assert run(capsys, "on", path, "archive")["gap"]["first"].endswith(":2:0")
+            log.commit([upsert("order", "c", {})])
+            wait_until(lambda: target.keys == ["a", "a", "c"], runner.statistics)
+            rows = ["--entity-type", "order", "--after", "a", "--until", "b"]
+            run(capsys, "again", path, "archive", *rows)
+            wait_until(lambda: target.keys == ["a", "a", "c", "b"], runner.statistics)
             assert main(["sinks", "pause", str(path), "hook"]) == 1
             assert "there is no sink 'hook' in the process; it has archive" in one_line(capsys)
             assert main(["sinks", "seek", str(path), "archive", "99"]) == 1
@@ -172,6 +195,27 @@ kind = "file"
 directory = "out"
 start = "earliest"
 """
+
+
+@pytest.mark.parametrize("how", ["run", "serve"])
+def test_a_sink_that_fails_ends_its_process_if_that_is_wanted(declared, how):
+    """F124: with 1, so that whatever watches over the process starts it again, or tells people."""
+    declared.write_text(
+        'log = "orders"\n[[sinks]]\nname = "db"\nkind = "sql"\nurl = "sqlite:///none.db"\n'
+        'start = "earliest"\non_failure = "stop"\n'
+    )
+    command = ["sinks", "run", declared]
+    if how == "serve":
+        command = ["serve", declared.parent / "orders", "--own", "--port", "0", "--sinks", declared]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "transports.cli", *map(str, command)],
+        env=environment, cwd=declared.parent, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "sink 'db' has failed, and on_failure = 'stop' ends the process" in done.stderr
+    assert "there is no table penstock_places" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_process_that_stands_by_goes_on_for_one_that_was_killed(declared):
@@ -274,5 +318,5 @@ def test_sinks_run_of_one_log_of_a_store_that_is_served(declared):
         declared.write_text(
             'log_name = "a"\n' + FILE.replace('"orders"', '"store"').partition('[[sinks]]\nname = "hook"')[0]
         )
-        with run_beside(str(declared), str(declared.parent / "store"), store) as sinks:
+        with run_beside(str(declared), str(declared.parent / "store"), store) as (sinks, _):
             wait_until(lambda: sinks["archive"].counters.changes == 1, sinks.told)

@@ -44,6 +44,11 @@ def test_every_kind_and_option_may_be_declared(tmp_path, monkeypatch):
         compress = true
         allow = ["10.0.0.0/8"]
         tls = { server_name = "hooks", insecure_skip_verify = true }
+        oauth = { token_url = "https://id.example/token", client_id = "ann", client_secret = "env:ID_SECRET", scope = "x", auth = "body" }
+        in_flight = 4
+        ordering = "key"
+        on_failure = "restart"
+        snapshot = "initial"
         criteria = [{ entity_types = ["order"], operations = ["UPSERT"] }]
         start = "earliest"
         images = "CHANGE"
@@ -72,6 +77,9 @@ def test_every_kind_and_option_may_be_declared(tmp_path, monkeypatch):
     options = hook.options
     assert options.criteria == Criteria.of(Criterion(entity_types={"order"}, operations={"UPSERT"}))
     assert options.start is Start.EARLIEST
+    assert (options.in_flight, options.ordering, options.on_failure) == (4, "key", "restart")
+    assert options.snapshot == "initial"
+    assert "ID_SECRET" in repr(hook.sink._oauth)
     assert (options.view.content, options.view.images) == (Content.BODY, Images.CHANGE)
     assert options.view.lenses
     assert (options.batch_changes, options.retry.attempts, options.retry.growth) == (10, 7, "linear")
@@ -101,6 +109,12 @@ HOOK = 'log = "x"\n[[sinks]]\nname = "a"\nkind = "webhook"\n'
         (ONE.replace('name = "a"\n', ""), "name"),
         (ONE + ONE.partition("\n")[2], "[[sinks]] 2 name"),
         (ONE + "colour = 1", "colour"),
+        (ONE + "in_flight = 2", "ordering"),
+        (ONE + "snapshot = 'always'", "snapshot"),
+        (ONE + "on_failure = 'cry'", "on_failure"),
+        (HOOK + "url = 'http://x/'\noauth = { token_url = 'http://x/' }", "[[sinks]] 1"),
+        ('http_kinds = ["pigeon"]\n' + ONE, "http_kinds"),
+        ("http_kinds = 7\n" + ONE, "http_kinds"),
         (ONE + "linger = 'long'", "linger"),
         (ONE + "retry = 7", "retry"),
         (ONE + "retry = { times = 7 }", "times"),
@@ -266,3 +280,10 @@ def test_a_kind_whose_extra_is_not_installed_says_so(tmp_path, monkeypatch, url,
     monkeypatch.setitem(sys.modules, lacks, None)
     with pytest.raises(ExtraMissing, match="sql"):
         read(tmp_path, f"log = 'x'\n[[sinks]]\nname = 'a'\nkind = 'sql'\nurl = '{url}'")
+
+
+def test_a_file_may_leave_all_sinks_to_those_who_declare_them_over_http(tmp_path):
+    """F109."""
+    told = read(tmp_path, 'log = "x"\nhttp_kinds = ["webhook", "kafka"]\nsinks = []\n')
+    assert (told.sinks, told.http_kinds) == ({}, ("webhook", "kafka"))
+    assert read(tmp_path, ONE).http_kinds == ("webhook",)

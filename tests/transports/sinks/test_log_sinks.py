@@ -65,7 +65,7 @@ def test_what_is_wrong_with_a_sink_is_told_when_it_is_added(log, monkeypatch):
             sinks.add("stock", Target())
         with pytest.raises(InvalidOption, match="name"):
             sinks.add("Stock!", Target())
-        with pytest.raises(InvalidOption, match="'pause', 'resume' or 'seek'"):
+        with pytest.raises(InvalidOption, match="'pause', 'resume', 'seek', 'off', 'on' or 'again'"):
             sinks.order("stock", "explode")
         monkeypatch.setattr(module, "SINKS_MOST", 1)
         with pytest.raises(InvalidOption, match="at most 1 sinks"):

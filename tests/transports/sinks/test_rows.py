@@ -39,7 +39,7 @@ def initial(path, target=None, **options):
 
 
 def test_rows_come_first_and_then_every_change_behind_them(tmp_path):
-    """F60, F35: the state SNAPSHOT ends where the rows do, and the place of the slot is behind them then."""
+    """F88, F93: the state SNAPSHOT ends where the rows do, and the place of the slot is behind them then."""
     with initial(tmp_path) as rig:
         rig.commit(*range(5))
         rig.until(lambda: rig.runner.state is SinkState.SNAPSHOT)
@@ -57,7 +57,7 @@ def test_rows_come_first_and_then_every_change_behind_them(tmp_path):
 
 
 def test_what_is_committed_meanwhile_is_neither_lost_nor_overtaken(tmp_path):
-    """F60: the target comes to the state of the log, whenever it is cut off."""
+    """F88: the target comes to the state of the log, whenever it is cut off."""
     with initial(tmp_path) as rig:
         rig.commit(*range(20))
         for number in range(100, 110):
@@ -82,7 +82,7 @@ def _state(log):
 
 
 def test_rows_go_on_behind_those_that_are_stored(tmp_path):
-    """F60: a restart in the middle repeats what was not stored, and not all of it."""
+    """F89: a restart in the middle repeats what was not stored, and not all of it."""
     with initial(tmp_path) as rig:
         rig.commit(*range(40))
         rig.until(lambda: len(rows_of(rig.target)) >= 20)
@@ -96,7 +96,7 @@ def test_rows_go_on_behind_those_that_are_stored(tmp_path):
 
 
 def test_a_snapshot_that_cannot_be_gone_on_with_begins_again(tmp_path, monkeypatch):
-    """F60: it has taken too long, or the history behind it is gone."""
+    """F89: it has taken too long, or the history behind it is gone."""
     with initial(tmp_path) as rig:
         rig.commit(*range(10))
         rig.until(lambda: rows_of(rig.target))
@@ -130,7 +130,7 @@ def test_without_a_state_and_a_source_the_sink_is_paused_and_says_why(tmp_path):
 
 
 def test_rows_are_given_again_while_changes_go_on(tmp_path):
-    """F60: those that an operator asks for, by wish and key; then changes, each of them."""
+    """F91: those that an operator asks for, by wish and key; then changes, each of them."""
     with rigged(tmp_path, log=STATE, criteria=Criterion(entity_types={"order"})) as rig:
         rig.commit(*range(6))
         rig.drained()
@@ -152,7 +152,7 @@ def test_rows_are_given_again_while_changes_go_on(tmp_path):
 
 
 def test_rows_that_are_given_again_begin_anew_after_a_restart_and_end_with_a_seek(tmp_path):
-    """F60."""
+    """F91."""
     with rigged(tmp_path, log=STATE, batch_changes=1) as rig:
         rig.commit(*range(4))
         rig.drained()
@@ -173,7 +173,7 @@ def test_rows_that_are_given_again_begin_anew_after_a_restart_and_end_with_a_see
 
 
 def test_rows_take_the_place_of_history_that_is_lost(tmp_path):
-    """F60: with ``on_gap`` a sink heals itself by the state."""
+    """F88: with ``on_gap`` a sink heals itself by the state."""
     rows = [(str(n), {"n": str(n)}) for n in range(20)]
     source = PageSource(entity_type="order", pages=lambda asked: [] if asked.after else rows)
     with rigged(tmp_path, log=LOSING, snapshot="on_gap", source=source) as rig:
@@ -196,7 +196,7 @@ def test_rows_take_the_place_of_history_that_is_lost(tmp_path):
 
 
 def test_a_target_that_stores_its_place_gets_rows_too(tmp_path):
-    """F35, F60: the rows of a database are those of the state, and changes go on behind them."""
+    """F35, F88: the rows of a database are those of the state, and changes go on behind them."""
     tables = SqlSink(f"sqlite:///{tmp_path}/out.db", create_tables=True)
     with initial(tmp_path / "log", tables) as rig:
         rig.commit(*range(7))
@@ -211,7 +211,7 @@ def test_a_target_that_stores_its_place_gets_rows_too(tmp_path):
 
 
 def test_halves_of_rows_have_their_own_cursors(tmp_path):
-    """F60: a batch that is too large goes on in the middle."""
+    """F88: a batch that is too large goes on in the middle."""
     with initial(tmp_path, Target()) as rig:
         rig.commit(*range(8))
         rig.until(lambda: rig.target.taken)
@@ -222,7 +222,7 @@ def test_halves_of_rows_have_their_own_cursors(tmp_path):
 
 
 def test_the_options_of_a_second_runner_are_the_same(tmp_path):
-    """F60: the slot tells whether rows were given, whoever runs the sink."""
+    """F88: the slot tells whether rows were given, whoever runs the sink."""
     with initial(tmp_path) as rig:
         rig.commit(1)
         rig.until(lambda: rig.runner.state is SinkState.STREAMING)

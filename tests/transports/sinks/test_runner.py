@@ -310,6 +310,8 @@ class TestRefusals:
 
 
 class TestTransform:
+    """F60: a function for each sink."""
+
     def test_it_changes_and_leaves_out_but_moves_nothing(self, tmp_path):
         def shout(change):
             if change.key == "b":

@@ -46,7 +46,7 @@ def test_rows_are_the_newest_state_of_each_entity(rig, tmp_path):
 
 
 def test_the_place_is_stored_with_the_rows_and_wins_over_that_of_the_slot(rig, tmp_path):
-    """F106: a crash after the commit of the database repeats nothing."""
+    """F35, F106: a crash after the commit of the database repeats nothing."""
     rig.commit("a", "b")
     rig.drained()
     assert place(rig, tmp_path) == Position(2, 0)

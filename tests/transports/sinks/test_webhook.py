@@ -347,6 +347,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("status", [301, 302, 307, 308, 400, 401, 403, 404, 422, 501, 505])
     def test_the_rest_is_permanent_and_redirects_are_not_followed(self, receiver, sinks, status):
+        """F142: where a redirect leads to is not asked."""
         receiver.plan = [(status, {"location": receiver.url}, b"")]
         with pytest.raises(TargetRefused, match=f"answered {status}$"):
             sinks(receiver.url).write(BATCH)
@@ -374,7 +375,7 @@ class TestAnswers:
 
 
 class TestGuard:
-    """F94: a URL reaches public addresses only, whatever its name resolves to."""
+    """F94, F142: a URL reaches public addresses only, whatever its name resolves to."""
 
     @pytest.mark.parametrize(
         "address",
@@ -409,7 +410,7 @@ class TestGuard:
         assert receiver.connections == 0
 
     def test_a_name_is_resolved_once_for_each_connection_and_what_was_checked_is_connected_to(self, receiver):
-        """Against rebinding: a second answer of the name server is never asked for."""
+        """F142: against rebinding: a second answer of the name server is never asked for."""
         asked = []
 
         def resolve(host, port, **_):

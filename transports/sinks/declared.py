@@ -1,0 +1,95 @@
+"""Sinks that were declared while a log was served: kept beside it, so that they are there after a restart."""
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from publishers.errors import InvalidOption
+from transports.sinks.config import DeclaredSink, declared_sink
+from transports.sinks.directory import replace_file
+
+__all__ = ["KINDS_FROM_AFAR", "StoredSinks"]
+
+KINDS_FROM_AFAR: Final = ("webhook",)
+"""Kinds that may be declared from afar, if nothing else is said: they reach no file, and public addresses only."""
+
+_FOLDER: Final = "sinks"
+_SUFFIX: Final = ".declared.json"
+_OWN: Final = "env:PENSTOCK_SINK_"
+_LOCAL: Final = ("allow", "dead_letters", "directory", "settings", "tls")
+_SCHEMES: Final = ("http", "https", "redis", "rediss", "postgresql")
+
+
+class StoredSinks:
+    """The declarations of one log.
+
+    Args:
+        directory: Of the log.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / _FOLDER
+
+    def __iter__(self) -> Iterator[DeclaredSink]:
+        """Those that are kept; one that cannot be made raises ``InvalidOption`` with its file."""
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            try:
+                told = msgspec.json.decode(path.read_bytes())
+            except msgspec.MsgspecError:
+                raise InvalidOption(
+                    str(path), "what is there", "a sink that was declared; delete it"
+                ) from None
+            yield declared_sink(str(path), told, self._folder)
+
+    def put(self, told: Mapping[str, Any], kinds: Collection[str]) -> DeclaredSink:
+        """Keeps one; durable when it returns.
+
+        Args:
+            told: Its keys, as a file of sinks has them.
+            kinds: Those that may be.
+
+        Raises:
+            InvalidOption: If it is none, or reaches for what is of this machine alone.
+        """
+        kind = told.get("kind")
+        if kind not in kinds:
+            raise InvalidOption("kind", kind, f"one of those that may be declared here: {', '.join(kinds)}")
+        for key in _LOCAL:
+            if key in told:
+                raise InvalidOption(key, "what is there", "left to the file of sinks of the server")
+        _check_secrets("sink", told)
+        made = declared_sink("sink", told, self._folder)
+        self._folder.mkdir(exist_ok=True)
+        replace_file(self._folder / f"{made.name}{_SUFFIX}", msgspec.json.encode(told))
+        return made
+
+    def drop(self, name: str) -> None:
+        """Forgets one, if it is kept."""
+        (self._folder / f"{name}{_SUFFIX}").unlink(missing_ok=True)
+
+
+def _check_secrets(place: str, told: object) -> None:
+    """Refuses to hand out what the environment and the files of the server hold for others."""
+    if isinstance(told, Mapping):
+        for key, value in told.items():
+            _check_secrets(f"{place} {key}", value)
+            if key in ("url", "token_url") and isinstance(value, str) and not value.startswith(_OWN):
+                _check_url(f"{place} {key}", value)
+    elif isinstance(told, list):
+        for one in told:
+            _check_secrets(place, one)
+    elif isinstance(told, str) and told.startswith(("env:", "file:")) and not told.startswith(_OWN):
+        raise InvalidOption(place, "what is there", f"a reference that begins with {_OWN}")
+
+
+def _check_url(place: str, text: str) -> None:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in _SCHEMES and parts.username is None and parts.password is None
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidOption(place, "what is there", f"an address without credentials, or {_OWN}NAME")

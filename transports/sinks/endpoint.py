@@ -1,0 +1,186 @@
+"""``/sinks``: the sinks of a served log over HTTP: looked at, declared, moved, tried out and dropped by those who may."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from publishers.errors import InvalidCriteria, InvalidOption, PenstockError
+from transports.access.access import Access
+from transports.access.grant import LogAction
+from transports.access.principal import Principal
+from transports.access.web_origins import WebOrigins
+from transports.errors import Forbidden, InvalidRequest
+from transports.http.asgi import ASGISend, Receive, Scope, respond
+from transports.http.scope import client_of, credentials_of, headers_of
+from transports.problems import describe
+from transports.quotas.pool import Pools
+from transports.sinks.declared import StoredSinks
+from transports.sinks.errors import NoSuchSink, SinkError
+from transports.sinks.log_sinks import LogSinks, order_of
+
+__all__ = ["SinksEndpoint"]
+
+_BODY: Final = 65536
+_ORDERS: Final = ("again", "off", "on", "pause", "resume", "seek", "test")
+_STATUS: Final = {
+    "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
+    "GOING_AWAY": HTTPStatus.SERVICE_UNAVAILABLE,
+    "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+_Work = Callable[[], tuple[HTTPStatus, Any]]
+
+
+class SinksEndpoint:
+    """An ASGI application below ``/sinks``, for one log.
+
+    ``GET /sinks`` lists, and ``GET /sinks/NAME`` tells of one, to those who may operate or manage the log. The rest is for those who
+    may manage it (``LogAction.MANAGE``): ``POST /sinks`` with the keys of a file of sinks as JSON declares one, which is there after a
+    restart too; ``DELETE /sinks/NAME`` drops it with its slot; ``POST /sinks/NAME/ORDER`` orders ``pause``, ``resume``, ``seek``,
+    ``off``, ``on``, ``again`` or ``test``.
+
+    Args:
+        sinks: Those of the log.
+        stored: Where declarations are kept.
+        kinds: Which kinds may be declared.
+        access: Who may do what.
+        origins: Which pages of browsers may.
+        pools: Threads for what waits for a sink.
+    """
+
+    def __init__(
+        self,
+        sinks: LogSinks,
+        stored: StoredSinks,
+        kinds: Collection[str],
+        *,
+        access: Access,
+        origins: WebOrigins,
+        pools: Pools,
+    ) -> None:
+        self._sinks, self._stored, self._kinds = sinks, stored, kinds
+        self._access, self._origins, self._pools = access, origins, pools
+
+    async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
+        """Answers one request."""
+        try:
+            status, told = await self._answer(scope, receive)
+        except PenstockError as error:
+            status, told = _refusal(error)
+        except TimeoutError:
+            status, told = (
+                HTTPStatus.ACCEPTED,
+                {"error": "the sink is busy, and does it when its target lets it"},
+            )
+        body = msgspec.json.encode(told)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+        ]
+        await respond(send, status, headers, body)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[HTTPStatus, Any]:
+        origin = headers_of(scope).get("origin", "")
+        if origin and not self._origins.welcomes(origin):
+            raise Forbidden("origin", "one that the server allows")
+        principal = await self._access.principal(credentials_of(scope))
+        scope["penstock.principal"] = principal.name
+        parts = [part for part in scope["path"].split("/") if part][1:]
+        method = scope["method"]
+        told = await _read(scope, receive) if method == "POST" else {}
+        return await self._pools.scanning.run(client_of(scope), self._work(method, parts, told, principal))
+
+    def _work(self, method: str, parts: list[str], told: dict[str, Any], principal: Principal) -> _Work:
+        match method, parts:
+            case "GET" | "HEAD", [] | [_]:
+                self._check(principal, LogAction.OPERATE, LogAction.MANAGE)
+                return lambda: self._shown(*parts)
+            case "POST", []:
+                self._check(principal, LogAction.MANAGE)
+                return lambda: self._declare(told)
+            case "DELETE", [name]:
+                self._check(principal, LogAction.MANAGE)
+                return lambda: self._drop(name)
+            case "POST", [name, order] if order in _ORDERS:
+                self._check(principal, LogAction.MANAGE)
+                return lambda: self._order(name, order, told)
+            case _:
+                what = f"GET or POST /sinks, GET or DELETE /sinks/NAME, POST /sinks/NAME/{'|'.join(_ORDERS)}"
+                raise InvalidRequest("path", f"{method} /{'/'.join(['sinks', *parts])}", what)
+
+    def _check(self, principal: Principal, *actions: LogAction) -> None:
+        """Raises ``Forbidden`` unless one of some actions is allowed."""
+        log = self._sinks.log_name
+        if any(self._access.allows(principal, log, action) is not None for action in actions[:-1]):
+            return
+        self._access.grant(principal, log, actions[-1])
+
+    def _shown(self, name: str | None = None) -> tuple[HTTPStatus, Any]:
+        told = self._sinks.told()
+        if name is None:
+            return HTTPStatus.OK, {"log": self._sinks.log_name, "sinks": told}
+        if name not in told:
+            raise NoSuchSink(name, told)
+        return HTTPStatus.OK, told[name]
+
+    def _declare(self, told: dict[str, Any]) -> tuple[HTTPStatus, Any]:
+        name = told.get("name")
+        if name in self._sinks:
+            raise InvalidOption("name", name, "another name for each sink of a log")
+        made = self._stored.put(told, self._kinds)
+        try:
+            self._sinks.add(made.name, made.sink, made.options)
+        except PenstockError:
+            self._stored.drop(made.name)
+            raise
+        return HTTPStatus.CREATED, self._sinks.told()[made.name]
+
+    def _drop(self, name: str) -> tuple[HTTPStatus, Any]:
+        self._sinks.drop(name)
+        self._stored.drop(name)
+        return HTTPStatus.OK, {"dropped": name}
+
+    def _order(self, name: str, order: str, told: dict[str, Any]) -> tuple[HTTPStatus, Any]:
+        if order == "test":
+            return HTTPStatus.OK, {"said": self._sinks.try_out(name)}
+        self._sinks.order(name, order, **order_of(told))
+        return HTTPStatus.OK, self._sinks.told()[name]
+
+
+async def _read(scope: Scope, receive: Receive) -> dict[str, Any]:
+    """An object of JSON, of bounded length; nothing is an empty one."""
+    kind = headers_of(scope).get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise InvalidRequest("content-type", kind, "application/json")
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise asyncio.CancelledError
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > _BODY:
+            raise InvalidRequest("body", "more", f"at most {_BODY} bytes")
+    try:
+        return msgspec.json.decode(bytes(body) or b"{}", type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise InvalidRequest("body", "what is there", "an object of JSON") from None
+
+
+def _refusal(error: PenstockError) -> tuple[HTTPStatus, Any]:
+    if isinstance(error, NoSuchSink):
+        return HTTPStatus.NOT_FOUND, {"error": str(error)}
+    if isinstance(error, InvalidOption | InvalidCriteria | InvalidRequest):
+        return HTTPStatus.BAD_REQUEST, {"error": str(error)}
+    if isinstance(error, SinkError):
+        return HTTPStatus.CONFLICT, {"error": str(error)}
+    problem = describe(error)
+    return _STATUS.get(problem.code, HTTPStatus.CONFLICT), {
+        "error": problem.payload().get("message", str(error))
+    }
