@@ -13,12 +13,13 @@ PROCESSORS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # Else each of the processes that tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test unit promises lint prove history soak bench wheel clean help
+.PHONY: demo sinks-demo target-servers servers test unit promises lint prove history soak bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
 	@echo "make test [ARGS='tests/flow -k name']        every test"
 	@echo "make servers                                 what needs real servers beside ours, which it installs"
+	@echo "make sinks-demo [ARGS='--rows 5000']         the flights, carried to a receiver, Kafka, a search node, PostgreSQL, Redis and files"
 	@echo "make unit [PYTHON=... VENV=...]              what needs neither Spark nor a server"
 	@echo "make promises [ARGS=--tests]                 which tests hold which promise, and with how many assertions"
 	@echo "make lint                                    style, types, import directions"
@@ -50,11 +51,16 @@ test: $(VENV)/.dev
 
 # Servers of others, from packages of Debian and from Maven; where they are not installed, their tests are skipped.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
-servers: $(VENV)/.dev
-	for name in $$(cat tests/servers/debian.txt); do dpkg -s $$name >/dev/null 2>&1 || missing="$$missing $$name"; done; \
+target-servers: $(VENV)/.dev
+	-for name in $$(cat tests/servers/debian.txt); do dpkg -s $$name >/dev/null 2>&1 || missing="$$missing $$name"; done; \
 		test -z "$$missing" || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -qy --no-install-recommends $$missing; }
-	$(BIN)/python -m tests.servers.program
+	-$(BIN)/python -m tests.servers.program
+
+servers: target-servers
 	PENSTOCK_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest -n0 tests/servers $(ARGS)
+
+sinks-demo: target-servers
+	$(BIN)/python -m tests.servers.demo $(ARGS)
 
 # What needs neither Spark nor a server, quickly, also with another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
 UNIT := tests/flow tests/publishers/blocks tests/publishers/commits tests/publishers/criteria tests/publishers/fanout \

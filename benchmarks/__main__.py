@@ -27,6 +27,7 @@ NAMES = (
     "slots",
     "state",
     "groups",
+    "sinks",
     "spark",
     "spark_source",
 )

@@ -39,6 +39,7 @@ TINY = {
     },
     "groups": {"SIZES": {1: (10, 5), 10: (40, 20)}},
     "slots": {"EVERY": (1, 10), "CHANGES": 100, "ACKS": 20, "DURABLE": 3},
+    "sinks": {"CHANGES": 20, "BATCH": 10, "LATE": 2, "SERVERS": ("redis",)},
     "state": {"CHANGES": {1: 20, 10: 20}, "ROWS": 20},
     "spark": {"ROWS": 20, "WIDE_ROWS": 10, "BATCHES": 1, "WARMING": 0},
     "spark_source": {"ROWS": 20, "COMMITS": 2, "WARMING": 0},

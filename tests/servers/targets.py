@@ -25,8 +25,10 @@ class TargetServer(ABC):
         program: The server; None for one that is none.
         port: Where it is asked by sinks, which a proxy may stand before.
         once: Whether each change is to be there once.
+        kinds: Entity types that it may hold.
     """
 
+    kinds: tuple[str, ...] = KINDS
     once = False
 
     def __init__(self, program: Program | None) -> None:
@@ -71,7 +73,7 @@ class SqliteTarget(TargetServer):
 
     def held(self, name: str) -> State:
         """See `TargetServer.held`."""
-        return _rows(self.address(name).removeprefix("sql="), "")
+        return _rows(self.address(name).removeprefix("sql="), "", self.kinds)
 
 
 class PostgresTarget(TargetServer):
@@ -93,10 +95,10 @@ class PostgresTarget(TargetServer):
 
     def held(self, name: str) -> State:
         """See `TargetServer.held`."""
-        return _rows(self.program.url.replace("postgresql:", "postgresql+psycopg:"), f"{name}.")
+        return _rows(self.program.url.replace("postgresql:", "postgresql+psycopg:"), f"{name}.", self.kinds)
 
 
-def _rows(url: str, schema: str) -> State:
+def _rows(url: str, schema: str, kinds: tuple[str, ...]) -> State:
     import sqlalchemy as sa
 
     engine = sa.create_engine(url, poolclass=sa.NullPool)
@@ -104,7 +106,7 @@ def _rows(url: str, schema: str) -> State:
         present = sa.inspect(connection).get_table_names(schema=schema.rstrip(".") or None)
         return {
             (kind, key): _parsed(body)
-            for kind in KINDS
+            for kind in kinds
             if kind in present
             for key, body in connection.execute(sa.text(f'SELECT key, body FROM {schema}"{kind}"'))
         }
@@ -128,9 +130,10 @@ class RedisTarget(TargetServer):
 
         with redis.Redis.from_url(self.address(name).removeprefix("redis=")) as client:
             keys = list(client.scan_iter(count=1000))
+            values = client.mget(keys) if keys else []
             return {
-                tuple(key.decode().split(":", 1)): _parsed(client.get(key))  # type: ignore[misc]  # two parts
-                for key in keys
+                tuple(key.decode().split(":", 1)): _parsed(value)  # type: ignore[misc]  # two parts
+                for key, value in zip(keys, values, strict=True)
             }
 
 
@@ -161,7 +164,7 @@ class KafkaTarget(TargetServer):
         told = {"bootstrap.servers": f"127.0.0.1:{self.proxy.port}", "group.id": "tests", "log_level": 0}
         told |= {"isolation.level": "read_committed", "enable.partition.eof": True}
         reader = confluent_kafka.Consumer(told)
-        topics = [f"{name}.{kind}" for kind in KINDS]
+        topics = [f"{name}.{kind}" for kind in self.kinds]
         places = [
             (one, at) for one in topics for at in reader.list_topics(one, timeout=30).topics[one].partitions
         ]
@@ -225,11 +228,11 @@ class SearchTarget(TargetServer):
 
         state: State = {}
         client = opensearchpy.OpenSearch(self.program.url)
-        for kind in KINDS:
+        for kind in self.kinds:
             index = f"{name}-{kind}"
             if client.indices.exists(index=index):
                 client.indices.refresh(index=index)
-                hits = client.search(index=index, body={"size": 1000})["hits"]["hits"]
+                hits = opensearchpy.helpers.scan(client, index=index, size=1000)
                 state |= {(kind, one["_id"]): one["_source"] for one in hits}
         client.close()
         return state

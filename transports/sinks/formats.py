@@ -1,6 +1,6 @@
 """Bodies of requests: a batch as bytes, the same in every attempt. Images are spliced in as the bytes that the log holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import groupby
@@ -8,13 +8,22 @@ from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from publishers.model.change import Area, Change, Operation
 from publishers.views.view import Content
 from transports.codec.events import encode_text
 from transports.sinks.sink import SinkBatch, SinkContext
 
-__all__ = ["FORMATS", "WebhookFormat", "WebhookSource", "batch_id", "change_object", "cloudevent_object"]
+__all__ = [
+    "FORMATS",
+    "ChangeObject",
+    "WebhookFormat",
+    "WebhookSource",
+    "batch_id",
+    "change_object",
+    "cloudevent_object",
+]
 
 _DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
 
@@ -52,40 +61,79 @@ def batch_id(batch: SinkBatch, context: SinkContext) -> str:
     return f"{context.change_id(batch.changes[0])}-{batch.next}"
 
 
-def change_object(change: Change, context: SinkContext) -> dict[str, Any]:
+class ChangeObject(msgspec.Struct, frozen=True, gc=False):
+    """A change with all its fields, as bodies have it; those that are `UNSET` are left out."""
+
+    id: str
+    version: int
+    index: int
+    count: int
+    timestamp: str
+    area: str
+    operation: str
+    entity_type: str | None
+    key: msgspec.Raw | str | None
+    body: msgspec.Raw | UnsetType | None
+    before: msgspec.Raw | UnsetType | None
+    changed: Any
+    schema_version: msgspec.Raw | None
+    entry_version: msgspec.Raw | None
+    origin: Any
+    meta: msgspec.Raw | None
+    expires_at: str | UnsetType = UNSET
+    linked: msgspec.Raw | str | UnsetType | None = UNSET
+    field: Any = UNSET
+    action: Any = UNSET
+    error: str | UnsetType = UNSET
+    lacking: Any = UNSET
+
+
+def change_object(change: Change, context: SinkContext) -> ChangeObject:
     """A change with all its fields; those of rare kinds of changes only where they apply."""
-    view = context.view
-    told: dict[str, Any] = {
-        "id": context.change_id(change),
-        "version": change.version,
-        "index": change.index,
-        "count": change.count,
-        "timestamp": _moment(change.timestamp),
-        "area": change.area.name,
-        "operation": change.operation.name,
-        "entity_type": change.entity_type,
-        "key": _text(change.key),
-        "body": _json(change.body_bytes),
-        "before": _json(change.before_bytes),
-        "changed": change.changed,
-        "schema_version": _number(change.schema_version, context),
-        "entry_version": _number(
-            None if change.entry_version == change.version else change.entry_version, context
-        ),
-        "origin": change.origin,
-        "meta": _json(change.meta_bytes),
-    }
-    if view.content is Content.HEADER:
-        del told["body"], told["before"]
-    rare = {
-        "expires_at": None if change.expires_at is None else _moment(change.expires_at),
-        "linked": None if change.linked is None else _text(change.linked),
-        "field": change.field,
-        "action": None if change.action is None else change.action.value,
-        "error": change.error_text,
-        "lacking": change.lacking or None,
-    }
-    return told | {name: value for name, value in rare.items() if value is not None}
+    return change_objects((change,), context)[0]
+
+
+def change_objects(changes: Iterable[Change], context: SinkContext) -> list[ChangeObject]:
+    """As `change_object`, for many: what those of a transaction have in common is made once."""
+    header = context.view.content is Content.HEADER
+    made: list[ChangeObject] = []
+    version, moment, stem = -1, "", ""
+    for change in changes:
+        if change.operation is Operation.READ:  # a row has an id, and may have a time, of its own
+            version, moment, name = -1, _moment(change.timestamp), context.change_id(change)
+        elif change.version != version:
+            version, moment, name = change.version, _moment(change.timestamp), context.change_id(change)
+            stem = name.removesuffix(str(change.index))
+        else:
+            name = f"{stem}{change.index}"
+        entry = change.entry_version
+        made.append(
+            ChangeObject(
+                name,
+                change.version,
+                change.index,
+                change.count,
+                moment,
+                change.area.name,
+                change.operation.name,
+                change.entity_type,
+                _text(change.key),
+                UNSET if header else _json(change.body_bytes),
+                UNSET if header else _json(change.before_bytes),
+                change.changed,
+                _number(change.schema_version, context),
+                None if entry == change.version else _number(entry, context),
+                change.origin,
+                _json(change.meta_bytes),
+                UNSET if change.expires_at is None else _moment(change.expires_at),
+                UNSET if change.linked is None else _text(change.linked),
+                UNSET if change.field is None else change.field,
+                UNSET if change.action is None else change.action.value,
+                UNSET if change.error_text is None else change.error_text,
+                change.lacking or UNSET,
+            )
+        )
+    return made
 
 
 def _native(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> bytes:
@@ -106,7 +154,7 @@ def _native(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> by
             "first": context.change_id(first),
             "next": context.token(batch.next),
             **gap,
-            "changes": [change_object(change, context) for change in batch.changes],
+            "changes": change_objects(batch.changes, context),
         }
     )
 
@@ -199,8 +247,8 @@ def _json(value: bytes | None) -> msgspec.Raw | None:
     return None if value is None else msgspec.Raw(value)
 
 
-def _text(value: str | None) -> msgspec.Raw | None:
-    return None if value is None else msgspec.Raw(encode_text(value))
+def _text(value: str | None) -> msgspec.Raw | str | None:
+    return value if value is None or value.isascii() else msgspec.Raw(encode_text(value))
 
 
 def _number(number: int | None, context: SinkContext) -> msgspec.Raw | None:

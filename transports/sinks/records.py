@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from publishers.model.change import Area, Change, Operation
-from transports.sinks.formats import WebhookSource, change_object, cloudevent_object
+from transports.sinks.formats import ChangeObject, WebhookSource, change_object, cloudevent_object
 from transports.sinks.sink import SinkContext
 
 __all__ = ["RECORDS"]
@@ -19,7 +19,7 @@ _LETTERS: Final = {
 }
 
 
-def _native(change: Change, context: SinkContext, _source: WebhookSource) -> dict[str, Any]:
+def _native(change: Change, context: SinkContext, _source: WebhookSource) -> ChangeObject:
     return change_object(change, context)
 
 
@@ -57,7 +57,9 @@ def _debezium(change: Change, context: SinkContext, source: WebhookSource) -> di
     }
 
 
-RECORDS: Final[Mapping[str, Callable[[Change, SinkContext, WebhookSource], dict[str, Any]]]] = {
+RECORDS: Final[
+    Mapping[str, Callable[[Change, SinkContext, WebhookSource], ChangeObject | dict[str, Any]]]
+] = {
     "native": _native,
     "debezium": _debezium,
     "cloudevents": cloudevent_object,

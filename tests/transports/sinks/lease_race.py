@@ -128,19 +128,20 @@ class LeaseRace:
 
     def _judge(self, said: str) -> None:
         order = {one: place for place, one in enumerate(self.expected)}
-        reached = 0
-        before: tuple[int, list[tuple[int, int]]] | None = None
+        reached = flying = 0  # how far it is, and where the batch begins that came last for the first time
+        sender, behind = 0, 0
         for epoch, places in self.receiver.accepted:
             numbers = [order[one] for one in places]
-            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-            assert numbers[0] <= reached, f"{places[0]} came before {self.expected[reached]}"
-            if numbers[0] < reached:  # again: the one batch in flight of a sender that was replaced
-                assert before is not None
-                assert epoch > before[0], f"{places[0]} came again within epoch {epoch}"
-                assert places[0] == before[1][0], f"more than the batch in flight came again: {places[0]}"
-            reached = max(reached, numbers[-1] + 1)
-            before = epoch, places
+            first, last = numbers[0], numbers[-1]
+            assert numbers == list(range(first, last + 1))
+            assert first <= reached, f"{places[0]} came before {self.expected[reached]}"
+            if epoch == sender:
+                assert first == behind, f"{places[0]} came again from the same sender"
+            assert first >= flying, f"{places[0]} came again, which was not in flight"
+            if last >= reached:
+                reached, flying = last + 1, first
+            sender, behind = epoch, last + 1
         assert reached == len(self.expected)
         epochs = [int(one) for one in re.findall(r"running hook of log, epoch (\d+)", said)]
-        assert epochs == sorted(set(epochs))
+        assert len(epochs) == len(set(epochs))
         assert len(epochs) > self._blows // 8, said[-2000:]
