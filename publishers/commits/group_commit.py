@@ -425,7 +425,7 @@ class Committer:
             tell_repeated(member.transaction, original or 0, self._wal.log_id)
         if self.arrivals.used:
             self.arrivals.accept(group)
-        return self._synced(durable=any(member.durable for member in group))
+        return self._synced(durable=True in [member.durable for member in group])
 
     def _synced(self, *, durable: bool) -> list[Published]:
         """Syncs what was written, if the policy or somebody wants that; answers what may be published now."""

@@ -14,7 +14,7 @@ from publishers.fanout.publish_gate import Published
 from publishers.losses import tell_changes
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
-from publishers.wal.format.frame import COMPRESSED
+from publishers.wal.format.frame import COMPRESSED, NO_PRODUCER
 
 __all__ = ["Commit", "Pending", "Repeated", "blocks_of", "sift", "tell_repeated", "to_publish"]
 
@@ -167,7 +167,7 @@ def sift(
         if transaction is None:
             member.commit = Commit(0, duplicate=False, changes=0, committed_at=0)
             continue
-        producer = transaction.producer_id
+        producer = None if transaction.producer == NO_PRODUCER else transaction.producer_id
         if producer is not None and (
             again := _repeats(member, transaction, producer, newest, producer_state)
         ):
