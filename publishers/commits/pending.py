@@ -237,8 +237,20 @@ def to_publish(transaction: Transaction, appended: Appended) -> Published:
 
 def blocks_of(transaction: Transaction, appended: Appended) -> list[Block]:
     """The changes of a written transaction that is in memory, for those who want them."""
-    if transaction.rows is not None:
-        return [Block.of(appended.frames[0], transaction.rows, transaction.rows.annotations)]
+    rows = transaction.rows
+    if rows is not None:  # as `Block.of`, for every commit that concerns a subscriber
+        block = Block(
+            rows,
+            version=appended.version,
+            first_index=1,
+            leads=True,
+            ends=True,
+            transaction_count=transaction.count + 1,
+            transaction_bytes=transaction.bytes,
+            committed_at=appended.committed_at,
+            annotations=rows.annotations,
+        )
+        return [block]
     blocks = []
     for sealed, header in zip(transaction.payloads, appended.frames, strict=True):
         payload = inflate(sealed.data, sealed.raw) if header.flags & COMPRESSED else sealed.data
