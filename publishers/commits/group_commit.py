@@ -297,16 +297,15 @@ class Committer:
                 if not pending.done:
                     pending.asleep = True
                     pending.wait()
+            if pending.asleep:
+                with SHIELD:
+                    self._queue.returned(pending)
         except BaseException:
             with SHIELD:
                 self._queue.leave(pending)
             while pending.taken and not pending.done:
                 pending.wait()  # another thread writes it at this moment, perhaps from its spool
             raise
-        finally:
-            if pending.asleep:
-                with SHIELD:
-                    self._queue.returned(pending)
         if pending.error is not None:
             raise pending.error
 
