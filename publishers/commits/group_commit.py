@@ -297,16 +297,15 @@ class Committer:
                 if not pending.done:
                     pending.asleep = True
                     pending.wait()
+            if pending.asleep:
+                with SHIELD:
+                    self._queue.returned(pending)
         except BaseException:
             with SHIELD:
                 self._queue.leave(pending)
             while pending.taken and not pending.done:
                 pending.wait()  # another thread writes it at this moment, perhaps from its spool
             raise
-        finally:
-            if pending.asleep:
-                with SHIELD:
-                    self._queue.returned(pending)
         if pending.error is not None:
             raise pending.error
 
@@ -425,7 +424,7 @@ class Committer:
             tell_repeated(member.transaction, original or 0, self._wal.log_id)
         if self.arrivals.used:
             self.arrivals.accept(group)
-        return self._synced(durable=any(member.durable for member in group))
+        return self._synced(durable=True in [member.durable for member in group])
 
     def _synced(self, *, durable: bool) -> list[Published]:
         """Syncs what was written, if the policy or somebody wants that; answers what may be published now."""

@@ -14,7 +14,7 @@ from publishers.fanout.publish_gate import Published
 from publishers.losses import tell_changes
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
-from publishers.wal.format.frame import COMPRESSED
+from publishers.wal.format.frame import COMPRESSED, NO_PRODUCER
 
 __all__ = ["Commit", "Pending", "Repeated", "blocks_of", "sift", "tell_repeated", "to_publish"]
 
@@ -167,7 +167,7 @@ def sift(
         if transaction is None:
             member.commit = Commit(0, duplicate=False, changes=0, committed_at=0)
             continue
-        producer = transaction.producer_id
+        producer = None if transaction.producer == NO_PRODUCER else transaction.producer_id
         if producer is not None and (
             again := _repeats(member, transaction, producer, newest, producer_state)
         ):
@@ -237,8 +237,20 @@ def to_publish(transaction: Transaction, appended: Appended) -> Published:
 
 def blocks_of(transaction: Transaction, appended: Appended) -> list[Block]:
     """The changes of a written transaction that is in memory, for those who want them."""
-    if transaction.rows is not None:
-        return [Block.of(appended.frames[0], transaction.rows, transaction.rows.annotations)]
+    rows = transaction.rows
+    if rows is not None:  # as `Block.of`, for every commit that concerns a subscriber
+        block = Block(
+            rows,
+            version=appended.version,
+            first_index=1,
+            leads=True,
+            ends=True,
+            transaction_count=transaction.count + 1,
+            transaction_bytes=transaction.bytes,
+            committed_at=appended.committed_at,
+            annotations=rows.annotations,
+        )
+        return [block]
     blocks = []
     for sealed, header in zip(transaction.payloads, appended.frames, strict=True):
         payload = inflate(sealed.data, sealed.raw) if header.flags & COMPRESSED else sealed.data

@@ -95,6 +95,8 @@ class CommitQueue:
             if self.leader is None:
                 self.leader = pending
                 pending.leads = True
+            elif self.leader is _RETURNING and monotonic() >= self._until:
+                self._appoint()
 
     def gather(self, group: list[Pending]) -> None:
         """Moves the next group to a list: from the first who waits on, within the bounds of a group."""
@@ -141,14 +143,17 @@ class CommitQueue:
     def returned(self, pending: Pending) -> None:
         """The thread of a commit runs again, and waits for it no more."""
         with self.lock:
-            pending.asleep = False
-            self._returning.discard(pending)
-            if self.leader is _RETURNING:
-                late = monotonic() >= self._until
-                if late:
-                    self._prompt = max(self._prompt - len(self._returning) - 1, 0.0)
-                if late or not self._returning:
-                    self._appoint()
+            self._returned(pending)
+
+    def _returned(self, pending: Pending) -> None:
+        pending.asleep = False
+        self._returning.discard(pending)
+        if self.leader is _RETURNING:
+            late = monotonic() >= self._until
+            if late:
+                self._prompt = max(self._prompt - len(self._returning) - 1, 0.0)
+            if late or not self._returning:
+                self._appoint()
 
     def settle(self, *, withheld: bool) -> None:
         """Notes whether something is withheld, when that may have changed."""
@@ -166,6 +171,7 @@ class CommitQueue:
                 self._call_in()
             if self.leader is pending:
                 self._appoint()
+            self._returned(pending)
 
     def close(self) -> None:
         """Lets nobody in any more; those who waited for room are told."""

@@ -113,6 +113,25 @@ def test_nobody_is_waited_for_behind_a_commit_that_was_alone(queue, now):
     assert first.leads
 
 
+def test_a_commit_that_comes_later_waits_for_no_thread(queue, now):
+    """Invariant 13: a thread that never says that it runs keeps nobody waiting."""
+    leader, others = led(queue, 3)
+    queue.end(leader, [leader, *others], until=1.0)
+    (first,) = entered(queue, 1)
+    now[0] = 1.0
+    (second,) = entered(queue, 1)
+    assert (first.leads, second.leads) == (True, False)
+
+
+def test_a_thread_that_is_interrupted_where_it_is_waited_for_appoints_the_next_leader(queue, now):
+    """Invariant 13."""
+    leader, (other,) = led(queue, 2)
+    queue.end(leader, [leader, other], until=1.0)
+    (first,) = entered(queue, 1)
+    queue.leave(other)
+    assert first.leads
+
+
 def test_a_thread_that_waits_no_longer_is_not_waited_for(queue, now):
     """Invariant 13: an interrupt may end its wait, and a second one the wait for those who write for it."""
     leader, (gone, other) = led(queue, 3)
