@@ -432,7 +432,10 @@ class ChangeLog(KeepingLog):
             raise self.failure
         files, service = self._files, self._service
         parts = self._publication, self._committer, self._state, self._slots, self._groups
-        return statistics_of(self.name, files, service, *parts, listed=listed, lag=lag)
+        waiting = self._source_threads.waiting
+        return statistics_of(
+            self.name, files, service, *parts, source_waiting=waiting, listed=listed, lag=lag
+        )
 
     def health(self) -> LogHealth:
         """Whether the log is sound, as far as is known, and whether it is written. Damage is known once a read has met it.

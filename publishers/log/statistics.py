@@ -102,6 +102,7 @@ class LogStatistics:
         replay_bytes: Bytes of frames that are kept for those who lag.
         dispatch_threads: Threads for subscribers that named no executor, at most ``dispatch_threads_max``.
         replay_waiting: Subscriptions that wait for the replayer.
+        source_waiting: Pages of sources of rows that wait for one of ``source_threads``.
         holds: What keeps history from retention; empty for those who do not own the log.
         slots: Its slots, as many as are listed; none for those who do not own the log.
         consumer_groups: Its groups of consumers, likewise.
@@ -181,6 +182,7 @@ class LogStatistics:
     ring_fill: float = 0.0
     lag: LagStatistics | None = None
     state: StateStatistics | None = None
+    source_waiting: int = 0
     slots: SlotTotals = SlotTotals()  # noqa: RUF009 - frozen
     consumer_groups: GroupTotals = GroupTotals()  # noqa: RUF009 - frozen
 
@@ -200,6 +202,7 @@ def statistics_of(
     slots: Slots | None = None,
     consumer_groups: ConsumerGroups | None = None,
     *,
+    source_waiting: int = 0,
     listed: int | None = None,
     lag: bool = False,
 ) -> LogStatistics:
@@ -214,6 +217,7 @@ def statistics_of(
         state: The compacted state, if there is one.
         slots: Its slots, if this is the owner.
         consumer_groups: Its groups of consumers, likewise.
+        source_waiting: How many pages of sources wait for a thread.
         listed: How many publishers, how many subscriptions of each, how many slots and how many groups are told; None for all.
         lag: Whether every subscription is looked at, for ``lag``.
     """
@@ -267,6 +271,7 @@ def statistics_of(
         ring_fill=ring_fill,
         lag=lag_of(files, service) if lag else None,
         state=None if state is None else state.statistics(),
+        source_waiting=source_waiting,
         slots=SlotTotals() if slots is None else slots.statistics(listed=listed),
         consumer_groups=_groups(consumer_groups, listed),
     )

@@ -249,6 +249,7 @@ _LOG_METRICS: Final = (
     _log("replay_bytes", _G, "Frames in memory for those who lag", _at("replayBytes")),
     _log("replay_limit_bytes", _G, "Most of them (option `replay_bytes`)", _at("bounds", "replayBytes")),
     _log("replay_waiting", _G, "Subscriptions that wait for the replayer", _at("replayWaiting")),
+    _log("source_waiting", _G, "Pages of sources of rows that wait for a thread", _at("sourceWaiting")),
     _log("dispatch_threads", _G, "Threads for subscribers of the process without an executor", _at("dispatchThreads")),
     _log("dispatch_threads_limit", _G, "Most of them (option `dispatch_threads_max`)", _at("bounds", "dispatchThreads")),
     _log("lag_versions", _G, "Versions that a subscription has not finished: such a share of them has at most so many, and `1` is the slowest", _each("lags", of="versions"), ("share",)),

@@ -598,12 +598,11 @@ def test_so_many_threads_read_sources_and_no_more():
         probes = [subscribed(log, source=slow) for _ in range(4)]
         for _ in range(2):
             assert began.acquire(timeout=60)
-        wait_until(lambda: log._source_threads.waiting == 2)
+        wait_until(lambda: log.statistics().source_waiting == 2)
         names = [thread.name for thread in threading.enumerate() if thread.name.endswith("-rows")]
         assert len(names) == 2
-        waiting = log._source_threads._waiting
         probes[-1].subscription.cancel()
-        wait_until(lambda: len(waiting) == 1, lambda: waiting)
+        wait_until(lambda: log.statistics().source_waiting == 1)
         gate.set()
         wait_until(lambda: sum(len(probe.changes) for probe in probes) == 3)
         assert len(left) == 3
