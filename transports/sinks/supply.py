@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from flow.contracts import UNBOUNDED, Subscription
 from publishers.fanout.batch import Batch
@@ -217,5 +217,8 @@ class SinkSupply:
 
 
 def _size(change: Change) -> int:
-    texts: tuple[Any, ...] = (change.body_bytes, change.before_bytes, change.meta_bytes, change.key)
-    return _HEADER_BYTES + sum(len(text) for text in texts if text is not None)
+    nbytes = _HEADER_BYTES
+    for text in (change.body_bytes, change.before_bytes, change.meta_bytes, change.key):
+        if text is not None:
+            nbytes += len(text)
+    return nbytes
