@@ -69,6 +69,7 @@ class FaultyProxy:
 
     def __enter__(self) -> Self:
         self._listen()
+        self._begin(self._accept)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,11 +83,13 @@ class FaultyProxy:
 
     def _listen(self) -> None:
         made = socket.create_server(("127.0.0.1", self.port), backlog=64)
-        self._listener = made
-        self._begin(self._accept, made)
+        with self._changed:
+            self._listener = made
+            self._changed.notify_all()
 
     def _unlisten(self) -> None:
-        listener, self._listener = self._listener, None
+        with self._changed:
+            listener, self._listener = self._listener, None
         if listener is not None:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
@@ -97,12 +100,18 @@ class FaultyProxy:
         self._threads.append(thread)
         thread.start()
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self) -> None:
+        """For as long as the proxy lives, also while it listens to nobody."""
         while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._listener is not None or self._ended)
+                listener = self._listener
+            if self._ended or listener is None:
+                return
             try:
                 client, _ = listener.accept()
             except OSError:
-                return
+                continue  # it refuses from now on
             self._begin(self._pass_on, client)
 
     def _pass_on(self, client: socket.socket) -> None:

@@ -4,6 +4,8 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
+import weakref
 from pathlib import Path
 
 from tests.harness.missing import skip_without
@@ -25,20 +27,20 @@ class Postgres(Program):
         if not found:
             skip_without("PostgreSQL (make servers installs it)")
         self._programs = found[-1]
-        self._data = folder / "data"
+        # Not below the directory of all tests, which each run of pytest closes to others than its user.
+        place = Path(tempfile.mkdtemp(prefix="penstock-postgresql-"))
+        weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+        self._data = place / "data"
         self._other = (
             [] if os.getuid() else ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         )
         if self._other:  # PostgreSQL refuses to run as root
             owner = pwd.getpwnam("postgres")
-            os.chown(folder, owner.pw_uid, owner.pw_gid)
-            for above in (folder, *folder.parents):
-                if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
-                    above.chmod(above.stat().st_mode | 0o011)
+            os.chown(place, owner.pw_uid, owner.pw_gid)
         assert shutil.which("setpriv") is not None or not self._other
         command = [*self._other, str(self._programs / "initdb"), "-D", str(self._data), "-U", "postgres"]
         command += ["-A", "trust", "--no-sync", "--no-locale", "-E", "UTF8"]
-        subprocess.run(command, check=True, capture_output=True, cwd=folder, timeout=120)
+        subprocess.run(command, check=True, capture_output=True, cwd=place, timeout=120)
 
     @property
     def url(self) -> str:

@@ -10,7 +10,6 @@ import random
 import signal
 import threading
 import time
-from collections import Counter
 
 import pytest
 
@@ -179,4 +178,4 @@ def test_runners_that_are_killed_leave_a_target_that_holds_what_the_log_says(ser
         assert carrier.ended() == 0
     with ChangeLog.open(tmp_path / "log") as log:
         judge(server, "killed", log)
-        assert Counter(kind for kind, _ in expected(log)).keys() >= {"orders"}
+        assert len(told(log)) > KILLS

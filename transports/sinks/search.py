@@ -192,7 +192,8 @@ class SearchSink:
             why = f"the search engine: {type(error).__name__} {error.status_code}: {str(error.error)[:300]}"
             if error.status_code == 413:
                 raise TooLargeForTarget(why) from None
-            if error.status_code == "N/A" or error.status_code in _LATER or error.status_code == 500:
+            unanswered = not isinstance(error.status_code, int)  # "N/A", or "TIMEOUT"
+            if unanswered or error.status_code in _LATER or error.status_code == 500:
                 raise TargetUnavailable(why, overloaded=error.status_code in (429, 503)) from None
             raise TargetRefused(why) from None
 

@@ -251,5 +251,8 @@ class RowSupply(SinkSupply):
 
 
 def _size(change: Change) -> int:
-    texts: tuple[Any, ...] = (change.body_bytes, change.before_bytes, change.meta_bytes, change.key)
-    return _HEADER_BYTES + sum(len(text) for text in texts if text is not None)
+    nbytes = _HEADER_BYTES
+    for text in (change.body_bytes, change.before_bytes, change.meta_bytes, change.key):
+        if text is not None:
+            nbytes += len(text)
+    return nbytes

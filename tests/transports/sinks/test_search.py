@@ -22,6 +22,10 @@ class Engine(BaseHTTPRequestHandler):
         self.server.lines += [json.loads(one) for one in lines if one]
         actions = [one for one in map(json.loads, filter(None, lines)) if set(one) & {"index", "delete"}]
         plan = self.server.plan.pop(0) if self.server.plan else 200
+        if plan == "silent":
+            self.server.released.wait(60)
+            self.close_connection = True
+            return
         if isinstance(plan, int):
             status, statuses = plan, [200] * len(actions)
         else:
@@ -44,7 +48,7 @@ class Engine(BaseHTTPRequestHandler):
 @pytest.fixture
 def engine():
     with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        server.plan, server.lines = [], []
+        server.plan, server.lines, server.released = [], [], threading.Event()
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
@@ -52,8 +56,8 @@ def engine():
         thread.join()
 
 
-def sink(engine):
-    return SearchSink(f"http://127.0.0.1:{engine.server_address[1]}", "shop-{entity_type}")
+def sink(engine, **options):
+    return SearchSink(f"http://127.0.0.1:{engine.server_address[1]}", "shop-{entity_type}", **options)
 
 
 def test_documents_have_the_key_as_id_and_the_position_as_version(engine, tmp_path):
@@ -106,3 +110,15 @@ def test_what_can_be_no_document_is_poison(engine, tmp_path, kind, key):
 def test_what_is_out_of_its_bounds_is_refused(arguments):
     with pytest.raises(InvalidOption):
         SearchSink(**{"url": "http://x", **arguments})
+
+
+def test_an_engine_that_does_not_answer_in_time_is_asked_again(engine, tmp_path):
+    """F105, F125: its client calls that by another name than a connection that fails."""
+    engine.plan = ["silent"]
+    with rigged(tmp_path / "log", sink(engine, timeout=0.1)) as rig:
+        rig.commit("a")
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+        assert "Timeout" in rig.runner.statistics().last_error
+        engine.released.set()
+        rig.later(5.0)
+        rig.drained()
