@@ -7,6 +7,7 @@ served just then, when that is over.
 """
 
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from flow.contracts import UNBOUNDED
@@ -83,7 +84,7 @@ class Bench(RingCursor):
     Attributes:
         members: The cursors, with their drains.
         credit: What each of them has demand for at least.
-        serving: Whether a round delivers to them just now, which is the only one then.
+        serving: The round that delivers to them just now, if there is one.
     """
 
     __slots__ = ("_again", "_leaving", "_lock", "credit", "members", "serving")
@@ -93,7 +94,7 @@ class Bench(RingCursor):
         self.place = place
         self.members: dict[RingCursor, Drain[Any]] = {}
         self.credit = UNBOUNDED
-        self.serving = False
+        self.serving: Round | None = None
         self._lock = threading.Lock()  # of the next two, and of the end of serving; taken inside the ring's
         self._again = False
         self._leaving: list[RingCursor] = []
@@ -101,29 +102,31 @@ class Bench(RingCursor):
     def free_at(self, place: int) -> bool:
         """Whether a round may serve it there; if one does already, that round looks for more when it is done."""
         with self._lock:
-            self._again = self.serving
-            return not self.serving and self.place == place
+            self._again = self.serving is not None
+            return not self._again and self.place == place
 
     def leave(self, cursor: RingCursor) -> bool:
         """Notes that a flag was recalled, if a round is to give it back; answers whether that is so."""
         with self._lock:
-            if self.serving:
+            if self.serving is not None:
                 self._leaving.append(cursor)
-            return self.serving
+            return self.serving is not None
 
-    def served(self) -> bool:
-        """Ends a round: those that left meanwhile get their flags back. Answers whether another round came meanwhile."""
+    def served(self, some: "Round") -> None:
+        """Ends a round: those that left meanwhile get their flags back. Once more, it only goes on where it was interrupted."""
         with self._lock:
-            self.serving = False
-            again, self._again = self._again, False
+            if self.serving is some:
+                some.again, self._again = self._again, False
+                some.leaving, self._leaving = self._leaving, []
+                self.serving = None
         try:
-            while self._leaving:
-                cursor = self._leaving.pop()
+            while some.leaving:
+                cursor = some.leaving[-1]
                 cursor.owner.drain.release_hold(cursor)
+                some.leaving.pop()
         except BaseException:
-            self.served()  # an interrupt, or one in a turn that was due: nobody else may wait for its flag
+            self.served(some)  # an interrupt, maybe in a turn that was due: nobody else may wait for its flag
             raise
-        return again
 
 
 class Round:
@@ -134,22 +137,28 @@ class Round:
         waiting: Who was found, and has not had its turn: cursors and benches, by place and kind.
         ahead: What was taken last; None if that is nothing.
         bench: Who is to be served with it.
-        lent: The drains of those on it; who leaves the bench meanwhile is served all the same.
+        lent: The drains of those on it that were not served yet; who leaves the bench meanwhile is served all the same.
+        took: How many they were.
+        leaving: Whose flags are to be given back after that.
+        again: Whether another round came meanwhile.
         left: The cursors that could not take part.
         follows: Version of the chunk before which the others stand now, if one is linked.
     """
 
-    __slots__ = ("ahead", "bench", "follows", "left", "lent", "place", "waiting")
+    __slots__ = ("again", "ahead", "bench", "follows", "leaving", "left", "lent", "place", "took", "waiting")
 
     def __init__(self, place: int) -> None:
         self.place: int | None = place
         self.waiting: list[tuple[int, Any, list[RingCursor], list[Bench]]] = []
         self.ahead: Ahead | None = None
         self.bench: Bench | None = None
-        self.lent: tuple[Drain[Any], ...] = ()
+        self.lent: Iterator[Drain[Any]] = iter(())
+        self.took = 0
         self.left: list[RingCursor] = []
+        self.leaving: list[RingCursor] = []
+        self.again = False
         self.follows: int | None = None
 
     def clear(self) -> None:
         """Nobody is to be served, nor to look for itself."""
-        self.bench, self.lent, self.left = None, (), []
+        self.bench, self.took, self.left, self.again = None, 0, [], False

@@ -10,14 +10,13 @@ company.
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from flow.drain import Drain
 from flow.executors import INLINE, Executor, LoopExecutor
 from flow.interrupts import SHIELD
 from publishers.background import HERE
-from publishers.fanout.bench import TURN, Bench, RingCursor, Round
-from publishers.fanout.chunk import Ahead
+from publishers.fanout.bench import TURN, RingCursor, Round
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark
@@ -165,34 +164,33 @@ class DeliveryGroup:
         some.clear()
         try:
             with SHIELD:
-                upto = self._watermark.visible if not self.lost else -1
-                self._ring.take(self, some, upto)
-        finally:
-            # Interrupted or not: what was taken is delivered.
-            bench, ahead, lent = some.bench, some.ahead, some.lent
-            if bench is not None and ahead is not None:
-                self._deliver(bench, ahead, lent)
-                # Who published that while they were on their way did not find them there.
-                if some.follows is not None and some.follows <= self._watermark.visible:
-                    self.note(ahead.end)
-            _wake_each(some.left)
-        return len(lent) + len(some.left) // _WOKEN
+                closed = self._loop is not None and self._loop.closed
+                self._ring.take(self, some, -1 if closed else self._watermark.visible)
+            self._deliver(some)
+        except BaseException:
+            self._deliver(some)  # interrupted: those who were not served yet
+            raise
+        return some.took + len(some.left) // _WOKEN
 
-    def _deliver(self, bench: Bench, ahead: Ahead, lent: tuple[Drain[Any], ...]) -> None:
-        kind = bench.kind
-        try:
-            batch = ahead.batch(kind.view)
+    def _deliver(self, some: Round) -> None:
+        """Delivers what was taken to those that were not given it yet, and wakes the others; again is harmless."""
+        bench, ahead = some.bench, some.ahead
+        if bench is not None and ahead is not None:
             try:
-                items = batch if kind.batches else batch.changes
+                view, batches, *_ = bench.kind
+                batch = ahead.batch(view)
+                Drain.deliver(some.lent, batch if batches else batch.changes, ahead.next)
             except Exception as error:  # noqa: BLE001 - as in a pull: what cannot be shown ends these only
-                for drain in lent:
+                for drain in some.lent:
                     drain.fail(error)
-            else:
-                Drain.deliver(iter(lent), items, ahead.next)
-        finally:
-            if bench.served():
+            finally:
+                bench.served(some)
+            # Who published that while they were on their way did not find them there.
+            if some.again or (some.follows is not None and some.follows <= self._watermark.visible):
                 self.note(ahead.end)
-        self._counters.count(ahead.slices, len(lent))
+            self._counters.count(ahead.slices, some.took)
+        if some.left:
+            _wake_each(some.left)
 
 
 def _wake_each(cursors: Iterable[RingCursor]) -> None:

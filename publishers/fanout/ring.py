@@ -292,41 +292,53 @@ class Ring:
             if some.place is not None:
                 self._find(group, some, some.place)
                 some.place = None
-            some.clear()
             if not some.waiting:
                 return
             place, kind, singles, benches = some.waiting[-1]
             some.ahead = ahead = self._ahead(some.ahead, place, upto, kind)
-            if ahead is None or kind is None:
-                for one in benches:
-                    if one.free_at(place):
-                        singles += one.members
-                        for cursor in tuple(one.members):
-                            self._unseat(cursor)
+            if ahead is None:
+                singles += self._dissolve(benches, place)
                 some.left = singles[-TURN:]
                 del singles[-TURN:], benches[:]
             else:
-                bench: Bench | None = benches[-1] if benches and benches[-1].free_at(place) else None
-                if singles:
-                    if bench is None or len(bench.members) >= TURN:
-                        bench = Bench(group, kind, place)
-                    else:
-                        benches.pop()
-                    room = TURN - len(bench.members)
-                    some.left = self._seat(bench, singles[-room:], ahead)
-                    del singles[-room:]
-                else:
-                    benches.pop()
+                bench = self._bench(group, some, ahead)
                 if bench is not None:
-                    some.left += self._unfit(bench, ahead)
-                    if bench.members:
-                        some.bench, some.lent = bench, tuple(bench.members.values())
-                        self._advance(bench, ahead)
+                    self._advance(bench, some, ahead)
             if not singles and not benches:
                 some.waiting.pop()
             chunks = self._chunks
             at = ahead.end - chunks[0].place if chunks and ahead is not None else -1
             some.follows = chunks[at].version if 0 <= at < len(chunks) else None
+
+    def _dissolve(self, benches: list[Bench], place: int) -> list[RingCursor]:
+        """Has all on these benches stand for themselves; answers them."""
+        found: list[RingCursor] = []
+        for bench in benches:
+            if bench.free_at(place):
+                found += bench.members
+                for cursor in tuple(bench.members):
+                    self._unseat(cursor)
+        return found
+
+    def _bench(self, group: Hashable, some: Round, ahead: Ahead) -> Bench | None:
+        """The next bench to be served, with all who are fit for that, if there is one."""
+        place, kind, singles, benches = some.waiting[-1]
+        bench = benches[-1] if benches and benches[-1].free_at(place) else None
+        if not singles:
+            benches.pop()
+        elif bench is None or len(bench.members) >= TURN:
+            bench = Bench(group, kind, place)
+        else:
+            benches.pop()
+        if bench is None:
+            return None
+        if singles:
+            room = TURN - len(bench.members)
+            some.left = self._seat(bench, singles[-room:], ahead)
+            del singles[-room:]
+        if kind.asks or bench.credit < ahead.events:
+            some.left += self._unfit(bench, ahead)
+        return bench if bench.members else None
 
     def _find(self, group: Hashable, some: Round, first: int) -> None:
         found: dict[Hashable, tuple[int, Any, list[RingCursor], list[Bench]]] = {}
@@ -409,11 +421,13 @@ class Ring:
             self._unseat(cursor)
         return unfit
 
-    def _advance(self, bench: Bench, ahead: Ahead) -> None:
-        """Moves a bench behind what lies ahead; from now on its round alone delivers to its members."""
-        bench.serving = True
+    def _advance(self, bench: Bench, some: Round, ahead: Ahead) -> None:
+        """Moves a bench behind what lies ahead; from now on this round alone delivers to its members."""
+        some.bench, some.took = bench, len(bench.members)
+        some.lent = iter(tuple(bench.members.values()))
+        bench.serving = some
         bench.credit -= ahead.events
-        self._copied_events += ahead.events * len(bench.members)
+        self._copied_events += ahead.events * some.took
         self._lift(bench)
         bench.next = ahead.next
         self._stand(bench, ahead.end)
@@ -438,14 +452,6 @@ class Ring:
             self._unseat(cursor)
             cursor.bench = None
             return not bench.leave(cursor)
-
-    def _tidy(self, place: int, group: Hashable) -> None:
-        """Forgets a set of cursors that is empty."""
-        groups = self._standing.get(place)
-        if groups is not None and not groups.get(group):
-            groups.pop(group, None)
-            if not groups:
-                del self._standing[place]
 
     def fullness(self) -> tuple[int, int, float]:
         """Changes and bytes that are present, and their share of that bound which is nearer."""
@@ -527,10 +533,17 @@ class Ring:
         there.add(cursor)
 
     def _lift(self, cursor: RingCursor) -> None:
-        if cursor.place is not None:
-            self._standing.get(cursor.place, {}).get(cursor.group, set()).discard(cursor)
-            self._tidy(cursor.place, cursor.group)
-            cursor.place = None
+        place, group = cursor.place, cursor.group
+        if place is None:
+            return
+        groups = self._standing.get(place)
+        if groups is not None and group in groups:
+            groups[group].discard(cursor)
+            if not groups[group]:
+                del groups[group]
+                if not groups:
+                    del self._standing[place]
+        cursor.place = None
 
     def _trim(self) -> None:
         if self._followers:

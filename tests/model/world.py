@@ -206,7 +206,7 @@ class World:
         return (
             *(
                 (
-                    *(bench.place, bench.next, bench.credit, bench.serving, bench is self.bench),
+                    *(bench.place, bench.next, bench.credit, bench.serving is None, bench is self.bench),
                     *(self._numbers(list(bench.members)), self._numbers(bench._leaving)),
                 )
                 for bench in benches
@@ -314,7 +314,10 @@ class World:
                 pending = one.pending
                 self._deliver(one, [piece.block.version for piece in self.ahead.slices])
                 one.pending = pending  # nothing looks at its drain
-        if self.bench.served():
+        some = self.bench.serving
+        assert some is not None
+        self.bench.served(some)
+        if some.again:
             raise Wrong("two rounds at a time")
         self.ahead, self.bench, self.lent, self.committer = None, None, (), ""
 

@@ -378,7 +378,7 @@ def test_of_a_group_those_move_who_stand_where_it_begins_and_the_others_stay():
     some.place = None
     some.waiting = [(0, KIND, [owner.cursor for owner in (here, behind, within, gone)], [])]
     one.take("c", some, 2)
-    assert (some.ahead.events, some.lent) == (6, (here,))
+    assert (some.ahead.events, list(some.lent)) == (6, [here])
     assert some.left == [behind.cursor, within.cursor, gone.cursor]
     assert [owner.lent for owner in (here, behind, within, gone)] == [True, False, False, False]
     assert poll(one, behind.cursor, 2) == [(2, 1), (2, 2), (2, 3)]
@@ -387,7 +387,7 @@ def test_of_a_group_those_move_who_stand_where_it_begins_and_the_others_stay():
     assert one.statistics().live == 3
     assert one.recall(here.cursor) is False  # its round gives the flag back
     assert here.lent
-    assert some.bench.served() is False
+    some.bench.served(some)
     assert not here.lent
     assert here.cursor.next == Position(3)
     assert poll(one, here.cursor, 2) == []
@@ -397,15 +397,18 @@ def test_those_on_a_bench_move_as_one_and_keep_their_place_when_they_leave():
     one = ring()
     first, second = lending(one, 2)
     one.link(chunk(1, 3), 0)
-    bench = took(one, 1).bench
-    assert not bench.served()
+    some = took(one, 1)
+    bench = some.bench
+    bench.served(some)
     one.link(chunk(2, 3), 1)
     assert one.recall(second.cursor) is True
     second.release_hold(second.cursor)
     some = took(one, 2, place=1)
-    assert (some.bench, some.lent) == (bench, (second, first)) or some.lent == (first, second)
+    assert (some.bench, set(some.lent)) == (bench, {first, second})
     assert some.bench.members.keys() == {first.cursor, second.cursor}
-    assert not some.bench.served()
+    bench.served(some)
+    bench.served(some)  # again is harmless
+    assert first.lent is second.lent is True
     assert one.recall(first.cursor) is one.recall(second.cursor) is True
     assert one.recall(second.cursor) is False  # once
     assert [owner.cursor.next for owner in (first, second)] == [Position(3)] * 2
@@ -416,20 +419,27 @@ def test_a_bench_that_is_being_served_is_left_to_its_round():
     one = ring()
     lending(one, 2)
     one.link(chunk(1, 3), 0)
-    bench = took(one, 1).bench
+    some = took(one, 1)
     one.link(chunk(2, 3), 1)
     assert took(one, 2).bench is None
-    assert bench.served()
-    assert took(one, 2).bench is bench
-    assert not bench.served()
+    some.bench.served(some)
+    assert some.again
+    later = took(one, 2)
+    assert later.bench is some.bench
+    some.bench.served(some)  # which is not its round any more
+    one.link(chunk(3, 3), 2)
+    assert took(one, 3).bench is None
+    later.bench.served(later)
+    assert later.again
 
 
 def test_a_bench_takes_who_comes_later_until_it_is_full_and_others_of_its_kind_only():
     one = ring()
     lending(one, TURN - 1)
     one.link(chunk(1, 1), 0)
-    bench = took(one, 1).bench
-    bench.served()
+    some = took(one, 1)
+    bench = some.bench
+    bench.served(some)
     others = [
         RingCursor(Position(2), owner=Lending(), group="c", kind=kind)
         for kind in (KIND, KIND, KIND._replace(batches=False))
@@ -440,8 +450,9 @@ def test_a_bench_takes_who_comes_later_until_it_is_full_and_others_of_its_kind_o
     one.link(chunk(2, 1), 1)
     some, benches = Round(0), []
     while some.place is not None or some.waiting:
+        some.clear()
         one.take("c", some, 2)
-        benches.append((some.bench is bench, len(some.lent)))
+        benches.append((some.bench is bench, some.took))
     assert sorted(benches) == [(False, 1), (False, 1), (True, TURN)]
     assert one.statistics().live == TURN + 2
 
@@ -450,8 +461,9 @@ def test_whom_eviction_overtakes_on_a_bench_leaves_the_ring_where_it_has_to_read
     one = ring(4)
     first, second = lending(one, 2)
     one.link(chunk(1, 3), 0)
-    bench = took(one, 1).bench
-    bench.served()
+    some = took(one, 1)
+    bench = some.bench
+    bench.served(some)
     one.link(chunk(2, 3), 1)
     assert set(one.link(chunk(3, 3), 2)) == {first.cursor, second.cursor}
     assert [owner.cursor.live for owner in (first, second)] == [False, False]
@@ -466,13 +478,14 @@ def test_who_lacks_demand_leaves_its_bench_and_who_stands_where_nothing_fits_too
     poor, rich = lending(one, 2)
     poor.demand = 5
     one.link(chunk(1, 3), 0)
-    bench = took(one, 1).bench
-    bench.served()
+    some = took(one, 1)
+    bench = some.bench
+    bench.served(some)
     poor.demand -= 3
     one.link(chunk(2, 3), 1)
     some = took(one, 2)
-    assert (some.bench, some.lent, some.left) == (bench, (rich,), [poor.cursor])
-    bench.served()
+    assert (some.bench, list(some.lent), some.left) == (bench, [rich], [poor.cursor])
+    bench.served(some)
     one.link(chunk(3, 100), 2)
     some = took(one, 3, place=2)
     assert (some.bench, some.left) == (None, [rich.cursor])
