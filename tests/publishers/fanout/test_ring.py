@@ -492,6 +492,55 @@ def test_who_lacks_demand_leaves_its_bench_and_who_stands_where_nothing_fits_too
     assert poll(one, rich.cursor, 3)
 
 
+def test_what_cannot_be_taken_at_once_is_left_alone_while_another_round_is_at_it():
+    one = ring()
+    (reader,) = lending(one, 1)
+    one.link(chunk(1, 3), 0)
+    some = took(one, 1)
+    one.link(chunk(2, 100), 1)
+    assert took(one, 2, place=1).left == []
+    some.bench.served(some)
+    assert some.again
+    assert took(one, 2, place=1).left == [reader.cursor]
+
+
+class Interrupt(BaseException):
+    """Stands for KeyboardInterrupt."""
+
+
+def test_who_is_interrupted_when_he_has_his_flag_back_keeps_nobody_elses():
+    one = ring()
+    readers = lending(one, 3)
+    one.link(chunk(1, 3), 0)
+    some = took(one, 1)
+    for reader in readers:
+        assert not one.recall(reader.cursor)
+    had = []
+
+    def struck(lender):
+        if not had:
+            had.append(lender)
+            raise Interrupt
+        readers[1].lent = False
+
+    readers[1].release_hold = struck
+    with pytest.raises(Interrupt):
+        some.bench.served(some)
+    assert not any(reader.lent for reader in readers)
+
+
+def test_one_that_has_to_wait_although_it_has_demand_leaves_its_bench():
+    one = ring()
+    first, second = lending(one, 2, KIND._replace(asks=True))
+    one.link(chunk(1, 3), 0)
+    some = took(one, 1)
+    some.bench.served(some)
+    second.busy = lambda: True
+    one.link(chunk(2, 3), 1)
+    some = took(one, 2)
+    assert (list(some.lent), some.left) == ([first], [second.cursor])
+
+
 def test_one_whose_queue_is_not_empty_gets_its_flag_back_and_stays():
     one = ring()
     (reader,) = lending(one, 1)
