@@ -194,9 +194,10 @@ class Drain(Strand, Generic[T]):
             mark: Kept with each that was given everything: not with one that was cancelled or discarded meanwhile.
         """
         one: Drain[T] | None = None
+        hand = Drain._hand
         try:
             for one in lent:
-                one._context.run(one._hand, items)  # type: ignore[union-attr]  # noqa: SLF001 - it has one since its start
+                one._context.run(hand, one, items)  # type: ignore[union-attr]  # noqa: SLF001 - it has one since its start
                 if not one._halted and not one._discarded:  # noqa: SLF001 - it is one of us
                     one.mark = mark
         except BaseException:

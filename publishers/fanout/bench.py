@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["TURN", "Bench", "RingCursor", "Round"]
 
 TURN: Final = 64
-"""As many cursors of a group take at a time."""
+"""As many cursors of a group are found a place on a bench at a time, and served in one turn of an event loop."""
 
 # A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
 _LIVE: Final = Phase.LIVE
@@ -134,6 +134,7 @@ class Round:
 
     Attributes:
         place: Who stands there or behind it is to be found first; None if that was done.
+        most: As many may be served at a time.
         waiting: Who was found, and has not had its turn: cursors and benches, by place and kind.
         ahead: What was taken last; None if that is nothing.
         bench: Who is to be served with it.
@@ -145,10 +146,23 @@ class Round:
         follows: Version of the chunk before which the others stand now, if one is linked.
     """
 
-    __slots__ = ("again", "ahead", "bench", "follows", "leaving", "left", "lent", "place", "took", "waiting")
+    __slots__ = (
+        "again",
+        "ahead",
+        "bench",
+        "follows",
+        "leaving",
+        "left",
+        "lent",
+        "most",
+        "place",
+        "took",
+        "waiting",
+    )
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, place: int, most: int = TURN) -> None:
         self.place: int | None = place
+        self.most = most
         self.waiting: list[tuple[int, Any, list[RingCursor], list[Bench]]] = []
         self.ahead: Ahead | None = None
         self.bench: Bench | None = None
@@ -160,5 +174,5 @@ class Round:
         self.follows: int | None = None
 
     def clear(self) -> None:
-        """Nobody is to be served, nor to look for itself."""
+        """Forgets who was served, before others are."""
         self.bench, self.took, self.left, self.again = None, 0, [], False

@@ -23,6 +23,7 @@ from publishers.fanout.watermark import Watermark
 
 __all__ = ["DeliveryGroup"]
 
+_TOGETHER: Final = 1024  # are served at a time where nobody waits for a turn
 _WOKEN: Final = 16  # as many are woken for the price of one that is served
 
 
@@ -138,10 +139,11 @@ class DeliveryGroup:
                         place, self._place = self._place, None
                     if place is None:
                         return
-                    some = Round(place)
+                    some = Round(place, _TOGETHER if self._loop is None else TURN)
                 spent += self._serve(some)
                 if some.waiting:
                     place = some.waiting[-1][0]
+                    some.clear()
                 else:
                     some = None
                 if self._loop is not None and (spent >= TURN or some is None):
@@ -161,7 +163,6 @@ class DeliveryGroup:
 
     def _serve(self, some: Round) -> int:
         """Serves those that can take part, and wakes the others; answers what that was of a turn."""
-        some.clear()
         try:
             with SHIELD:
                 closed = self._loop is not None and self._loop.closed

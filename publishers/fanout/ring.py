@@ -326,16 +326,18 @@ class Ring:
         bench = benches[-1] if benches and benches[-1].free_at(place) else None
         if not singles:
             benches.pop()
-        elif bench is None or len(bench.members) >= TURN:
+        elif bench is None or len(bench.members) >= some.most:
             bench = Bench(group, kind, place)
         else:
             benches.pop()
         if bench is None:
             return None
         if singles:
-            room = TURN - len(bench.members)
+            room = min(TURN, some.most - len(bench.members))
             some.left = self._seat(bench, singles[-room:], ahead)
             del singles[-room:]
+        elif benches:
+            self._merge(bench, some)
         if kind.asks or bench.credit < ahead.events:
             some.left += self._unfit(bench, ahead)
         return bench if bench.members else None
@@ -420,6 +422,22 @@ class Ring:
         for cursor in unfit:
             self._unseat(cursor)
         return unfit
+
+    def _merge(self, bench: Bench, some: Round) -> None:
+        """Has the next benches stand on this one, as long as there is room: so they stay few, whoever comes and goes."""
+        place, _, _, benches = some.waiting[-1]
+        while (
+            benches
+            and len(bench.members) + len(benches[-1].members) <= some.most
+            and benches[-1].free_at(place)
+        ):
+            other = benches.pop()
+            for cursor in other.members:
+                cursor.bench = bench
+            bench.members |= other.members
+            bench.next, bench.credit = max(bench.next, other.next), min(bench.credit, other.credit)
+            other.members.clear()
+            self._lift(other)
 
     def _advance(self, bench: Bench, some: Round, ahead: Ahead) -> None:
         """Moves a bench behind what lies ahead; from now on this round alone delivers to its members."""

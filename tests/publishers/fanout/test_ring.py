@@ -541,6 +541,29 @@ def test_one_that_has_to_wait_although_it_has_demand_leaves_its_bench():
     assert (list(some.lent), some.left) == ([first], [second.cursor])
 
 
+def test_benches_that_stand_together_become_one_as_far_as_there_is_room():
+    one = ring()
+    lending(one, 3 * TURN)
+    one.link(chunk(1, 1), 0)
+    first = Round(0, 3 * TURN)
+    while first.place is not None or first.waiting:
+        first.clear()
+        one.take("c", first, 1)
+        first.bench.served(first)
+        assert first.took == TURN
+    one.link(chunk(2, 1), 1)
+    later, taken = Round(1, 2 * TURN), []
+    while later.place is not None or later.waiting:
+        later.clear()
+        one.take("c", later, 2)
+        later.bench.served(later)
+        taken.append(later.took)
+        assert all(cursor.bench is later.bench for cursor in later.bench.members)
+    assert taken == [2 * TURN, TURN]
+    assert one.statistics().live == 3 * TURN
+    assert one.statistics().chunks == 0
+
+
 def test_one_whose_queue_is_not_empty_gets_its_flag_back_and_stays():
     one = ring()
     (reader,) = lending(one, 1)
