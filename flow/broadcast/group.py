@@ -73,7 +73,6 @@ class SyncedGroup(Generic[T]):
 
     def silence(self, member: BroadcastSubscription[T]) -> None:
         """Give nothing more to a member, which leaves after the round."""
-        self.disturbed = True
         (self._batch_calls if member.batches else self._calls)[member.rank] = _nothing
 
     def give(self, items: tuple[T, ...]) -> None:

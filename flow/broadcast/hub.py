@@ -215,12 +215,14 @@ class Hub(Generic[T]):
             self.make_room()
 
     def reclaim(self, subscription: BroadcastSubscription[T]) -> None:
-        """Let a member that has halted go; a round that runs does so at its end, and passes it by until then."""
+        """Let a member go; a round that runs does so at its end, and passes it by until then if it has halted."""
         with self.lock:
             if not subscription.synced:
                 return
             if self.busy:
-                self.group.silence(subscription)
+                self.group.disturbed = True
+                if subscription.halted:
+                    self.group.silence(subscription)
                 return
             self._dismiss((subscription,))
         subscription.restore()
@@ -275,7 +277,7 @@ class Hub(Generic[T]):
             leaving = [
                 each
                 for each in (group.members if lacking or conflates or group.disturbed else ())
-                if each.halted
+                if each.recalled
                 or (conflates and each.lag is Lag.LATEST)
                 or (lacking and each.granted <= self.place)
             ]

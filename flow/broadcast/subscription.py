@@ -13,6 +13,7 @@ from flow.clock import Clock
 from flow.contracts import BatchSubscriber, Subscriber
 from flow.demand import subtract
 from flow.drain import COMPLETED, Drain, Failed, Outcome
+from flow.drain.strand import LENT
 from flow.errors import Lagged
 from flow.executors import AnyExecutor
 
@@ -49,7 +50,7 @@ class Owner(Protocol[T]):
         """The slowest of the BLOCK subscriptions has gone forward; called without the lock, like the following two."""
 
     def reclaim(self, subscription: "BroadcastSubscription[T]") -> None:
-        """A subscription that may have lent its flag has halted, and needs it."""
+        """A subscription that may have lent its flag needs it."""
 
     def remove(self, subscription: "BroadcastSubscription[T]") -> None:
         """A subscription has ended."""
@@ -66,7 +67,6 @@ class BroadcastSubscription(Drain[T]):
         lag: The policy; a BLOCK subscription that stalled becomes an ERROR subscription.
         next: The sequence that it takes next; while it is synced, the one that it took first.
         queue: What waits for a DROP_LATEST subscription, which reads no ring.
-        delivered: Elements that its drain took.
         dropped: Elements that it lost.
         gating_since: When it was first in the way of a writer, and has not gone forward since.
         blocked: Seconds for which it was in the way before.
@@ -79,7 +79,6 @@ class BroadcastSubscription(Drain[T]):
         "_rejoins",
         "_told",
         "blocked",
-        "delivered",
         "dropped",
         "gating_since",
         "lag",
@@ -103,7 +102,6 @@ class BroadcastSubscription(Drain[T]):
         self.lag = lag
         self.next = 0
         self.queue: deque[T] | None = deque() if lag is Lag.DROP_LATEST else None
-        self.delivered = 0
         self.dropped = 0
         self.gating_since: float | None = None
         self.blocked = 0.0
@@ -152,7 +150,7 @@ class BroadcastSubscription(Drain[T]):
     @property
     def granted(self) -> int:
         """The first sequence that its subscriber has not requested, while it is synced."""
-        return self.next + self._demand
+        return self.next + self.demand
 
     def statistics(self, now: float) -> CursorStatistics:
         """The numbers of this moment."""
@@ -161,7 +159,7 @@ class BroadcastSubscription(Drain[T]):
             self.lag,
             self.waiting,
             subtract(self.demand, taken),
-            self.delivered + taken,
+            self.given + taken,
             self.lost,
             self.blocked + (0.0 if self.gating_since is None else now - self.gating_since),
         )
@@ -193,9 +191,9 @@ class BroadcastSubscription(Drain[T]):
         if (
             self.next != self._hub.ring.end
             or self.next < self._rejoins
-            or not self.delivered  # whether it changes its context shows with the first element
+            or not self.given  # whether it changes its context shows with the first element
             or not self._inline
-            or not self.lend(1, self._hub)
+            or not self.lend(1, self)
         ):
             return False
         self._positions.leave(self.next)
@@ -205,8 +203,7 @@ class BroadcastSubscription(Drain[T]):
     def leave(self) -> None:
         """Leave the group at its place; `restore` follows, without the lock."""
         place = self.at
-        self._taken = place - self.next
-        self.delivered += self._taken
+        self.given += place - self.next
         self.next = place
         self.synced = False
         self._rejoins = place + _APART
@@ -240,6 +237,11 @@ class BroadcastSubscription(Drain[T]):
         """Whether no element may follow."""
         return self._halted
 
+    @property
+    def recalled(self) -> bool:
+        """Whether it was woken since it lent its flag."""
+        return self._state != LENT
+
     def fault(self, error: BaseException) -> None:
         """End, since the subscriber raised."""
         if isinstance(error, Exception):
@@ -250,22 +252,13 @@ class BroadcastSubscription(Drain[T]):
     def restore(self) -> None:
         """Have the flag back, and look at the ring."""
         self.signal()
-        self.give_back(self._hub, ())
+        self.release_hold(self)
 
     # The drain's side: without the lock.
 
-    def cancel(self) -> None:
-        """End without a signal."""
-        super().cancel()
-        # Halted earlier, it had not lent the flag; and `restore`, if it comes later, sees that it has halted.
-        if self._lent is not None:
-            self._hub.reclaim(self)
-
-    def fail(self, error: Exception) -> None:
-        """End with an error, which overtakes what waits."""
-        super().fail(error)
-        if self._lent is not None:
-            self._hub.reclaim(self)
+    def recall(self) -> None:
+        """Have the flag back from the group, at the latest after its round."""
+        self._hub.reclaim(self)
 
     def pull(self, limit: int, /) -> Sequence[T]:
         """Take what is next for this subscriber."""
@@ -311,7 +304,6 @@ class BroadcastSubscription(Drain[T]):
             self.count_blocked()
             if last:
                 hub.trim()
-        self.delivered += len(items)
         return items, last and self.lag is Lag.BLOCK
 
     def _tell_missed(self, subscriber: Any) -> None:

@@ -18,9 +18,9 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from flow import hooks
 from flow.contracts import UNBOUNDED, BatchSubscriber, Subscriber, Subscription
-from flow.demand import refusal, subtract
+from flow.demand import refusal
 from flow.drain.feed import GONE, Failed, Feed, Outcome
-from flow.drain.strand import AGAIN, ENDED, IDLE, NEW, RUNNING, SCHEDULED, Strand
+from flow.drain.strand import AGAIN, ENDED, IDLE, LENT, NEW, RUNNING, SCHEDULED, Lender, Strand
 from flow.executors import AnyExecutor, Rescue
 from flow.misuse import require_subscriber
 
@@ -50,21 +50,23 @@ class Drain(Strand, Generic[T]):
 
     Attributes:
         batches: Whether the subscriber takes batches.
+        mark: What `deliver` came with when all of that was delivered last; whoever holds the flag may set it.
+        given: Elements that the subscriber was given.
 
     Raises:
         TypeError: If the subscriber is ``None`` or lacks a method, or the executor is none.
     """
 
     __slots__ = (
-        "_demand",
         "_discarded",
         "_feed",
-        "_lent",
+        "_requested",
         "_subscriber",
-        "_taken",
         "_tells",
         "_turn_items",
         "batches",
+        "given",
+        "mark",
     )
 
     def __init__(
@@ -85,16 +87,16 @@ class Drain(Strand, Generic[T]):
         self.batches = callable(getattr(subscriber, "on_next_batch", None))
         self._feed: Feed[T] = feed
         self._tells: dict[Hashable, Callable[[Any], object]] | None = None  # most are told elements only
-        self._demand = 0
-        self._taken = 0  # pulled, but not yet subtracted from the demand
+        self._requested = 0  # in all, changed under the lock; it only rises
+        self.given = 0  # of these, changed by the holder of the flag
         self._discarded = False
-        self._lent: object = None
+        self.mark: Any = None
 
     @property
     def demand(self) -> int:
-        """Elements requested and not yet pulled for delivery."""
-        with self._lock:
-            return subtract(self._demand, self._taken)
+        """Elements requested and not yet given to the subscriber."""
+        requested = self._requested
+        return requested - self.given if requested < UNBOUNDED else UNBOUNDED
 
     def start(self, subscription: Subscription | None = None) -> None:
         """Give ``on_subscribe``, then deliver what there is; both on the executor. Once; later calls have no effect.
@@ -124,13 +126,15 @@ class Drain(Strand, Generic[T]):
             with self._lock:
                 if self._halted:
                     return
-                self._demand = min(UNBOUNDED, self._demand + n)
+                self._requested = min(UNBOUNDED, self._requested + n)
+                if self._state == LENT:
+                    return  # nothing waits for it, and who keeps the flag looks at the demand
                 if self._state == RUNNING:
                     self._state = AGAIN
                     return
                 go = self._claim()
             if go:
-                self._go()
+                self._go(go)
         except BaseException:
             self._save(go)
             raise
@@ -148,6 +152,7 @@ class Drain(Strand, Generic[T]):
             tells = self._tells = self._tells or {}
             tells.pop(key, None)
             tells[key] = fn
+            wake = wake or self._state == LENT
         if wake:
             self.signal()
 
@@ -162,57 +167,46 @@ class Drain(Strand, Generic[T]):
         """Deliver again what is pulled from now on; to be called in `Feed.pull`."""
         self._discarded = False
 
-    def lend(self, count: int, to: object) -> bool:
+    def lend(self, count: int, to: Lender) -> bool:
         """Give the flag to a group that delivers to many at once, if ``count`` elements can be delivered here and now.
 
         Not before ``on_subscribe``, not while something else is to be told first, not above the demand; then `signal` it
-        instead. The group says with `give_back` what it brought, and names itself by the same ``to``.
+        instead. The group may keep it, and `deliver` again and again what does not exceed the demand, until it gives the
+        flag back (`release_hold`): at once when it is asked to, which every wake-up does but a request.
         """
         with self._lock:
-            if self._state != IDLE or self._demand < count or self._tells or self._halted or self._discarded:
+            if self._state != IDLE or self.demand < count or self._tells or self._halted or self._discarded:
                 return False
-            self._state = RUNNING
-            self._lent = to
+            self._state = LENT
+            self._lender = to
             return True
 
-    def give_back(self, by: object, items: Sequence[T], settle: Callable[[], None] | None = None) -> None:
-        """Deliver what was brought for this drain after `lend`, and have the flag back; else nothing happens.
+    @staticmethod
+    def deliver(lent: "Iterator[Drain[T]]", items: Sequence[T], mark: object) -> None:
+        """Deliver the same to all that have lent their flags to the caller; what one of them raises ends that one only.
+
+        An interrupt ends the one whose turn it was, and is raised when the others have had theirs.
 
         Args:
-            by: The one that it was lent to; from any other, or once more, it changes nothing.
-            items: At most as many as were announced, or none; no ``None`` among them. A subscriber with
+            lent: They; none of them twice.
+            items: At most as many as each of them has demand for; no ``None`` among them. A subscriber with
                 ``on_next_batch`` gets the sequence itself.
-            settle: Called before the flag may be taken by others, if everything was delivered: not when it was cancelled or
-                discarded meanwhile.
+            mark: Kept with each that was given everything: not with one that was cancelled or discarded meanwhile.
         """
-        if self._lent is not by:
-            return
-        self._lent = None
-        context = self._context
-        assert context is not None
+        one: Drain[T] | None = None
+        hand = Drain._hand
         try:
-            if items:
-                context.run(self._hand, items)
-            if settle is not None and not self._halted and not self._discarded:
-                settle()
-            with self._lock:
-                self._demand -= self._taken if self._demand < UNBOUNDED else 0
-                self._taken = 0
-                if self._state == RUNNING and not self._halted:
-                    self._state = IDLE
-                    return
+            for one in lent:
+                one._context.run(hand, one, items)  # type: ignore[union-attr]  # noqa: SLF001 - it has one since its start
+                if not one._halted and not one._discarded:  # noqa: SLF001 - it is one of us
+                    one.mark = mark
         except BaseException:
-            # KeyboardInterrupt and SystemExit pass, after cancelling.
-            self._abandon()
+            if one is not None and one.mark is not mark:
+                one.cancel()
+            Drain.deliver(lent, items, mark)
             raise
         finally:
-            del context, by, items, settle
-        self._run()
-
-    def release_hold(self) -> None:
-        """Give the flag back, and run what was signalled meanwhile; what was lent only `give_back` returns."""
-        if self._lent is None:
-            super().release_hold()
+            del one, items
 
     # From here on the caller holds the flag.
     def _turn(self, context: contextvars.Context) -> bool:
@@ -235,10 +229,7 @@ class Drain(Strand, Generic[T]):
             if self._tells:
                 self._tell_all()
             with self._lock:
-                if self._taken:
-                    self._demand -= self._taken if self._demand < UNBOUNDED else 0
-                    self._taken = 0
-                demand = self._demand
+                demand = self.demand
                 if left <= 0 and demand and not self._halted:
                     return _USED_UP
                 self._state = RUNNING
@@ -256,47 +247,44 @@ class Drain(Strand, Generic[T]):
                 return _OVER
             if self._tells:
                 self._tell_all()
-            taken = self._hand(items)
+            before = self.given
+            self._hand(items)
             if not self._inline:
-                left = 0 if self.batches else left - taken
+                left = 0 if self.batches else left - self.given + before
 
-    def _hand(self, items: Sequence[T]) -> int:
-        """Give elements to the subscriber; what it raises ends its subscription and goes no further (rule 2.13).
-
-        Returns:
-            How many count against the demand: all, but for those that were discarded.
-        """
-        taken = self._taken = len(items)
-        subscriber = self._subscriber
-        left: Iterator[T] | tuple[()] = ()
+    def _hand(self, items: Sequence[T]) -> None:
+        """Give elements to the subscriber; what it raises ends its subscription and goes no further (rule 2.13)."""
+        self.given += len(items)
+        left: Iterator[T] | None = None
         try:
             if self.batches:
                 if self._discarded:
-                    taken = self._taken = 0
+                    self.given -= len(items)
                 else:
-                    self._hand_batch(cast("BatchSubscriber[T]", subscriber), items)
-                return taken
-            on_next = subscriber.on_next
+                    self._hand_batch(cast("BatchSubscriber[T]", self._subscriber), items)
+                return
+            on_next = self._subscriber.on_next
             left = iter(items)
             for item in left:
                 if self._halted:
                     break
                 if self._discarded:
-                    taken = self._taken = taken - 1 - length_hint(left)
+                    self.given -= 1 + length_hint(left)
                     break
                 if item is None:
                     self.fail(_none_is_no_element())
                     break
                 on_next(item)
-        except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber harms itself only
-            self._drop(error, subscriber)
-        except asyncio.CancelledError:
-            self.cancel()
-        finally:
+        except BaseException as error:
             # A traceback that is kept must not keep the subscriber through this frame (rule 3.13).
-            items = left = ()  # forgotten
-            subscriber = item = on_next = None  # type: ignore[assignment]  # forgotten
-        return taken
+            items = ()
+            left = item = on_next = None  # type: ignore[assignment]  # forgotten
+            if isinstance(error, asyncio.CancelledError):
+                self.cancel()
+            elif isinstance(error, Exception):
+                self._drop(error, self._subscriber)
+            else:
+                raise
 
     def _hand_batch(self, subscriber: BatchSubscriber[T], items: Sequence[T]) -> None:
         # A sequence of another kind than these vouches for itself, and need not be searched.
@@ -373,8 +361,7 @@ class Drain(Strand, Generic[T]):
             del call, subscriber
 
     def _drop(self, error: Exception, subscriber: object) -> None:
-        with self._lock:
-            self._ended = self._halted = True
+        self.cancel()
         hooks.report(error, subscriber)
         del subscriber
 

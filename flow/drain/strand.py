@@ -8,28 +8,40 @@ import contextvars
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from flow.executors import INLINE, RETRY, SATURATED, AnyExecutor, Executor, LoopExecutor, Rescue, executor_of
 
-__all__ = ["AGAIN", "ENDED", "IDLE", "NEW", "RUNNING", "SCHEDULED", "Strand"]
+__all__ = ["AGAIN", "ENDED", "IDLE", "LENT", "NEW", "RUNNING", "SCHEDULED", "Lender", "Strand"]
 
-# The states of the flag. From RUNNING on a thread holds it; below, the thread that cancels the strand also releases it.
+# The states of the flag. From RUNNING on it is held; below, the thread that cancels the strand also releases it.
 #
-#             start   wake-up     turn      hold, lend   next pull   nothing to do   turn used up   cancel   the end
-# NEW         IDLE                                                                                  ENDED
-# IDLE                RUNNING *             RUNNING                                                 ENDED
-# SCHEDULED                       RUNNING                                                           ENDED
-# RUNNING             AGAIN                                          IDLE            SCHEDULED      AGAIN    ENDED
-# AGAIN                                                  RUNNING                     SCHEDULED               ENDED
+#             start   wake-up     turn      hold      lend   next pull   nothing to do   turn used up   cancel    the end
+# NEW         IDLE                                                                                      ENDED
+# IDLE                RUNNING *             RUNNING   LENT                                              ENDED
+# SCHEDULED                       RUNNING                                                               ENDED
+# RUNNING             AGAIN                                              IDLE            SCHEDULED      AGAIN     ENDED
+# LENT                AGAIN **                                                                          AGAIN **
+# AGAIN                                                      RUNNING                     SCHEDULED                ENDED
 #
-# * SCHEDULED on any executor but INLINE.
+# * SCHEDULED on any executor but INLINE. ** And the flag is asked for, which makes it IDLE when it is given back.
 NEW: Final = 0
 IDLE: Final = 1
 SCHEDULED: Final = 2
 ENDED: Final = 3
-RUNNING: Final = 4  # a turn, `Strand.try_hold`, or a group to which a drain has lent the flag
-AGAIN: Final = 5  # the same, and woken meanwhile
+RUNNING: Final = 4  # a turn, or `Strand.try_hold`
+AGAIN: Final = 5  # the same or lent, and woken meanwhile
+LENT: Final = 6  # a group keeps it, and delivers when there is something
+
+_RECALL: Final = -2
+
+
+class Lender(Protocol):
+    """What keeps the flag of a strand that is not running."""
+
+    def recall(self) -> None:
+        """Give the flag back, now or when what is being delivered is delivered; again is harmless."""
+        ...
 
 
 class Strand:
@@ -48,6 +60,7 @@ class Strand:
         "_executor",
         "_halted",
         "_inline",
+        "_lender",
         "_lock",
         "_loop",
         "_rescue",
@@ -63,6 +76,7 @@ class Strand:
         self._context: contextvars.Context | None = None
         self._error: Exception | None = None
         self._state = NEW
+        self._lender: Lender | None = None
         self._claims = 0  # how often the flag was claimed for a run,
         self._begun = 0  # and the last of these that has begun
         self._halted = False  # no further element: cancelled, failed or ended
@@ -95,28 +109,33 @@ class Strand:
             with self._lock:
                 go = self._claim()
             if go:
-                self._go()
+                self._go(go)
         except BaseException:
             self._save(go)
             raise
 
     def cancel(self) -> None:
         """End without a signal; the holder of the flag lets go of everything, else that happens here and now."""
-        mine = False
+        mine, go = False, 0
         try:
             with self._lock:
                 if self._ended:
                     return
                 self._ended = self._halted = True
                 if self._state >= RUNNING:
+                    go = _RECALL if self._state == LENT else 0
                     self._state = AGAIN
-                    return
-                self._state = ENDED
-                mine = True
-            self._release()
+                else:
+                    self._state = ENDED
+                    mine = True
+            if mine:
+                self._release()
+            elif go:
+                self._go(go)
         except BaseException:
             if mine:
                 self._release()  # interrupted in it, it has not left yet
+            self._save(go)
             raise
 
     def fail(self, error: Exception) -> None:
@@ -133,23 +152,33 @@ class Strand:
 
         For work on the feed that must exclude `Feed.pull`.
         """
+        lender = self._lender
+        if lender is not None:
+            lender.recall()
         with self._lock:
             if self._state != IDLE:
                 return False
             self._state = RUNNING
             return True
 
-    def release_hold(self) -> None:
-        """Give the flag back, and run what was signalled meanwhile."""
+    def release_hold(self, lender: Lender | None = None) -> None:
+        """Give the flag back, and run what was signalled meanwhile.
+
+        Args:
+            lender: The one that it was lent to, if it was; else, or once more, nothing happens.
+        """
         go = 0
         try:
             with self._lock:
-                again, self._state = self._state == AGAIN, IDLE
+                if self._lender is not lender:
+                    return
+                self._lender = None
+                again, self._state = self._state == AGAIN or self._halted, IDLE
                 if again:
                     go = self._claim()
                     again = not self._ended
             if again:
-                self._go()
+                self._go(go)
             elif go:
                 self._run()  # on this thread: it only releases, and the executor may never run again
         except BaseException:
@@ -162,8 +191,9 @@ class Strand:
             self._state = RUNNING if self._inline else SCHEDULED
             self._claims += 1
             return self._claims
-        if self._state == RUNNING:
-            self._state = AGAIN
+        if self._state in (RUNNING, LENT):
+            lent, self._state = self._state == LENT, AGAIN
+            return _RECALL if lent else 0
         # What was scheduled on a loop that has closed never runs. To submit it once more finds that out.
         return -1 if self._state == SCHEDULED and self._loop is not None and self._loop.closed else 0
 
@@ -171,11 +201,15 @@ class Strand:
         """Run for a thread that claimed the flag and was interrupted (KeyboardInterrupt) before it could: else none ever does."""
         with self._lock:
             lost = claim == self._claims != self._begun and self._state in (SCHEDULED, RUNNING, AGAIN)
-        if lost:
-            self._go()
+        if lost or claim == _RECALL:
+            self._go(claim)
 
-    def _go(self) -> None:
-        if self._inline:
+    def _go(self, claim: int) -> None:
+        if claim == _RECALL:
+            lender = self._lender
+            if lender is not None:
+                lender.recall()
+        elif self._inline:
             self._run()
         else:
             self._submit()

@@ -10,7 +10,7 @@ from publishers.fanout.batch import Batch
 from publishers.model.position import Position
 from publishers.views.view import View
 
-__all__ = ["Ahead", "Asked", "Chunk", "Polled", "RingStatistics", "fitting"]
+__all__ = ["Ahead", "Asked", "Chunk", "Kind", "Polled", "RingStatistics", "fitting"]
 
 
 class Chunk:
@@ -55,8 +55,7 @@ class Ahead(NamedTuple):
         next: The position behind the last.
         slices: What they hold.
         events: How many changes that is.
-        nbytes: How many bytes that is, roughly.
-        more: Whether visible chunks follow.
+        batches: What was made of it, by view, for all who get it.
     """
 
     place: int
@@ -65,8 +64,31 @@ class Ahead(NamedTuple):
     next: Position
     slices: tuple[Slice, ...]
     events: int
-    nbytes: int
-    more: bool
+    batches: dict[View, Batch]
+
+    def batch(self, view: View) -> Batch:
+        """The changes as one view sees them, made once for all who get them."""
+        made = self.batches.get(view)
+        if made is None:
+            made = self.batches[view] = Batch(self.slices, self.next, view)
+        return made
+
+
+class Kind(NamedTuple):
+    """What subscriptions have in common that are given the very same.
+
+    Attributes:
+        view: How they see changes.
+        batches: Whether they take batches.
+        max_events, max_bytes: Bounds of one batch.
+        asks: Whether each may have to wait although it has demand.
+    """
+
+    view: View
+    batches: bool
+    max_events: int
+    max_bytes: int
+    asks: bool
 
 
 Asked = tuple[int, Position, int, int, bool]

@@ -3,11 +3,13 @@
 from collections.abc import Hashable
 from typing import Any
 
+from flow.interrupts import SHIELD
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.criteria.predicate import Predicate
-from publishers.fanout.chunk import Polled
-from publishers.fanout.ring import BEHIND, Ring, RingCursor
+from publishers.fanout.bench import RingCursor
+from publishers.fanout.chunk import Kind, Polled
+from publishers.fanout.ring import BEHIND, Ring
 from publishers.fanout.state import Occurrence, StateRow
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
@@ -38,8 +40,9 @@ class Cursor(RingCursor):
         until: int | None,
         owner: Any,
         group: Hashable = None,
+        kind: Kind | None = None,
     ) -> None:
-        super().__init__(start, owner, group)
+        super().__init__(start, owner, group, kind)
         self.until = until
         self.reads = 0
         self.read_at = 0
@@ -66,7 +69,7 @@ class Cursor(RingCursor):
     @property
     def idle(self) -> bool:
         """Whether the ring serves it, and it has taken all that was linked; may be asked without the lock."""
-        return self.place == self._ring.end and self.live
+        return (self.bench or self).place == self._ring.end and self.live
 
     @property
     def reached(self) -> bool:
@@ -76,6 +79,16 @@ class Cursor(RingCursor):
     def move(self, event: Occurrence, at: Position | None = None) -> StateRow | None:
         """Changes its state as the table says; None if the event means nothing now."""
         return self._ring.move(self, event, at)
+
+    def recall(self) -> None:
+        """See `RingCursor.recall`."""
+        mine = False
+        try:
+            with SHIELD:
+                mine = self._ring.recall(self)
+        finally:
+            if mine:
+                self.owner.drain.release_hold(self)
 
     def poll(self, max_events: int, max_bytes: int, *, whole: bool = False) -> Polled | None:
         """Takes what comes next from the ring, by reference and without I/O; None if the ring has moved on.

@@ -8,23 +8,22 @@ company.
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+from flow.drain import Drain
 from flow.executors import INLINE, Executor, LoopExecutor
+from flow.interrupts import SHIELD
 from publishers.background import HERE
-from publishers.fanout.batch import Batch
-from publishers.fanout.chunk import Ahead
+from publishers.fanout.bench import TURN, RingCursor, Round
 from publishers.fanout.counters import DeliveryCounters
-from publishers.fanout.ring import TURN, Ring, RingCursor, Round
+from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark
-from publishers.options import LogOptions
-from publishers.views.view import View
 
 __all__ = ["DeliveryGroup"]
 
+_TOGETHER: Final = 1024  # are served at a time where nobody waits for a turn
 _WOKEN: Final = 16  # as many are woken for the price of one that is served
 
 
@@ -35,7 +34,6 @@ class DeliveryGroup:
         ring: Where the cursors stand.
         executor: ``flow.INLINE``, or that of an event loop; None for all others, which are woken one by one.
         watermark: What may be delivered.
-        options: ``batch_events`` and ``batch_bytes``.
         counters: Count what is delivered.
         run_aside: Runs what may reach a subscriber's code.
 
@@ -51,7 +49,6 @@ class DeliveryGroup:
         executor: Executor | None,
         *,
         watermark: Watermark,
-        options: LogOptions,
         counters: DeliveryCounters,
         run_aside: Callable[[Callable[[], None]], None],
     ) -> None:
@@ -59,7 +56,6 @@ class DeliveryGroup:
         self.members = 0
         self._ring = ring
         self._watermark = watermark
-        self._options = options
         self._counters = counters
         self._run_aside = run_aside
         self._loop = executor if isinstance(executor, LoopExecutor) else None
@@ -113,9 +109,8 @@ class DeliveryGroup:
             loop.submit(run)
         except RuntimeError:
             # The loop is closed, which each of them finds out for itself, demand or not, wherever it was left.
-            for _, cursors in self._ring.standing(self, 0):
-                for cursor in cursors:
-                    cursor.owner.wake()
+            for cursor in self._ring.standing(self, 0):
+                cursor.owner.wake()
 
     def _wake_all(self) -> None:
         """Wakes those who wait for what was noted; reaches nobody's code."""
@@ -124,8 +119,7 @@ class DeliveryGroup:
             with self._lock:
                 place, self._place = self._place, None
             if place is not None:
-                for _, cursors in self._ring.standing(self, place):
-                    _wake_each(cursors)
+                _wake_each(self._ring.standing(self, place))
         except BaseException:
             # KeyboardInterrupt, say: whoever was not woken sleeps over what is visible; to be woken twice is harmless.
             if place is not None:
@@ -135,7 +129,7 @@ class DeliveryGroup:
 
     def _round(self, some: Round | None = None) -> None:
         """Serves everybody who waits; on an event loop, some now and the rest in a later turn."""
-        place = None if some is None else some.waiting[0][0]
+        place = None if some is None else some.waiting[-1][0]
         spent = 0
         try:
             while True:
@@ -145,10 +139,11 @@ class DeliveryGroup:
                         place, self._place = self._place, None
                     if place is None:
                         return
-                    some = Round(place)
+                    some = Round(place, _TOGETHER if self._loop is None else TURN)
                 spent += self._serve(some)
                 if some.waiting:
-                    place = some.waiting[0][0]
+                    place = some.waiting[-1][0]
+                    some.clear()
                 else:
                     some = None
                 if self._loop is not None and (spent >= TURN or some is None):
@@ -168,49 +163,40 @@ class DeliveryGroup:
 
     def _serve(self, some: Round) -> int:
         """Serves those that can take part, and wakes the others; answers what that was of a turn."""
-        options, loop, lent = self._options, self._loop, some.lent
-        upto = self._watermark.visible if loop is None or not loop.closed else -1
         try:
-            ahead = self._ring.take(self, some, upto, options.batch_events, options.batch_bytes)
-            if ahead is not None:
-                _give_back(lent, ahead, {})
+            with SHIELD:
+                closed = self._loop is not None and self._loop.closed
+                self._ring.take(self, some, -1 if closed else self._watermark.visible)
+            self._deliver(some)
         except BaseException:
-            # KeyboardInterrupt, say: nobody may wait for its flag, or sleep over what is visible.
-            interrupted = tuple(lent)
-            if some.ahead is not None:
-                _give_back(lent, some.ahead, {})
-            for one in interrupted:
-                one.wake()
+            self._deliver(some)  # interrupted: those who were not served yet
             raise
-        left = some.left
-        if left:
-            _wake_each(left)
-        if ahead is not None:
-            self._counters.count(ahead.slices, some.took)
+        return some.took + len(some.left) // _WOKEN
+
+    def _deliver(self, some: Round) -> None:
+        """Delivers what was taken to those that were not given it yet, and wakes the others; again is harmless."""
+        bench, ahead = some.bench, some.ahead
+        if bench is not None and ahead is not None:
+            try:
+                view, batches, *_ = bench.kind
+                batch = ahead.batch(view)
+                Drain.deliver(some.lent, batch if batches else batch.changes, ahead.next)
+            except Exception as error:  # noqa: BLE001 - as in a pull: what cannot be shown ends these only
+                for drain in some.lent:
+                    drain.fail(error)
+            finally:
+                bench.served(some)
             # Who published that while they were on their way did not find them there.
-            if some.follows is not None and some.follows <= self._watermark.visible:
+            if some.again or (some.follows is not None and some.follows <= self._watermark.visible):
                 self.note(ahead.end)
-            return some.took + len(left) // _WOKEN
-        return len(left) // _WOKEN
+            self._counters.count(ahead.slices, some.took)
+        if some.left:
+            _wake_each(some.left)
 
 
 def _wake_each(cursors: Iterable[RingCursor]) -> None:
     for cursor in cursors:
+        if cursor.bench is not None:
+            cursor.recall()
         if cursor.owner.wants:
             cursor.owner.wake()
-
-
-def _give_back(lent: deque[Any], ahead: Ahead, batches: dict[View, Batch]) -> None:
-    """Hands everybody what was taken for all, made once for each view."""
-    try:
-        while lent:
-            one = lent[0]
-            batch = batches.get(one.view)
-            if batch is None:
-                batch = batches[one.view] = Batch(ahead.slices, ahead.next, one.view)
-            one.give_back(ahead, batch)
-            lent.popleft()
-    finally:
-        if lent:
-            # KeyboardInterrupt, say; nobody may wait for its flag, and to give one back twice is harmless.
-            _give_back(lent, ahead, batches)

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from publishers.fanout.ring import RingCursor
+from publishers.fanout.bench import RingCursor
 from publishers.fanout.state import Checkpoint, MaxLag, SubscriptionLag
 from publishers.model.position import Position
 
@@ -24,15 +24,21 @@ class Subscribed(Protocol):
         id: What tells it from every other subscription of this process.
         name: What errors and statistics call it.
         max_lag: Changes, or time, that it may lag before writers that ask for admission wait; None if it does not gate.
-        delivered: Changes that it was given.
-        position: Everything before it was delivered, or did not match.
     """
 
     id: int
     name: str
     max_lag: MaxLag | None
-    delivered: int
-    position: Position
+
+    @property
+    def delivered(self) -> int:
+        """Changes that it was given."""
+        ...
+
+    @property
+    def position(self) -> Position:
+        """Everything before it was delivered, or did not match."""
+        ...
 
     @property
     def cursor(self) -> RingCursor:

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
+from publishers.fanout.bench import RingCursor
 from publishers.fanout.chunk import Chunk
 from publishers.fanout.ports import Wakeable
-from publishers.fanout.ring import RingCursor
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher
 

@@ -9,8 +9,8 @@ from publishers.criteria.criteria import Criteria
 from publishers.criteria.index import DIRECT, MatchingIndex, Prepared, prepare
 from publishers.criteria.predicate import Predicate
 from publishers.errors import InvalidOption
+from publishers.fanout.bench import RingCursor
 from publishers.fanout.ports import Subscribed
-from publishers.fanout.ring import RingCursor
 from publishers.fanout.shared_publisher import SharedPublisher, Standing
 from publishers.fanout.watermark import Watermark
 from publishers.fanout.weights import Weights

@@ -29,106 +29,29 @@ from collections import deque
 from collections.abc import Hashable
 from enum import Enum
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from publishers.blocks.slices import Slice
-from publishers.fanout.chunk import Ahead, Asked, Chunk, Polled, RingStatistics, fitting
+from publishers.fanout.bench import TURN, Bench, RingCursor, Round
+from publishers.fanout.chunk import Ahead, Asked, Chunk, Kind, Polled, RingStatistics, fitting
 from publishers.fanout.state import Deed, Guard, Occurrence, Phase, StateRow, step
 from publishers.model.position import Position
 
-if TYPE_CHECKING:
-    from publishers.wal import Location
-
-__all__ = ["BEHIND", "NOWHERE", "TURN", "Ring", "RingCursor", "RingStatistics", "Round", "Waiting"]
+__all__ = ["BEHIND", "NOWHERE", "Ring", "RingStatistics"]
 
 # A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
 _LIVE: Final = Phase.LIVE
 _JOINING: Final = Phase.JOINING
-_PAUSED: Final = Phase.PAUSED
 _POLLED_MAX: Final = (
     8  # some 250 changes of a WebSocket: what a connection takes before the next one has its turn
 )
-
-
-class RingCursor:
-    """What a ring knows of a cursor; every field is changed under the ring's lock only, while the cursor is in it.
-
-    Attributes:
-        next: The next position to read.
-        phase: The state of its subscription; changed under the ring's lock only, by the table of states.
-        held: Whether an operator has paused it.
-        place: The number of the first chunk that it has not taken, while the ring keeps it for the cursor; else None.
-        location: Where in the WAL ``next`` is, as far as it is known.
-        owner: Its subscription.
-        group: The cursors with which it may be served together.
-        taken: What ``Ring.take`` took for it, until it is delivered.
-    """
-
-    __slots__ = ("group", "held", "location", "next", "owner", "phase", "place", "taken")
-
-    def __init__(self, start: Position, owner: Any = None, group: Any = None) -> None:
-        self.next = start
-        self.phase = Phase.RESYNC
-        self.held = False
-        self.place: int | None = None
-        self.location: Location | None = None
-        self.owner = owner
-        self.group = group
-        self.taken: Ahead | None = None
-
-    @property
-    def live(self) -> bool:
-        """Whether the ring serves this cursor, or would if it were not paused."""
-        phase = self.phase  # once: readers without the lock may meet a change
-        return phase is _LIVE or (phase is _PAUSED and self.place is not None)
-
-    @property
-    def more(self) -> bool:
-        """Whether something is visible that it has not read."""
-        return True
-
-    @property
-    def idle(self) -> bool:
-        """Whether the ring serves it, and it has taken all that was linked; may be asked without the lock."""
-        return False
 
 
 class _Behind(Enum):
     BEHIND = "BEHIND"
 
 
-TURN: Final = 64
-"""As many cursors of a group take at a time."""
-
-Waiting = deque[tuple[int, list[RingCursor]]]
-"""Cursors, by the place where they stand."""
-
 _NOBODY: Final[dict[Hashable, set[RingCursor]]] = {}
-
-
-class Round:
-    """Who of a group is served with what lies ahead, some at a time; the holder of the round changes it, by `Ring.take`.
-
-    Attributes:
-        place: Who stands there or behind it is to be found first; None if that was done.
-        waiting: Who was found, and has not had its turn.
-        ahead: What was taken last; None if that is nothing.
-        lent: The owners of the cursors whose flags the group has for it.
-        took: How many of these it was taken for.
-        left: The cursors that could not take part.
-        follows: Version of the chunk before which the others stand now, if one is linked.
-    """
-
-    __slots__ = ("ahead", "follows", "left", "lent", "place", "took", "waiting")
-
-    def __init__(self, place: int) -> None:
-        self.place: int | None = place
-        self.waiting: Waiting = deque()
-        self.ahead: Ahead | None = None
-        self.lent: deque[Any] = deque()
-        self.took = 0
-        self.left: list[RingCursor] = []
-        self.follows: int | None = None
 
 
 NOWHERE: Final = Position(2**64, 0)
@@ -236,6 +159,7 @@ class Ring:
         if row is None:
             return None
         served = cursor.live
+        self._unseat(cursor)
         for action in row.then:
             if action is Deed.LIFT:
                 self._lift(cursor)
@@ -342,131 +266,210 @@ class Ring:
         base = chunks[0].place
         return range(max(first, base), base + len(chunks))
 
-    def standing(self, group: Hashable, place: int) -> Waiting:
-        """The cursors of a group for whom chunks from ``place`` on are new, by the place where they stand."""
+    def standing(self, group: Hashable, place: int) -> list[RingCursor]:
+        """The cursors of a group for whom chunks from ``place`` on are new."""
+        found: list[RingCursor] = []
         with self.lock:
-            return self._waiting(group, place)
-
-    def _waiting(self, group: Hashable, place: int) -> Waiting:
-        found: Waiting = deque()
-        chunks = self._chunks
-        if chunks:
-            base = chunks[0].place
-            for number in range(max(place, base), base + len(chunks)):
-                cursors = self._standing.get(number, _NOBODY).get(group)
-                if cursors:
-                    found.append((number, list(cursors)))
+            for number in self._places(place):
+                for one in self._standing.get(number, _NOBODY).get(group, ()):
+                    found += one.members if type(one) is Bench else (one,)
         return found
 
-    def take(self, group: Hashable, some: Round, upto: int, max_events: int, max_bytes: int) -> Ahead | None:
+    def take(self, group: Hashable, some: Round, upto: int) -> None:
         """Takes what lies ahead of some LIVE cursors of a group, once for all of them, as ``poll`` does for one.
 
-        Those that can take part lend the flags of their drains, whose locks are taken inside the ring's, and move. If this
-        is interrupted they leave the ring, so that each goes on in the WAL from its ``next``.
+        Those that can take part lend the flags of their drains, whose locks are taken inside the ring's, and from then on
+        stand on a bench, which moves in their stead.
 
         Args:
             group: Whose round it is.
-            some: Who waits; it is told what became of them. Whoever moved them reads the watermark after this: a commit
-                that has looked for cursors before the chunk that follows, before they came there, has advanced it already.
+            some: Who waits; it is told who is to be served, with what, and who has to look for itself. Whoever serves them
+                reads the watermark after this: a commit that has looked for cursors before the chunk that follows, before
+                they came there, has advanced it already.
             upto: The watermark, read before this call.
-            max_events: Most changes.
-            max_bytes: Most bytes; only whole chunks are taken.
         """
         with self.lock:
             if some.place is not None:
-                some.waiting, some.place = self._waiting(group, some.place), None
+                self._find(group, some, some.place)
+                some.place = None
             if not some.waiting:
-                some.ahead, some.left = None, []
-                return None
-            place, cursors = some.waiting[0]
-            left = some.left = cursors[-TURN:]
-            del cursors[-TURN:]
-            if not cursors:
-                some.waiting.popleft()
-            ahead = some.ahead = self._ahead(place, upto, max_events, max_bytes)
+                return
+            place, kind, singles, benches = some.waiting[-1]
+            some.ahead = ahead = self._ahead(some.ahead, place, upto, kind)
             if ahead is None:
-                return None
-            some.took = self._lend(group, left, ahead, some.lent)
+                singles += self._dissolve(benches, place)
+                some.left = singles[-TURN:]
+                del singles[-TURN:], benches[:]
+            else:
+                bench = self._bench(group, some, ahead)
+                if bench is not None:
+                    self._advance(bench, some, ahead)
+            if not singles and not benches:
+                some.waiting.pop()
             chunks = self._chunks
-            if chunks[0].place not in self._standing:
-                self._trim()
-            at = ahead.end - chunks[0].place if chunks else -1
+            at = ahead.end - chunks[0].place if chunks and ahead is not None else -1
             some.follows = chunks[at].version if 0 <= at < len(chunks) else None
-            return ahead
 
-    def _ahead(self, place: int, upto: int, max_events: int, max_bytes: int) -> Ahead | None:
+    def _dissolve(self, benches: list[Bench], place: int) -> list[RingCursor]:
+        """Has all on these benches stand for themselves; answers them."""
+        found: list[RingCursor] = []
+        for bench in benches:
+            if bench.free_at(place):
+                found += bench.members
+                for cursor in tuple(bench.members):
+                    self._unseat(cursor)
+        return found
+
+    def _bench(self, group: Hashable, some: Round, ahead: Ahead) -> Bench | None:
+        """The next bench to be served, with all who are fit for that, if there is one."""
+        place, kind, singles, benches = some.waiting[-1]
+        bench = benches[-1] if benches and benches[-1].free_at(place) else None
+        if not singles:
+            benches.pop()
+        elif bench is None or len(bench.members) >= some.most:
+            bench = Bench(group, kind, place)
+        else:
+            benches.pop()
+        if bench is None:
+            return None
+        if singles:
+            room = min(TURN, some.most - len(bench.members))
+            some.left = self._seat(bench, singles[-room:], ahead)
+            del singles[-room:]
+        elif benches:
+            self._merge(bench, some)
+        if kind.asks or bench.credit < ahead.events:
+            some.left += self._unfit(bench, ahead)
+        return bench if bench.members else None
+
+    def _find(self, group: Hashable, some: Round, first: int) -> None:
+        found: dict[Hashable, tuple[int, Any, list[RingCursor], list[Bench]]] = {}
+        for place in self._places(first):
+            for one in self._standing.get(place, _NOBODY).get(group, ()):
+                same = place, one.kind
+                if same not in found:
+                    found[same] = place, one.kind, [], []
+                if type(one) is Bench:
+                    found[same][3].append(one)
+                else:
+                    found[same][2].append(one)
+        some.waiting = [*reversed(found.values())]
+
+    def _ahead(self, known: Ahead | None, place: int, upto: int, kind: Kind | None) -> Ahead | None:
         """What lies from a place on, up to the watermark: as many whole chunks as fit both bounds, or None."""
-        slices: tuple[Slice, ...] = ()
-        events = nbytes = 0
         chunks = self._chunks
         base = chunks[0].place if chunks else self._next
         at = place - base
-        if at < 0:
+        if kind is None or at < 0:
             return None
+        slices: tuple[Slice, ...] = ()
+        events, nbytes = 0, 0
         for chunk in islice(chunks, at, None):
-            if (
-                chunk.version > upto
-                or events + chunk.events > max_events
-                or nbytes + chunk.nbytes > max_bytes
-            ):
-                break
-            slices += chunk.slices
             events += chunk.events
             nbytes += chunk.nbytes
+            if chunk.version > upto or events > kind.max_events or nbytes > kind.max_bytes:
+                events -= chunk.events
+                break
+            slices += chunk.slices
             at += 1
         if not slices:
             return None
+        if known is not None and (known.place, known.end) == (place, at + base):
+            return known
         more = at < len(chunks) and chunks[at].version <= upto
         # For every chunk: without a call of Python code.
         after = tuple.__new__(Position, (chunks[at].version if more else upto + 1, 0))
-        fields = (place, at + base, slices[0].block.version, after, slices, events, nbytes, more)
-        return tuple.__new__(Ahead, fields)
+        return tuple.__new__(Ahead, (place, at + base, slices[0].block.version, after, slices, events, {}))
 
-    def _lend(self, group: Hashable, cursors: list[RingCursor], ahead: Ahead, lent: deque[Any]) -> int:
-        """Moves those behind what lies ahead that stand before it and can take it, and leaves the others in the list."""
-        try:
-            moved: set[RingCursor] = set()
-            left = []
-            for cursor in cursors:
-                at, owner = cursor.next, cursor.owner
-                lent.append(owner)  # first, so that no interrupt leaves a flag behind
-                within = at.index and at.version >= ahead.first
-                if cursor.place != ahead.place or within or not owner.lend(ahead):
-                    lent.pop()
-                    left.append(cursor)
-                elif cursor.taken is ahead:  # else it only gets its flag back
-                    moved.add(cursor)
-                    cursor.place, cursor.next = ahead.end, ahead.next
-            if moved:
-                self._copied_events += ahead.events * len(moved)
-                groups = self._standing[ahead.place]
-                groups[group] -= moved
-                if not groups[group]:
-                    del groups[group]
-                    if not groups:
-                        del self._standing[ahead.place]
-                there = self._standing.setdefault(ahead.end, {})
-                there[group] = there[group] | moved if group in there else moved
-            cursors[:] = left
-            return len(moved)
-        except BaseException:
-            # Those that were moved, or half so, leave; the others stand where they stood.
-            gone = [cursor for cursor in cursors if cursor.taken is ahead]
-            for cursor in gone:
-                self._move(cursor, Occurrence.EVICT, ahead.next)
-            for groups in self._standing.values():
-                groups.get(group, set()).difference_update(gone)
-            for place in (ahead.place, ahead.end):
-                self._tidy(place, group)
-            raise
+    def _seat(self, bench: Bench, cursors: list[RingCursor], ahead: Ahead) -> list[RingCursor]:
+        """Has cursors stand on a bench that can be served with what lies ahead; answers the others."""
+        left = []
+        for cursor in cursors:
+            at = cursor.next
+            if (
+                cursor.place == ahead.place
+                and not (at.index and at.version >= ahead.first)
+                and not cursor.bench
+            ):
+                cursor.bench = (
+                    bench  # first, so that whatever comes between leaves a flag that can be recalled
+                )
+                drain = cursor.owner.lend(ahead.events)
+                if drain is None:
+                    cursor.bench = None
+                elif (
+                    not cursor.owner.queued
+                ):  # asked with the flag: whoever had it before may have left something
+                    self._lift(cursor)
+                    cursor.place = ahead.place
+                    bench.members[cursor] = drain
+                    bench.credit = min(bench.credit, drain.demand)
+                    continue
+            left.append(cursor)
+        if bench.members:
+            self._stand(bench, ahead.place)
+        return left
 
-    def _tidy(self, place: int, group: Hashable) -> None:
-        """Forgets a set of cursors that is empty."""
-        groups = self._standing.get(place)
-        if groups is not None and not groups.get(group):
-            groups.pop(group, None)
-            if not groups:
-                del self._standing[place]
+    def _unfit(self, bench: Bench, ahead: Ahead) -> list[RingCursor]:
+        """Has those of a bench stand for themselves that lack demand for what lies ahead, or have to wait."""
+        members, events = bench.members, ahead.events
+        unfit: list[RingCursor] = []
+        if bench.kind.asks:
+            unfit += [cursor for cursor in members if cursor.owner.busy()]
+        if bench.credit < events:
+            unfit += [cursor for cursor, drain in members.items() if drain.demand < events]
+            bench.credit = min((one.demand for one in members.values() if one.demand >= events), default=0)
+        for cursor in unfit:
+            self._unseat(cursor)
+        return unfit
+
+    def _merge(self, bench: Bench, some: Round) -> None:
+        """Has the next benches stand on this one, as long as there is room: so they stay few, whoever comes and goes."""
+        place, _, _, benches = some.waiting[-1]
+        while (
+            benches
+            and len(bench.members) + len(benches[-1].members) <= some.most
+            and benches[-1].free_at(place)
+        ):
+            other = benches.pop()
+            for cursor in other.members:
+                cursor.bench = bench
+            bench.members |= other.members
+            bench.next, bench.credit = max(bench.next, other.next), min(bench.credit, other.credit)
+            other.members.clear()
+            self._lift(other)
+
+    def _advance(self, bench: Bench, some: Round, ahead: Ahead) -> None:
+        """Moves a bench behind what lies ahead; from now on this round alone delivers to its members."""
+        some.bench, some.took = bench, len(bench.members)
+        some.lent = iter(tuple(bench.members.values()))
+        bench.serving = some
+        bench.credit -= ahead.events
+        self._copied_events += ahead.events * some.took
+        self._lift(bench)
+        bench.next = ahead.next
+        self._stand(bench, ahead.end)
+        if self._chunks and self._chunks[0].place not in self._standing:
+            self._trim()
+
+    def _unseat(self, cursor: RingCursor) -> None:
+        """Has a cursor stand for itself where its bench does; its flag is lent until ``recall``."""
+        bench = cursor.bench
+        if bench is not None and bench.place is not None and bench.members.pop(cursor, None) is not None:
+            cursor.next = max(cursor.next, bench.next)
+            self._stand(cursor, bench.place)
+            if not bench.members:
+                self._lift(bench)
+
+    def recall(self, cursor: RingCursor) -> bool:
+        """Ends the loan of the flag of a cursor; answers whether the caller has to give the flag back, and not the round."""
+        with self.lock:
+            bench = cursor.bench
+            if bench is None:
+                return False
+            self._unseat(cursor)
+            cursor.bench = None
+            return not bench.leave(cursor)
 
     def fullness(self) -> tuple[int, int, float]:
         """Changes and bytes that are present, and their share of that bound which is nearer."""
@@ -486,7 +489,11 @@ class Ring:
                 chunks=len(self._chunks),
                 events=self._events,
                 nbytes=self._nbytes,
-                live=sum(len(group) for groups in self._standing.values() for group in groups.values()),
+                live=sum(
+                    len(one.members) if type(one) is Bench else 1
+                    for groups in self._standing.values()
+                    for one in chain.from_iterable(groups.values())
+                ),
                 linked_events=self._linked_events,
                 evicted_events=self._evicted_events,
                 refused_chunks=self._refused_chunks,
@@ -517,7 +524,17 @@ class Ring:
         standing = self._standing.pop(place, {})
         resume = min(resume, Position(visible + 1, 0))
         overtaken = []
-        for cursor in chain.from_iterable(standing.values()):
+        found: list[RingCursor] = []
+        for one in chain.from_iterable(standing.values()):
+            if type(one) is Bench:
+                one.place = None
+                for cursor in one.members:
+                    cursor.next, cursor.place = max(cursor.next, one.next), None
+                found += one.members
+                one.members.clear()
+            else:
+                found.append(one)
+        for cursor in found:
             if cursor.live:  # a cursor that only joins knows its own place better
                 overtaken.append(cursor)
             self._move(cursor, Occurrence.EVICT, max(cursor.next, resume))
@@ -534,10 +551,17 @@ class Ring:
         there.add(cursor)
 
     def _lift(self, cursor: RingCursor) -> None:
-        if cursor.place is not None:
-            self._standing.get(cursor.place, {}).get(cursor.group, set()).discard(cursor)
-            self._tidy(cursor.place, cursor.group)
-            cursor.place = None
+        place, group = cursor.place, cursor.group
+        if place is None:
+            return
+        groups = self._standing.get(place)
+        if groups is not None and group in groups:
+            groups[group].discard(cursor)
+            if not groups[group]:
+                del groups[group]
+                if not groups:
+                    del self._standing[place]
+        cursor.place = None
 
     def _trim(self) -> None:
         if self._followers:

@@ -131,7 +131,6 @@ class Service:
             ring,
             executor,
             watermark=self.watermark,
-            options=self.options,
             counters=self.deliveries,
             run_aside=self.run_aside,
         )

@@ -16,7 +16,7 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, AnyExecutor, executor_of
 from publishers.errors import HistoryPruned, LogClosed, LogError, PositionAhead
 from publishers.fanout.batch import Batch
-from publishers.fanout.chunk import Ahead
+from publishers.fanout.chunk import Kind
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.gap import GapNotice, OnGap
 from publishers.fanout.resync_slice import ResyncReader
@@ -48,9 +48,11 @@ class ChangeSubscription:
         cursor: Its place in log and ring.
         name: What errors and statistics call it.
         max_lag: Changes, or time, that it may lag before writers that ask for admission wait; None if it does not gate.
-        delivered: Changes that it was given.
-        position: Everything before it was delivered, or did not match; never ahead of what the subscriber has been given.
+        drain: What delivers to the subscriber.
+        busy: Whether it has to wait although it has demand; what delivers past its executor asks for it there.
     """
+
+    _joins = True  # others of its group, to be served together
 
     def __init__(
         self,
@@ -72,12 +74,14 @@ class ChangeSubscription:
         self.id = next(_ids)
         self.shared, self.view = shared, view
         self.name, self.max_lag = name, max_lag
-        self.delivered = 0
         self._service = service
         self._batch_events, self._batch_bytes = batch_events, batch_bytes
         self._whole = whole_batches
         self._missing = GapNotice(on_gap)
         self._executor = executor_of(executor)
+        self._batches = callable(getattr(subscriber, "on_next_batch", None))
+        self.busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # which answers False
+        kind = Kind(view, self._batches, batch_events, batch_bytes, self.busy is not bool)
         self.cursor = Cursor(
             start,
             ring=shared.ring,
@@ -86,19 +90,18 @@ class ChangeSubscription:
             until=until,
             owner=self,
             group=shared.join(self._executor, service.group),
+            kind=kind if until is None and max_lag is None and self._joins else None,
         )
-        self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self._reader = ResyncReader(
             service, shared, self.cursor, view, batch_events, batch_bytes, whole=whole_batches
         )
-        self.position = start
         self._filled: Batch | None = None
         self._seeking = threading.Lock()
         self._sought: Position | None = None  # a note of another thread, as is the next
         self._closed = False
         self._observes = callable(getattr(subscriber, "on_state", None))
-        self._busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # which answers False
-        self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
+        self.drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
+        self.drain.mark = start
         self.cursor.move(Occurrence.ENTER)
         self._told = self.state
         if until is not None:
@@ -113,12 +116,23 @@ class ChangeSubscription:
             LogForked: In a child of ``fork``, where they would never come.
         """
         self._service.check_here()
-        self._drain.request(n)
+        self.drain.request(n)
 
     def cancel(self) -> None:
         """Ends the subscription without a further signal (Reactive Streams §3.12)."""
         if self._service.inherited is None:  # else it is the parent's
-            self._drain.cancel()
+            self.drain.cancel()
+
+    @property
+    def position(self) -> Position:
+        """Everything before it was delivered, or did not match; never ahead of what the subscriber has been given."""
+        position: Position = self.drain.mark
+        return position
+
+    @property
+    def delivered(self) -> int:
+        """Changes that it was given."""
+        return self.drain.given
 
     @property
     def detached(self) -> bool:
@@ -138,7 +152,7 @@ class ChangeSubscription:
     @property
     def demand(self) -> int:
         """Changes requested and not yet delivered."""
-        return self._drain.demand
+        return self.drain.demand
 
     @property
     def queued(self) -> int:
@@ -148,7 +162,7 @@ class ChangeSubscription:
     @property
     def wants(self) -> bool:
         """Whether it would take a change now: it has demand, and nobody has paused it."""
-        return not self.cursor.held and self._drain.demand > 0
+        return not self.cursor.held and self.drain.demand > 0
 
     @property
     def paused(self) -> bool:
@@ -158,7 +172,7 @@ class ChangeSubscription:
     @property
     def ended(self) -> bool:
         """Whether no signal will follow."""
-        return self._drain.ended
+        return self.drain.ended
 
     @property
     def lag(self) -> int | None:
@@ -178,15 +192,15 @@ class ChangeSubscription:
 
     def checkpoint(self) -> Checkpoint:
         """How far the subscription is; moves over versions in which nothing matched, without demand and without I/O."""
-        if self._drain.try_hold():
+        if self.drain.try_hold():
             try:
                 cursor = self.cursor
                 if cursor.phase is not _JOINING and self._filled is None:
                     if cursor.live:
                         cursor.poll(0, 0)
-                    self.position = cursor.next
+                    self.drain.mark = cursor.next
             finally:
-                self._drain.release_hold()
+                self.drain.release_hold()
         return Checkpoint(self.position, self._service.head, self.state)
 
     def seek(self, position: Position) -> None:
@@ -210,8 +224,8 @@ class ChangeSubscription:
             raise HistoryPruned(oldest)
         with self._seeking:
             self._sought = position
-            self._drain.discard()
-        self._run(self._drain.signal)
+            self.drain.discard()
+        self._run(self.drain.signal)
 
     def pause(self) -> bool:
         """Gives nothing until ``resume``, as if there were no demand: the demand stays, and so does the place.
@@ -223,6 +237,8 @@ class ChangeSubscription:
             Whether it was not paused before.
         """
         changed = self._move(Occurrence.PAUSE)
+        if self.cursor.bench is not None:
+            self.cursor.recall()
         self._service.admission.nudge()
         return changed
 
@@ -235,7 +251,7 @@ class ChangeSubscription:
 
         One at a time: a second one replaces a first one that has not run yet.
         """
-        self._run(partial(self._drain.tell, "between", run))
+        self._run(partial(self.drain.tell, "between", run))
 
     # What the log does with it.
 
@@ -253,67 +269,41 @@ class ChangeSubscription:
 
     def start(self) -> None:
         """Gives the subscriber its subscription, after which signals may follow."""
-        self._drain.start(self)
+        self.drain.start(self)
         self._tell_change()  # its publisher may have been found too costly after it was made
 
     def fail(self, error: Exception) -> None:
         """Ends the subscription with an error, demand or not."""
-        self._run(partial(self._drain.fail, error))
+        self._run(partial(self.drain.fail, error))
 
     def wake(self) -> None:
         """There may be something to deliver, or to end, or the ring has moved on without this cursor."""
         self._tell_change()
-        self._run(self._drain.signal)
+        self._run(self.drain.signal)
 
     def close(self) -> None:
         """Ends the subscription as if the log were closed: completed, or with ``LogClosed`` if something is left."""
         self._closed = True
-        self._run(self._drain.signal)
+        self._run(self.drain.signal)
 
-    def lend(self, ahead: Ahead) -> bool:
-        """Gives the drain's flag to its group, if the group may deliver what lies ahead; ``give_back`` follows.
+    def lend(self, events: int) -> Drain[Change] | None:
+        """Lends the flag of its drain to its group, if that may deliver so many changes from the ring here and now.
 
-        The caller holds the ring's lock. If ``cursor.taken`` is not ``ahead`` afterwards, the flag is to be given back only.
+        The caller holds the ring's lock.
         """
-        cursor = self.cursor
         if (
-            cursor.phase is not _LIVE
-            or ahead.events > self._batch_events
-            or ahead.nbytes > self._batch_bytes
-            or cursor.until is not None
+            self.cursor.phase is not _LIVE
             or (self._observes and self._told is not State.LIVE)
-            or self._busy()
-            or not self._drain.lend(ahead.events, ahead)
+            or self.busy()
+            or not self.drain.lend(events, self.cursor)
         ):
-            return False
-        if self._filled is None:  # asked with the flag: whoever had it before may have left something
-            cursor.taken = ahead
-        return True
-
-    def give_back(self, ahead: Ahead, batch: Batch) -> None:
-        """Delivers what the group has taken for this cursor, if it did, and has the flag back."""
-        if self.cursor.taken is ahead:
-            items: Sequence[Change] = ()
-            try:
-                items = batch if self._batches else batch.changes
-            except Exception as error:  # noqa: BLE001 - as in a pull: what cannot be shown ends this one only
-                self._drain.fail(error)
-            self._drain.give_back(ahead, items, self._delivered)
-        else:
-            self._drain.give_back(ahead, ())
-            self.wake()
-
-    def _delivered(self) -> None:
-        # Not before: who is interrupted on the way to his subscriber gives it again.
-        cursor = self.cursor
-        taken, cursor.taken = cursor.taken, None
-        self.delivered += 0 if taken is None else taken.events
-        self._settle(cursor.next)
+            return None
+        return self.drain
 
     def prune(self, oldest: Position) -> None:
         """Ends the subscription if history was dropped that it still had to read, with demand or without."""
         if not self.cursor.live and self.cursor.next < oldest:
-            self._run(self._drain.signal)  # the drain's holder asks for the outcome, and judges there
+            self._run(self.drain.signal)  # the drain's holder asks for the outcome, and judges there
 
     def _run(self, signal: Callable[[], None]) -> None:
         """Signals the drain, which runs the subscriber's code on this thread only if it is INLINE."""
@@ -330,11 +320,9 @@ class ChangeSubscription:
             self._settle(self.cursor.next)  # all that was pulled before has been delivered by now
             stop = self._batches or self._closed or self._service.closed or self._sought
             if (change := self._reader.next(0 if stop else limit)) is not None:
-                self.delivered += 1
                 return (change,)
         batch = self._pull(limit)
         if type(batch) is Batch:
-            self.delivered += len(batch)
             self._service.deliveries.count((batch,))
             return batch if self._batches else batch.changes
         return batch
@@ -383,7 +371,7 @@ class ChangeSubscription:
             return ()
         if cursor.phase is Phase.WAITING:
             self._move(Occurrence.ADVANCE)
-        given, self._filled = self._reader.at_hand(cursor.upto, limit, self._drain.demand)
+        given, self._filled = self._reader.at_hand(cursor.upto, limit, self.drain.demand)
         if given is None:
             self._move(Occurrence.READ)
         return given or ()
@@ -395,7 +383,7 @@ class ChangeSubscription:
         if cursor.phase is _JOINING:
             return None
         if self._sought is not None:
-            self._drain.signal()  # there may be something to pull at the new place
+            self.drain.signal()  # there may be something to pull at the new place
             self._arrive()
         if cursor.phase is _PAUSED:
             self._rest()
@@ -424,7 +412,6 @@ class ChangeSubscription:
     def release(self) -> None:
         """Leaves ring, registry and every list."""
         self._move(Occurrence.END)
-        self.cursor.taken = None
         self._service.registry.remove(self.shared, self)
         self._service.forget(self)
         self._filled = None
@@ -437,7 +424,7 @@ class ChangeSubscription:
     def replay(self) -> bool:
         """Reads one slice from the WAL into the queue; answers whether to go on at once."""
         cursor = self.cursor
-        room = min(self._drain.demand, self._batch_events)
+        room = min(self.drain.demand, self._batch_events)
         if room == 0 or self._sought is not None or cursor.held or self._ending or cursor.finished:
             return self._hand_back(Occurrence.REST)
         if self._move(Occurrence.ENTER):
@@ -482,7 +469,7 @@ class ChangeSubscription:
 
     @property
     def _ending(self) -> bool:
-        return self._drain.ended or self._service.closed or self._closed
+        return self.drain.ended or self._service.closed or self._closed
 
     # How it changes its state and its place.
 
@@ -499,26 +486,25 @@ class ChangeSubscription:
             elif action is Deed.SIGNAL:
                 # Last, because the drain reads the watermark again: an advance before the listing is not missed.
                 self._tell_change()
-                self._run(self._drain.signal)
+                self._run(self.drain.signal)
         return True
 
     def _go(self, position: Position) -> None:
         """Goes elsewhere; by the holder of the cursor."""
-        self.cursor.taken = None
         self._move(Occurrence.SEEK, position)
 
     def _arrive(self) -> None:
         """Follows a seek; by the drain's holder."""
         with self._seeking:
             position, self._sought = self._sought, None
-            self._drain.resume()
+            self.drain.resume()
         assert position is not None  # no other thread takes it
         self._filled = None
         self._go(position)
         self._settle(position)
         self._move(Occurrence.ENTER)
         self._tell_change()
-        self._drain.tell("seek", partial(_deliver_seek, position))
+        self.drain.tell("seek", partial(_deliver_seek, position))
 
     def _rest(self) -> None:
         """Lets go of what was read and not given yet, while it is paused; by the drain's holder."""
@@ -535,20 +521,20 @@ class ChangeSubscription:
         self._missing.extend(self.cursor.next, self._service.lost(self, oldest).oldest)
         self._go(oldest)
         # Noted at once, whoever signals: it comes before all that is read from now on.
-        self._drain.tell("gap", self._missing.deliver, wake=False)
-        self._run(self._drain.signal)
+        self.drain.tell("gap", self._missing.deliver, wake=False)
+        self._run(self.drain.signal)
 
     # What it tells.
 
     def _settle(self, position: Position) -> None:
-        if position is not self.position:
-            self.position = position
+        if position is not self.drain.mark:
+            self.drain.mark = position
             if self.max_lag is not None:
                 self._service.admission.nudge()
 
     def _tell_change(self) -> None:
         if self._observes and self.state is not self._told:
-            self._run(partial(self._drain.tell, "state", self._deliver_state))
+            self._run(partial(self.drain.tell, "state", self._deliver_state))
 
     def _deliver_state(self, subscriber: Any) -> None:
         # Asked here, on the drain: who told last need not be who changed it last.

@@ -21,7 +21,6 @@ from publishers.blocks.decode import Attached, attached_of, decode_one
 from publishers.blocks.slices import Slice
 from publishers.criteria.predicate import Predicate
 from publishers.fanout.batch import Batch
-from publishers.fanout.chunk import Ahead
 from publishers.fanout.state import Phase
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.change import Area, Change, time_of
@@ -152,6 +151,8 @@ class HostingSubscription(ChangeSubscription):
         wanted: Which of them it wants.
     """
 
+    _joins = False  # an event may have to come first
+
     def __init__(self, *args: Any, board: HostBoard, wanted: Predicate, **named: Any) -> None:
         self._board = board
         self._wanted = wanted
@@ -182,8 +183,8 @@ class HostingSubscription(ChangeSubscription):
     def heed(self) -> None:
         """There is an event."""
         if self._missed_ever and self._lags:
-            self._run(partial(self._drain.tell, "lagged", self._deliver_lagged))
-        self._run(self._drain.signal)
+            self._run(partial(self.drain.tell, "lagged", self._deliver_lagged))
+        self._run(self.drain.signal)
 
     def _deliver_lagged(self, subscriber: Any) -> None:
         subscriber.on_lagged(self._missed_ever)
@@ -217,16 +218,6 @@ class HostingSubscription(ChangeSubscription):
         if rest is not None:
             self._filled = Batch((*rest.slices, *later), batch.end, batch.view)
         return self._pass(given, self._filled)
-
-    def lend(self, ahead: Ahead) -> bool:
-        """Not while an event waits, which may have to come first."""
-        return not self._waiting and super().lend(ahead)
-
-    def give_back(self, ahead: Ahead, batch: Batch) -> None:
-        """Notes what is delivered past its own `_pull`, so that an event that comes now tells no version before it."""
-        if self.cursor.taken is ahead:
-            self._passed = batch.slices[-1].block.version
-        super().give_back(ahead, batch)
 
     def release(self) -> None:
         """Leaves the board too."""

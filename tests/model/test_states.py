@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from publishers.fanout import state
+from publishers.fanout.bench import Bench
+from publishers.fanout.ring import Ring
 from publishers.fanout.state import TABLE, Deed, Occurrence, Phase, StateRow, indexed
 from tests.harness.scale import SCALE
 from tests.model.explorer import Fault, explore
@@ -21,6 +23,7 @@ MOST = 100_000 if SCALE > 1 else 4_000
 SMALL = [
     Plan(1, 0, "mm", (1,), ("1",)),
     Plan(1, 0, "mm", (1,), ("9p",), grouped=True),
+    Plan(2, 0, "mmm", (1,), ("11c",), grouped=True),
     Plan(1, 1, "l", (2,), ("9c",)),
     Plan(1, 1, "fl", (1,), ("9",)),
     Plan(1, 2, "ml", (1,), ("9",), kept=True),
@@ -158,5 +161,26 @@ def test_a_mistake_in_the_table_is_noticed(name, monkeypatch):
     mutant: Iterable[StateRow] = MUTANTS[name]()
     assert list(mutant) != list(TABLE)
     monkeypatch.setattr(state, "_rows", indexed(mutant))
+    with pytest.raises(Fault):
+        explore_all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wrong"),
+    [
+        (Bench, "leave", lambda *_: False),
+        (Ring, "_unseat", lambda *_: None),
+        (Ring, "_unfit", lambda *_: []),
+        (Ring, "recall", lambda *_: False),
+    ],
+    ids=[
+        "given back in a round",
+        "moved with those it has left",
+        "served without demand",
+        "never given back",
+    ],
+)
+def test_a_mistake_about_the_flags_that_a_group_keeps_is_noticed(kind, name, wrong, monkeypatch):
+    monkeypatch.setattr(kind, name, wrong)
     with pytest.raises(Fault):
         explore_all()

@@ -11,14 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from publishers.fanout.chunk import Ahead, Chunk
-from publishers.fanout.ring import BEHIND, Ring, RingCursor, Round
+from publishers.fanout.bench import Bench, RingCursor, Round
+from publishers.fanout.chunk import Ahead, Chunk, Kind
+from publishers.fanout.ring import BEHIND, Ring
 from publishers.fanout.state import Deed, Occurrence, Phase
 from publishers.model.position import Position
+from publishers.views.view import View
 
 __all__ = ["Plan", "World", "Wrong"]
 
-_FIELDS: Final = ("next", "phase", "held", "place", "location", "group", "taken")
+_FIELDS: Final = ("next", "phase", "held", "place", "location", "group", "kind", "bench")
+_BENCH: Final = ("credit", "serving", "_lock", "_again")
+_KIND: Final = Kind(View(), True, 9, 9, False)
 
 
 class Wrong(AssertionError):
@@ -97,19 +101,38 @@ class _Cursor(RingCursor):
     def more(self) -> bool:
         return self.next.version <= self.world.visible
 
-    def lend(self, ahead: Ahead) -> bool:
-        """Its drain lends its flag, as ChangeSubscription does; the cursor is its own owner."""
-        idle = not (self.drain.at or self.halted or self.sought)
-        if not idle or self.phase is not Phase.LIVE or ahead.events > self.demand:
-            return False
-        self.drain = _Thread("lent")
-        self.taken = None if self.filled else ahead
-        return True
-
     @property
     def reading(self) -> _Thread | None:
         """The slice that has the cursor; those that have given it back may still have something to do."""
         return next((one for one in self.slices if one.at != "over"), None)
+
+
+class _Owner:
+    """The subscription of a cursor, and its drain, as its group sees them."""
+
+    def __init__(self, cursor: _Cursor) -> None:
+        self.cursor = cursor
+        self.drain = self
+
+    @property
+    def demand(self) -> int:
+        return self.cursor.demand
+
+    @property
+    def queued(self) -> int:
+        return len(self.cursor.filled)
+
+    def lend(self, events: int) -> "_Owner | None":
+        """Its drain lends its flag, as ChangeSubscription does."""
+        one = self.cursor
+        idle = not (one.drain.at or one.halted or one.sought)
+        if not idle or one.phase is not Phase.LIVE or events > one.demand:
+            return None
+        one.drain = _Thread("lent")
+        return self
+
+    def release_hold(self, _: RingCursor) -> None:
+        self.cursor.drain = _Thread()
 
 
 class World:
@@ -125,6 +148,8 @@ class World:
         self.overtaken: tuple[int, ...] = ()
         self.place: int | None = None
         self.ahead: Ahead | None = None
+        self.bench: Bench | None = None
+        self.lent: tuple[int, ...] = ()
         self.detached = False
         # By subscription, the version up to which it has read, if it was detached then: so long it is kept.
         self.listed: dict[int, int | None] = {}
@@ -132,8 +157,8 @@ class World:
         self.ring = Ring(Position(plan.old + 1), max_events=plan.ring, max_bytes=2**40)
         self.cursors = []
         for start, acts in zip(plan.starts, plan.acts, strict=True):
-            one = _Cursor(Position(start))
-            one.owner, one.world = one, self
+            one = _Cursor(Position(start), kind=_KIND)
+            one.owner, one.world = _Owner(one), self
             one.acts, one.demand, one.expects = acts, 0, start
             one.drain, one.slices = _Thread(), ()
             one.filled, one.sought, one.pending, one.halted = (), None, False, False
@@ -145,13 +170,22 @@ class World:
         new = World.__new__(World)
         vars(new).update(vars(self))
         new.listed = dict(self.listed)
-        twins: dict[RingCursor, _Cursor] = {}
+        twins: dict[Any, Any] = {None: None}
         for one in self.cursors:
             twin = twins[one] = _Cursor.__new__(_Cursor)
             for name in (*_FIELDS, *_Cursor.__slots__):
                 setattr(twin, name, getattr(one, name))
-            twin.owner, twin.world = twin, new
-        new.cursors = list(twins.values())
+            twin.owner, twin.world = _Owner(twin), new
+        new.cursors = [twins[one] for one in self.cursors]
+        for bench in self._benches():
+            twin = twins[bench] = Bench.__new__(Bench)
+            for name in (*_FIELDS, *_BENCH):
+                setattr(twin, name, getattr(bench, name))
+            twin.members = {twins[one]: twins[one].owner for one in bench.members}
+            twin._leaving = [twins[one] for one in bench._leaving]
+        for one in new.cursors:
+            one.bench = twins[one.bench]
+        new.bench = twins[self.bench]
         ring = new.ring = Ring.__new__(Ring)
         vars(ring).update(vars(self.ring))
         ring._chunks = deque(ring._chunks)
@@ -162,10 +196,22 @@ class World:
         ring._followers = {twins[one] for one in ring._followers}
         return new
 
+    def _benches(self) -> list[Bench]:
+        found = (self.bench, *(one.bench for one in self.cursors))
+        return list(dict.fromkeys(bench for bench in found if bench is not None))
+
     def key(self) -> tuple[Any, ...]:
         """Equal for worlds from which the same can follow."""
-        ring = self.ring
+        ring, benches = self.ring, self._benches()
         return (
+            *(
+                (
+                    *(bench.place, bench.next, bench.credit, bench.serving is None, bench is self.bench),
+                    *(self._numbers(list(bench.members)), self._numbers(bench._leaving)),
+                )
+                for bench in benches
+            ),
+            self.lent,
             *(
                 self.visible,
                 self.versions,
@@ -183,7 +229,7 @@ class World:
                 (
                     *(one.next, one.phase.name, one.held, one.place, one.demand, one.drain, one.slices),
                     *(
-                        one.taken is None,
+                        one.bench is not None and benches.index(one.bench),
                         one in ring._followers,
                         one.filled,
                         one.sought,
@@ -211,7 +257,8 @@ class World:
             if one.phase is not Phase.ENDED and one.acts:
                 yield f"act {number}"
             if one.drain.at == "lent":
-                pass
+                if one.pending or one.halted:
+                    yield f"recall {number}"
             elif one.drain.at or one.pending or (one.halted and one.phase is not Phase.ENDED):
                 yield f"drain {number}"
             for place in range(len(one.slices)):
@@ -221,7 +268,7 @@ class World:
     def resting(self) -> bool:
         """Whether nothing more happens by itself."""
         return not self.committer and not any(
-            step.startswith(("drain", "slice", "wake")) for step in self.steps()
+            step.startswith(("drain", "recall", "slice", "wake")) for step in self.steps()
         )
 
     def take(self, step: str) -> None:
@@ -251,30 +298,50 @@ class World:
                 self.place, self.overtaken, self.committer = None, (), ""
                 self.advanced = self.advanced or any(self.listed.values())
                 self._wake(detached=False)
-                if self.ahead is not None:
+                if self.bench is not None:
                     self.committer = "give"
             case _:
-                self._give_back()
+                self._give()
 
-    def _give_back(self) -> None:
-        for one in self.cursors:
-            if one.drain.at == "lent":
-                one.drain, taken, one.taken = _Thread(), one.taken, None
-                one.pending = True
-                if taken is not None and not one.halted:
-                    self._deliver(one, [piece.block.version for piece in taken.slices])
-        self.ahead, self.committer = None, ""
+    def _give(self) -> None:
+        """Delivers what was taken to those whose flags the committer has, and keeps these, but for those that were recalled."""
+        assert self.ahead is not None
+        assert self.bench is not None
+        for one in (self.cursors[number] for number in self.lent):
+            if one.drain.at != "lent":
+                raise Wrong("its flag was given back, and it is being served")
+            if not one.halted and one.sought is None:
+                pending = one.pending
+                self._deliver(one, [piece.block.version for piece in self.ahead.slices])
+                one.pending = pending  # nothing looks at its drain
+        some = self.bench.serving
+        assert some is not None
+        self.bench.served(some)
+        if some.again:
+            raise Wrong("two rounds at a time")
+        self.ahead, self.bench, self.lent, self.committer = None, None, (), ""
+
+    def _recall(self, one: _Cursor) -> None:
+        """Asks for the flag, as Cursor.recall does."""
+        if self.ring.recall(one):
+            one.owner.release_hold(one)
+        elif self.bench is None:
+            raise Wrong("its flag is not to be had, and no round has it")
 
     def _serve(self, place: int) -> None:
         """Takes what lies ahead for those who can lend their flags to the committer, and signals the others, as DeliveryGroup does."""
         some = Round(place)
         if self.plan.grouped:
-            self.ahead = self.ring.take(None, some, self.visible, 9, 9)
-        else:
-            some.waiting = self.ring.standing(None, place)
-        for cursors in (some.left, *(each for _, each in some.waiting)):
-            for one in cursors:
-                one.pending = one.pending or (one.demand > 0 and not one.held)
+            self.ring.take(None, some, self.visible)
+            self.ahead, self.bench = some.ahead, some.bench
+            self.lent = self._numbers([owner.cursor for owner in some.lent])
+        others = [
+            one for one in self.ring.standing(None, place) if not some.bench or one.bench is not some.bench
+        ]
+        for one in {*some.left, *others}:
+            if one in some.left and one.bench is not None:
+                self._recall(one)
+            one.pending = one.pending or (one.demand > 0 and not one.held)
 
     def _link(self, version: int, kind: str) -> None:
         ring = self.ring
@@ -322,7 +389,7 @@ class World:
         match act:
             case "1" | "9":
                 one.demand += int(act)
-                one.pending = True
+                one.pending = one.pending or one.drain.at != "lent"
             case "s" | "e":
                 one.sought = self.oldest if act == "s" else self.visible + 1
                 one.pending = True
@@ -330,6 +397,7 @@ class World:
                 one.halted = True
             case "p":
                 self.ring.move(one, Occurrence.PAUSE)
+                one.pending = one.pending or one.bench is not None
             case "r":
                 row = self.ring.move(one, Occurrence.RESUME)
                 one.pending = one.pending or (row is not None and Deed.SIGNAL in row.then)
@@ -489,15 +557,17 @@ class World:
         ring = self.ring
         for one in self.cursors:
             phase, stands = one.phase, one.place is not None
-            if stands and (
-                one.place < ring._base or one not in ring._standing.get(one.place, {}).get(None, ())
-            ):
+            seated = one.bench is not None and one in one.bench.members
+            at = one.bench if seated else one
+            if (one.drain.at == "lent") is not (one.bench is not None) and not self.bench:
+                raise Wrong("its flag is lent, and nobody has it")
+            if stands and (at.place < ring._base or at not in ring._standing.get(at.place, {}).get(None, ())):
                 raise Wrong("it is not in the ring where it says")
             if (phase is Phase.LIVE and not stands) or (
                 stands and phase in (Phase.RESYNC, Phase.WAITING, Phase.ENDED)
             ):
                 raise Wrong(f"{phase.name} and in the ring: {stands}")
-            if phase is Phase.LIVE and ring.start > one.next:
+            if phase is Phase.LIVE and ring.start > max(one.next, at.next):
                 raise Wrong("it is LIVE, and the ring does not cover its place")
             reading = one.reading
             if (phase is Phase.JOINING and reading is None) or (

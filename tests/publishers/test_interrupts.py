@@ -13,7 +13,7 @@ import pytest
 import flow
 from publishers import ChangeLog, LogFailed, Position
 from publishers.commits import group_commit, pending, queue, withheld
-from publishers.fanout import publish_gate, registry, replayer, ring, waiting_list, watermark
+from publishers.fanout import bench, group, publish_gate, registry, replayer, ring, waiting_list, watermark
 from publishers.wal import wal, withholding
 from publishers.wal.append import appender, head_writer, writer
 from publishers.wal.recover import truncate
@@ -172,7 +172,19 @@ def test_an_interrupt_at_any_step_publishes_or_fails_the_log_and_releases_everyb
 TRACED = {
     module.__file__: Path(module.__file__).read_text("utf-8").splitlines()
     for module in (
-        *(group_commit, pending, publish_gate, queue, registry, ring, waiting_list, withheld, watermark),
+        *(
+            bench,
+            group,
+            group_commit,
+            pending,
+            publish_gate,
+            queue,
+            registry,
+            ring,
+            waiting_list,
+            withheld,
+            watermark,
+        ),
         *(appender, truncate, head_writer, replayer, wal, withholding, writer),
     )
 }

@@ -28,10 +28,10 @@ from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, opened,
 POINTS = [
     (
         Ring,
-        ("link", "restart", "move", "poll", "groups", "standing", "take"),
+        ("link", "restart", "move", "poll", "groups", "standing", "take", "recall"),
     ),
     (DeliveryGroup, ("note", "_serve")),
-    (Drain, ("give_back",)),
+    (Drain, ("release_hold", "deliver")),
     (Registry, ("snapshot", "remove")),
     (FrameCache, ("read", "locate", "peek")),
     (WaitingList, ("add", "due", "bound", "discard")),

@@ -104,14 +104,17 @@ def test_an_illegal_request_in_the_group_ends_that_subscription_at_once():
     assert second.items == [0, 1]
 
 
-def test_the_flag_of_a_member_of_the_group_is_not_to_be_had():
+def test_who_asks_for_the_flag_of_a_member_has_it_from_the_group():
     broadcast = Broadcast(4)
     listeners = together(broadcast, 2)
     drain = next(iter(broadcast._hub.subscriptions))
-    assert not drain.try_hold()
-    drain.release_hold()
-    assert not drain.try_hold()
+    drain.release_hold()  # it is not held, but lent
+    assert len(broadcast._hub.group.members) == 2
+    assert drain.try_hold()
+    assert len(broadcast._hub.group.members) == 1
     broadcast.submit(1)
+    assert [listener.items for listener in listeners] == [[0], [0, 1]]
+    drain.release_hold()
     assert [listener.items for listener in listeners] == [[0, 1]] * 2
 
 

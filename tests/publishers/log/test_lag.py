@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 import flow
 from flow.clock import SYSTEM_CLOCK
 from publishers import ChangeLog, Criterion, Position
+from publishers.fanout.bench import RingCursor
 from publishers.fanout.gating import Gating
-from publishers.fanout.ring import RingCursor
 from publishers.fanout.state import SubscriptionLag
 from publishers.log.lag import QUANTILES, Expiry
 from tests.publishers.support import Probe, fill, opened
