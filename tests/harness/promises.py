@@ -18,14 +18,8 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs" / "features.md"
 PARTLY = {
-    "F88": "in process, from the state of the log, SQL, a DataFrame or a function; by its server, over `penstock.v1+json` and GraphQL, from the state",
-    "F89": "likewise",
-    "F90": "in process; by a server, over `penstock.v1+json` and GraphQL, of the state",
-    "F91": "in process",
-    "F98": "for servers, their clients and webhooks",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
-    "F141": "of servers and their clients",
     "E57": "untyped",
 }
 ID = re.compile(r"\b[FE]\d{1,3}\b")
