@@ -18,10 +18,8 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs" / "features.md"
 PARTLY = {
-    "F98": "for servers, their clients and webhooks",
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
-    "F141": "of servers and their clients",
     "E57": "untyped",
 }
 ID = re.compile(r"\b[FE]\d{1,3}\b")

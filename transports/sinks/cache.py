@@ -17,6 +17,7 @@ from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.tls import TargetTls
 
 __all__ = ["CacheSink"]
 
@@ -48,6 +49,7 @@ class CacheSink:
         values: Whether keys are set to the body; otherwise they are deleted, and whoever needs one fills it again.
         ttl: Seconds after which a key that was set goes, from 1; None: it stays.
         timeout: Seconds in which the server has to answer, from 0.05 to 600.
+        tls: How the server of a ``rediss://`` is known, and knows the sink; without ``server_name``. None for what the URL says.
 
     Raises:
         InvalidOption: If something is out of its bounds.
@@ -68,6 +70,7 @@ class CacheSink:
         values: bool = False,
         ttl: int | None = None,
         timeout: float = 15.0,
+        tls: TargetTls | None = None,
     ) -> None:
         kept = isinstance(url, str) and url.startswith(("env:", "file:"))
         self._kept_url = SecretReference(url) if kept else None
@@ -76,7 +79,9 @@ class CacheSink:
         check_seconds("timeout", timeout, 0.05, 600.0)
         if ttl is not None:
             check_whole("ttl", ttl, "a whole number of seconds from 1, or None", 1)
-        self._template, self._values, self._ttl = template, values, ttl
+        if tls is not None and tls.server_name is not None:
+            raise InvalidOption("server_name", tls.server_name, "left out: it is that of the address")
+        self._template, self._values, self._ttl, self._tls = template, values, ttl, tls
         self._timeout = float(timeout)
         self._client: Any = None
 
@@ -91,12 +96,19 @@ class CacheSink:
             except InvalidOption as error:
                 raise TargetRefused(f"{self._kept_url}: {error}") from None
         assert self._url is not None
+        told: dict[str, Any] = {}
+        if self._tls is not None:
+            if not self._url.startswith("rediss://"):
+                raise TargetRefused(f"{self._shown} speaks no TLS; rediss:// does")
+            self._tls.warn(context.name, self._shown)
+            told = self._tls.for_redis()
         self._client = redis.Redis.from_url(
             self._url,
             socket_timeout=self._timeout,
             socket_connect_timeout=self._timeout,
             client_name=f"penstock-{context.name}",
             max_connections=context.in_flight,
+            **told,
         )
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:

@@ -21,6 +21,7 @@ from transports.sinks.rejects import DeadLetterFile
 from transports.sinks.retry import RetryPolicy
 from transports.sinks.sink import Sink
 from transports.sinks.stream import StreamSink
+from transports.sinks.tls import TargetTls
 
 __all__ = ["DeclaredSink", "SinksFile", "declared_sink", "read_sinks"]
 
@@ -164,48 +165,52 @@ def _stdout(_table: ConfigTable, _folder: Path) -> Sink:
 def _webhook(table: ConfigTable, folder: Path) -> Sink:
     try:
         from transports.sinks.oauth import ClientCredentials  # noqa: PLC0415 - of the same
-        from transports.sinks.webhook import WebhookSink, WebhookTls  # noqa: PLC0415 - an optional dependency
+        from transports.sinks.webhook import WebhookSink  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("kind = 'webhook'", error.name or "httpcore", "webhook") from None
-    files = table.table("tls", _TLS)
-    for key in ("ca", "cert", "key"):
-        if key in files:
-            files[key] = str(folder / files[key])
     return WebhookSink(
         **table.picked(_WEBHOOK),
         source=WebhookSource(**table.picked(("service", "node"))),
-        tls=WebhookTls(**files) if files else None,
+        tls=_tls(table, folder),
         oauth=ClientCredentials(**table.table("oauth", _OAUTH)) if "oauth" in table.told else None,
     )
 
 
-def _cache(table: ConfigTable, _folder: Path) -> Sink:
+def _tls(table: ConfigTable, folder: Path) -> TargetTls | None:
+    told = table.table("tls", _TLS)
+    for key in ("ca", "cert", "key"):
+        if key in told:
+            told[key] = str(folder / told[key])
+    return TargetTls(**told) if told else None
+
+
+def _cache(table: ConfigTable, folder: Path) -> Sink:
     try:
         from transports.sinks.cache import CacheSink  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("kind = 'cache'", error.name or "redis", "redis") from None
-    return CacheSink(table.text("url"), **table.picked(_CACHE))
+    return CacheSink(table.text("url"), tls=_tls(table, folder), **table.picked(_CACHE))
 
 
-def _kafka(table: ConfigTable, _folder: Path) -> Sink:
+def _kafka(table: ConfigTable, folder: Path) -> Sink:
     try:
         from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("kind = 'kafka'", error.name or "confluent_kafka", "kafka") from None
     source = WebhookSource(**table.picked(("service", "node")))
     make = ExactlyOnceKafkaSink if table.told.get("exactly_once", False) is True else KafkaSink
-    return make(table.text("servers"), source=source, **table.picked(_KAFKA))
+    return make(table.text("servers"), source=source, tls=_tls(table, folder), **table.picked(_KAFKA))
 
 
-def _search(table: ConfigTable, _folder: Path) -> Sink:
+def _search(table: ConfigTable, folder: Path) -> Sink:
     try:
         from transports.sinks.search import SearchSink  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("kind = 'search'", error.name or "opensearchpy", "search") from None
-    return SearchSink(table.text("url"), **table.picked(("index", "timeout")))
+    return SearchSink(table.text("url"), tls=_tls(table, folder), **table.picked(("index", "timeout")))
 
 
-def _sql(table: ConfigTable, _folder: Path) -> Sink:
+def _sql(table: ConfigTable, folder: Path) -> Sink:
     try:
         from transports.sinks.sql import SqlSink, SqlTable  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
@@ -214,18 +219,18 @@ def _sql(table: ConfigTable, _folder: Path) -> Sink:
     if isinstance(told, Mapping):
         told = {kind: SqlTable(**one) if isinstance(one, Mapping) else one for kind, one in told.items()}
     try:
-        return SqlSink(table.text("url"), told, **table.picked(_SQL))
+        return SqlSink(table.text("url"), told, tls=_tls(table, folder), **table.picked(_SQL))
     except ImportError as error:
         raise ExtraMissing("a sink for PostgreSQL", error.name or "psycopg", "postgresql") from None
 
 
 _KINDS: Final[dict[str, tuple[tuple[str, ...], Callable[[ConfigTable, Path], Sink]]]] = {
-    "cache": (("url", *_CACHE), _cache),
+    "cache": (("url", "tls", *_CACHE), _cache),
     "file": (("directory", "files", "max_bytes", "max_age"), _file),
     "stdout": ((), _stdout),
-    "kafka": (("servers", "exactly_once", "service", "node", *_KAFKA), _kafka),
-    "search": (("url", "index", "timeout"), _search),
-    "sql": (("url", "tables", *_SQL), _sql),
+    "kafka": (("servers", "exactly_once", "service", "node", "tls", *_KAFKA), _kafka),
+    "search": (("url", "index", "timeout", "tls"), _search),
+    "sql": (("url", "tables", "tls", *_SQL), _sql),
     "webhook": ((*_WEBHOOK, "service", "node", "tls", "oauth"), _webhook),
 }
 """Of each kind its own keys, and what makes a sink of them."""

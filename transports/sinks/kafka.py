@@ -20,6 +20,7 @@ from transports.sinks.records import RECORDS
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import SinkBatch, SinkContext, SinkGap
+from transports.sinks.tls import TargetTls
 
 __all__ = ["ExactlyOnceKafkaSink", "KafkaSink"]
 
@@ -59,6 +60,7 @@ class KafkaSink:
         settings: Further settings of librdkafka; a value may be a reference to a secret, ``env:NAME`` or ``file:PATH``.
         source: Who sends, as ``debezium`` and ``cloudevents`` tell it.
         timeout: Seconds in which a batch has to be confirmed, from 0.5 to 600.
+        tls: How the brokers are known, and know the sink; without ``server_name``, as brokers tell their own names. None for none.
 
     Raises:
         InvalidOption: If something is out of its bounds.
@@ -81,6 +83,7 @@ class KafkaSink:
         settings: Mapping[str, str | int | float | bool] | None = None,
         source: WebhookSource | None = None,
         timeout: float = 30.0,
+        tls: TargetTls | None = None,
     ) -> None:
         if not isinstance(servers, str) or not servers:
             raise InvalidOption("servers", servers, "HOST:PORT, or several with commas")
@@ -96,6 +99,9 @@ class KafkaSink:
         for name in settings or {}:
             if name in _OURS:
                 raise InvalidOption("settings", name, "settings that the sink does not make itself")
+        if tls is not None and tls.server_name is not None:
+            raise InvalidOption("server_name", tls.server_name, "left out: brokers tell their own names")
+        self._tls = tls
         self._servers, self._topic, self._form = servers, topic, RECORDS[form]
         self._tombstones, self._schema_topic = tombstones, schema_topic
         self._settings = dict(settings or {})
@@ -112,6 +118,8 @@ class KafkaSink:
     def open(self, context: SinkContext) -> Position | None:
         """See `Sink.open`. It does not connect: the first batch does."""
         self._context = context
+        if self._tls is not None:
+            self._tls.warn(context.name, self._servers)
         self._producer = self._made_producer()
         return None
 
@@ -164,6 +172,7 @@ class KafkaSink:
         return {
             "log_level": 0,
             "client.id": f"penstock-{self._opened.name}",
+            **({} if self._tls is None else self._tls.for_kafka(login="sasl.mechanism" in told)),
             **told,
             "bootstrap.servers": self._servers,
         }

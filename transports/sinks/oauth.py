@@ -83,6 +83,11 @@ class ClientCredentials:
     def __repr__(self) -> str:
         return f"<ClientCredentials {self._id} {self._secret}>"
 
+    @property
+    def secrets(self) -> set[str]:
+        """What must not be told."""
+        return {one for one in (self._secret.value(), self._token) if one is not None}
+
     def header(self, post: Callable[[dict[str, str], bytes], TokenAnswer]) -> str:
         """The header ``authorization``, with a token that is good for a while.
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 import opensearchpy
+import urllib3
 
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
@@ -16,6 +17,7 @@ from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeFo
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.tls import TargetTls
 
 __all__ = ["SearchSink"]
 
@@ -36,6 +38,7 @@ class SearchSink:
         url: ``https://HOST:9200``, or where it is kept: ``env:NAME`` or ``file:PATH``.
         index: Of an entity type: a text with ``{entity_type}`` or without.
         timeout: Seconds in which the engine has to answer, from 0.05 to 600.
+        tls: How the engine is known, and knows the sink; None for the authorities of the system.
 
     Raises:
         InvalidOption: If something is out of its bounds.
@@ -48,7 +51,14 @@ class SearchSink:
     parallel: ClassVar[bool] = True
     images: ClassVar[Images | None] = Images.AFTER
 
-    def __init__(self, url: str, index: str = "{entity_type}", *, timeout: float = 15.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        index: str = "{entity_type}",
+        *,
+        timeout: float = 15.0,
+        tls: TargetTls | None = None,
+    ) -> None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://", "env:", "file:")):
             raise InvalidOption(
                 "url", "what is there", "https://HOST:9200, or a reference to it: env:NAME or file:PATH"
@@ -57,7 +67,7 @@ class SearchSink:
             raise InvalidOption("index", index, "small letters, digits, '_', '.' and '-', and {entity_type}")
         check_seconds("timeout", timeout, 0.05, 600.0)
         self._url = SecretReference(url if url.startswith(("env:", "file:")) else f"plain:{url}")
-        self._index, self._timeout = index, float(timeout)
+        self._index, self._timeout, self._tls = index, float(timeout), tls
         self._client: Any = None
 
     def __repr__(self) -> str:
@@ -65,8 +75,14 @@ class SearchSink:
 
     def open(self, context: SinkContext) -> None:
         """See `Sink.open`. It does not connect: the first batch does."""
+        told: dict[str, Any] = {}
+        if self._tls is not None:
+            self._tls.warn(context.name, self)
+            if self._tls.insecure_skip_verify:  # it was said, and need not be with each request
+                urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+            told["ssl_context"] = self._tls.named_context
         self._client = opensearchpy.OpenSearch(
-            self._url.value(), timeout=self._timeout, max_retries=0, maxsize=context.in_flight
+            self._url.value(), timeout=self._timeout, max_retries=0, pool_maxsize=context.in_flight, **told
         )
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
@@ -192,7 +208,7 @@ class SearchSink:
             why = f"the search engine: {type(error).__name__} {error.status_code}: {str(error.error)[:300]}"
             if error.status_code == 413:
                 raise TooLargeForTarget(why) from None
-            unanswered = not isinstance(error.status_code, int)  # "N/A", or "TIMEOUT"
+            unanswered = not isinstance(error.status_code, int)  # "N/A" and "TIMEOUT"
             if unanswered or error.status_code in _LATER or error.status_code == 500:
                 raise TargetUnavailable(why, overloaded=error.status_code in (429, 503)) from None
             raise TargetRefused(why) from None

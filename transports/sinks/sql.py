@@ -21,6 +21,7 @@ from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
 from transports.sinks.sql_table import EntityTable, SqlTable, check_identifier
+from transports.sinks.tls import TargetTls
 
 __all__ = ["SqlSink", "SqlTable"]
 
@@ -59,6 +60,7 @@ class SqlSink:
         tombstone_ttl: Seconds for which a row stays where an entity was removed, from 1; None: it is deleted at once.
         places: The table of the places; it may be that of many sinks.
         timeout: Seconds in which the database has to answer, from 0.05 to 600.
+        tls: How PostgreSQL is known, and knows the sink: then a connection without TLS is refused. None for what the URL says.
 
     Raises:
         InvalidOption: If something is out of its bounds.
@@ -80,6 +82,7 @@ class SqlSink:
         tombstone_ttl: float | None = None,
         places: str = "penstock_places",
         timeout: float = 15.0,
+        tls: TargetTls | None = None,
     ) -> None:
         kept = isinstance(url, str) and url.startswith(("env:", "file:"))
         self._kept_url = SecretReference(url) if kept else None
@@ -91,6 +94,7 @@ class SqlSink:
             raise InvalidOption("tables", tables, "entity types, with the table of each")
         self._told = None if tables is None else {kind: _table(one) for kind, one in tables.items()}
         self._create, self._ttl, self._timeout = create_tables, tombstone_ttl, float(timeout)
+        self._tls = tls
         self._places = sa.Table(
             check_identifier("places", places),
             sa.MetaData(),
@@ -201,6 +205,9 @@ class SqlSink:
         else:
             arguments = {"connect_timeout": max(int(self._timeout), 2)}
             arguments["application_name"] = f"penstock {self._opened.name}"
+            if self._tls is not None:
+                self._tls.warn(self._opened.name, self._shown)
+                arguments |= self._tls.for_postgresql(self._url.host, self._url.port)
         return sa.create_engine(
             self._url, poolclass=sa.NullPool, connect_args=arguments, hide_parameters=True
         )

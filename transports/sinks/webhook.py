@@ -4,7 +4,6 @@ import base64
 import contextlib
 import gzip
 import logging
-import ssl
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -26,11 +25,14 @@ from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.signatures import sign
 from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.tls import TargetTls
 from transports.sinks.trial import EXAMPLE
 
 __all__ = ["WebhookSink", "WebhookTls"]
 
 _LOG: Final = logging.getLogger("penstock.sinks")
+WebhookTls = TargetTls
+"""The name under which webhooks know it."""
 _ANSWER_BYTES: Final = 65536
 _TELL: Final = 200  # characters of an answer in an error
 _GZIP_FROM: Final = 1024
@@ -47,51 +49,6 @@ class _Failed(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     failed: list[_Failed] = []
-
-
-class WebhookTls:
-    """How the receiver is known, and how it knows the sink.
-
-    Args:
-        ca: File of the authorities (PEM) whose certificates count; None for those of the system.
-        cert: File of the certificate (PEM) that the sink shows, for mutual TLS.
-        key: File of its private key, if it is not in ``cert``.
-        server_name: The name that the certificate of the receiver must have; None for that of the URL.
-        insecure_skip_verify: Whether any certificate will do. Whoever is on the way can read and answer then; it is logged.
-
-    Raises:
-        InvalidOption: If a file cannot be read, or is none.
-    """
-
-    def __init__(
-        self,
-        *,
-        ca: str | None = None,
-        cert: str | None = None,
-        key: str | None = None,
-        server_name: str | None = None,
-        insecure_skip_verify: bool = False,
-    ) -> None:
-        self.server_name = server_name
-        self.insecure_skip_verify = insecure_skip_verify
-        try:
-            self.context = ssl.create_default_context(cafile=ca)
-        except OSError as error:
-            raise InvalidOption(
-                "ca", ca, f"a file of certificates (PEM): {error.strerror or error}"
-            ) from None
-        if cert is not None:
-            try:
-                self.context.load_cert_chain(cert, key)
-            except OSError as error:
-                raise InvalidOption(
-                    "cert", cert, f"a certificate (PEM) with its key: {error.strerror or error}"
-                ) from None
-        elif key is not None:
-            raise InvalidOption("key", key, "left out without cert")
-        if insecure_skip_verify:
-            self.context.check_hostname = False
-            self.context.verify_mode = ssl.CERT_NONE
 
 
 class WebhookSink:
@@ -131,7 +88,7 @@ class WebhookSink:
         source: WebhookSource | None = None,
         timeout: float = 15.0,
         compress: bool = False,
-        tls: WebhookTls | None = None,
+        tls: TargetTls | None = None,
         allow: Sequence[str] = (),
         oauth: ClientCredentials | None = None,
     ) -> None:
@@ -162,9 +119,9 @@ class WebhookSink:
             self._url = _Url(self._kept_url.value(), str(self._kept_url))
         self._context = context
         urls = [url for url in (self._url, self._token_url) if url is not None]
-        tls = self._tls or (WebhookTls() if any(url.secure for url in urls) else None)
-        if tls is not None and tls.insecure_skip_verify:
-            _LOG.warning("sink %s takes any certificate for that of %s", context.name, self._url)
+        tls = self._tls or (TargetTls() if any(url.secure for url in urls) else None)
+        if tls is not None:
+            tls.warn(context.name, self._url)
         self._pool = httpcore.ConnectionPool(
             ssl_context=None if tls is None else tls.context,
             max_connections=context.in_flight + len(urls) - 1,
@@ -326,8 +283,20 @@ class WebhookSink:
         raise TargetRefused(why)
 
     def _why(self, status: int, body: bytes) -> str:
-        said = " ".join(body[:_TELL].decode("utf-8", "replace").split())
+        said = self._redacted(" ".join(body.decode("utf-8", "replace").split()))[:_TELL]
         return f"{self._opened[1]} answered {status}{f': {said}' if said else ''}"
+
+    def _redacted(self, text: str) -> str:
+        """What a receiver says, without the secrets that it has been sent."""
+        kept = [one for one in (*self._secrets, *self._headers.values()) if not str(one).startswith("plain:")]
+        told = {one.value() for one in kept}
+        for url in (self._url, self._token_url):
+            told |= set() if url is None else url.secrets
+        if self._oauth is not None:
+            told |= self._oauth.secrets
+        for secret in sorted(told, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
 
     def _failures(self, batch: SinkBatch, body: bytes) -> Sequence[ItemResult] | None:
         """What the answer says of single changes; an answer of another kind says nothing."""
@@ -340,7 +309,7 @@ class WebhookSink:
             return None
         errors = {one.id: one.error or "the receiver refused it" for one in answer.failed}
         return [
-            ItemResult(place, ItemVerdict.REJECT, errors[name][:_TELL])
+            ItemResult(place, ItemVerdict.REJECT, self._redacted(errors[name])[:_TELL])
             for place, change in enumerate(batch.changes)
             if (name := context.change_id(change)) in errors
         ]
@@ -365,6 +334,7 @@ class _Url:
         authority: The header ``host``.
         target: The address without credentials.
         authorization: The header of that name, from the credentials; None without.
+        secrets: What of it may be secret.
     """
 
     def __init__(self, text: str, kept: str | None = None, parameter: str = "url") -> None:
@@ -386,9 +356,15 @@ class _Url:
         self.target = f"{origin}{path}" + (f"?{parts.query}" if parts.query else "")
         self._shown = kept or f"{origin}{path}"
         self.authorization: str | None = None
+        self.secrets = {one for one in (parts.password, unquote(parts.password or ""), parts.query) if one}
+        if kept is not None:
+            self.secrets.add(parts.path.strip("/"))
+        self.secrets.discard("")
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self.authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+            pair = base64.b64encode(pair.encode()).decode()
+            self.secrets.add(pair)
+            self.authorization = f"Basic {pair}"
 
     def __str__(self) -> str:
         return self._shown

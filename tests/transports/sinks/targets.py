@@ -134,8 +134,9 @@ class Rig:
         tried = len(self.target.tried)
 
         def asked() -> bool:
-            slot = self.runner._slot
-            more = slot is not None and self.runner._due is None and slot.delivered < self.log.head
+            machine = self.runner.machine
+            slot, due = machine._intake.slot, machine._failures.due
+            more = slot is not None and due is None and slot.delivered < self.log.head
             return not more or self.runner.state is not SinkState.STREAMING or len(self.target.tried) > tried
 
         self.until(asked)

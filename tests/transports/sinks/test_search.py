@@ -1,6 +1,7 @@
 """Documents of a search engine: the lines of bulk requests, and what is made of its answers; a real one is in tests/servers."""
 
 import json
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -97,6 +98,16 @@ def test_a_refused_request_is_judged(engine, tmp_path, status, state):
         rig.later(60.0)
         rig.runner.resume()
         rig.drained()
+
+
+def test_an_engine_that_does_not_answer_in_time_is_tried_again(tmp_path):
+    """F105: it is down, and has refused nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with rigged(tmp_path, SearchSink(url, timeout=0.05)) as rig:
+            rig.commit("a")
+            rig.until(lambda: rig.runner.counters.failures)
+            assert rig.runner.state is SinkState.RETRYING
 
 
 @pytest.mark.parametrize(("kind", "key"), [("a b", "1"), ("a", "k" * 600), ("a", b"\xff")])
