@@ -238,19 +238,13 @@ def statistics_of(
         bytes_read=files.reader.statistics.bytes,
         replay_bytes=service.frames.nbytes + service.stretches.nbytes,
         replay_waiting=service.replayer.waiting,
-        holds=files.retention.statistics() if isinstance(files, Wal) else (),
-        held_bytes=files.links.held_bytes if isinstance(files, Wal) else 0,
         visible=visible,
         durable=durable,
         appended=appended,
         withheld=0 if committer is None else len(committer.withheld or ()),
         withheld_bytes=committer.withheld_bytes if committer is not None else 0,
-        reserve_bytes=files.reserve_bytes if isinstance(files, Wal) else 0,
-        space_low=isinstance(files, Wal) and files.space_low,
-        clock_ahead=files.clock_ahead if isinstance(files, Wal) else 0.0,
         queued=queued,
         queue_bytes=queue_bytes,
-        producers=files.producers if isinstance(files, Wal) else 0,
         dispatch_threads=service.dispatch_threads,
         delivered=service.deliveries.statistics(),
         publisher_count=publisher_count,
@@ -265,7 +259,6 @@ def statistics_of(
         syncs=syncs,
         sync_seconds=sync_seconds,
         segments=files.reader.segments,
-        nbytes=files.bytes if isinstance(files, Wal) else None,
         ring_events=ring_events,
         ring_bytes=ring_bytes,
         ring_fill=ring_fill,
@@ -274,7 +267,23 @@ def statistics_of(
         source_waiting=source_waiting,
         slots=SlotTotals() if slots is None else slots.statistics(listed=listed),
         consumer_groups=_groups(consumer_groups, listed),
+        **_of_files(files),
     )
+
+
+def _of_files(files: Wal | Follower) -> dict[str, Any]:
+    """What only the owner's files tell; fields keep their defaults in a follower."""
+    if not isinstance(files, Wal):
+        return {}
+    return {
+        "holds": files.retention.statistics(),
+        "held_bytes": files.links.held_bytes,
+        "reserve_bytes": files.reserve_bytes,
+        "space_low": files.space_low,
+        "clock_ahead": files.clock_ahead,
+        "producers": files.producers,
+        "nbytes": files.bytes,
+    }
 
 
 def _groups(groups: ConsumerGroups | None, listed: int | None) -> GroupTotals:
