@@ -17,6 +17,7 @@ from publishers.options import LogOptions
 from publishers.wal import Wal
 from publishers.wal.files.segment import segment_name
 from tests.mutants.bounding import BOUNDS
+from tests.mutants.grouping import GROUP_MACHINES
 from tests.mutants.listing import MUTANTS
 from tests.mutants.patching import Mutant, Stale
 from tests.publishers import detaching, test_interleaving
@@ -223,6 +224,7 @@ KILLERS: dict[str, Callable[[int], None]] = {
     "machine": _machine,
     "detaching": _detaching,
     **BOUNDS,
+    **GROUP_MACHINES,
 }
 """What is run for each seed: it raises if a promise is broken."""
 

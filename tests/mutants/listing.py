@@ -1,6 +1,7 @@
 """The mutants, each a mistake that could be made: in what is written, in what is recovered, and in who is told of it."""
 
 from tests.mutants.bounding import BOUNDING
+from tests.mutants.grouping import GROUPING, GROUPING_OFTEN
 from tests.mutants.patching import Mutant
 
 __all__ = ["MUTANTS", "SELECTION"]
@@ -554,6 +555,7 @@ MUTANTS = {
         *_TELLING,
         *_DETACHING,
         *BOUNDING,
+        *GROUPING,
     )
 }
 
@@ -581,6 +583,7 @@ SELECTION = [
     "eviction forgets to mark",
     "an attached ring covers what was never linked",
     # That a pool does not grow shows by waiting.
+    *(f"group: {name}" for name in GROUPING_OFTEN),
     *(mutant.name for mutant in BOUNDING if mutant.name != "dispatch threads do not grow"),
 ]
 """Those of every commit; the others cost more seeds, or are of the same kind."""

@@ -36,7 +36,11 @@ def test_who_is_no_mutant_survives(killer):
     """T6: else everything would be noticed."""
     logging.disable(logging.CRITICAL)
     try:
-        for seed in range({"machine": 1, "detaching": 2, **dict.fromkeys(BOUNDS, 2)}.get(killer, 20)):
+        for seed in range(
+            {"machine": 1, "groups": 1, "groups-disk": 1, "detaching": 2, **dict.fromkeys(BOUNDS, 2)}.get(
+                killer, 20
+            )
+        ):
             KILLERS[killer](seed)
     finally:
         logging.disable(logging.NOTSET)
