@@ -200,6 +200,8 @@ class Drain(Strand, Generic[T]):
                 one._context.run(hand, one, items)  # type: ignore[union-attr]  # noqa: SLF001 - it has one since its start
                 if not one._halted and not one._discarded:  # noqa: SLF001 - it is one of us
                     one.mark = mark
+                else:
+                    one.signal()  # whoever halted or discards it needs its flag, and may have been interrupted before it said so
         except BaseException:
             if one is not None and one.mark is not mark:
                 one.cancel()

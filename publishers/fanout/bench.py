@@ -41,7 +41,7 @@ class RingCursor:
         location: Where in the WAL ``next`` is, as far as it is known.
         owner: Its subscription.
         group: The cursors with which it may be served together.
-        kind: With which of these it may stand on one bench (`Kind`); None if it never may.
+        kind: With which of these it may stand on one bench (`Likeness`); None if it never may.
         bench: The bench for which its flag is lent, until that is recalled.
     """
 

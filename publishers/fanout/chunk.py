@@ -10,7 +10,7 @@ from publishers.fanout.batch import Batch
 from publishers.model.position import Position
 from publishers.views.view import View
 
-__all__ = ["Ahead", "Asked", "Chunk", "Kind", "Polled", "RingStatistics", "fitting"]
+__all__ = ["Ahead", "Asked", "Chunk", "Likeness", "Polled", "RingStatistics", "fitting", "polled_from"]
 
 
 class Chunk:
@@ -74,7 +74,7 @@ class Ahead(NamedTuple):
         return made
 
 
-class Kind(NamedTuple):
+class Likeness(NamedTuple):
     """What subscriptions have in common that are given the very same.
 
     Attributes:
@@ -169,3 +169,39 @@ def fitting(parts: Sequence[Slice], max_events: int, max_bytes: int, *, least: i
         max_events -= len(piece)
         max_bytes -= piece.nbytes
     return pieces
+
+
+def polled_from(chunks: Sequence[Chunk], end: int, asked: Asked, upto: int) -> Polled:
+    """What comes next for all cursors that stand at a place and ask for as much."""
+    place, after, max_events, max_bytes, whole = asked
+    taken: list[Slice] = []
+    base = chunks[0].place if chunks else end
+    while (at := place - base) < len(chunks) and chunks[at].version <= upto:
+        chunk = chunks[at]
+        if max_events <= 0 or (max_bytes <= 0 and taken):
+            break
+        begins = not (after.index and after.version == chunk.version)
+        if begins and chunk.events <= max_events and chunk.nbytes <= max_bytes:
+            taken += chunk.slices
+            max_events -= chunk.events
+            max_bytes -= chunk.nbytes
+        elif whole and begins and taken:
+            break
+        else:
+            parts = chunk.slices if begins else chunk.since(after.index)
+            pieces = fitting(parts, max_events, max_bytes, least=0 if taken else 1)
+            taken += pieces
+            max_events -= sum(map(len, pieces))
+            max_bytes -= sum(piece.nbytes for piece in pieces)
+            if sum(map(len, pieces)) < sum(map(len, parts)):
+                if pieces:
+                    after = Position(chunk.version, pieces[-1].indices[-1] + 1)
+                break
+        place += 1
+        after = tuple.__new__(Position, (chunk.version + 1, 0))
+    more = at < len(chunks) and chunks[at].version <= upto
+    if not more:
+        after = max(after, tuple.__new__(Position, (upto + 1, 0)))
+    elif after.version < chunks[at].version:
+        after = Position(chunks[at].version, 0)
+    return Polled(tuple(taken), more, {}, upto, end, place, after, asked[2] - max_events)

@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from publishers.blocks.slices import Slice
 from publishers.fanout.bench import TURN, Bench, RingCursor, Round
-from publishers.fanout.chunk import Ahead, Asked, Chunk, Kind, Polled, RingStatistics, fitting
+from publishers.fanout.chunk import Ahead, Asked, Chunk, Likeness, Polled, RingStatistics, polled_from
 from publishers.fanout.state import Deed, Guard, Occurrence, Phase, StateRow, step
 from publishers.model.position import Position
 
@@ -205,7 +205,7 @@ class Ring:
             if polled is None or not polled.holds(upto, self._next):
                 if polled is None and len(self._polled) >= _POLLED_MAX:
                     del self._polled[next(iter(self._polled))]
-                polled = self._polled[asked] = self._look(asked, upto)
+                polled = self._polled[asked] = polled_from(self._chunks, self._next, asked, upto)
             cursor.next = polled.next
             self._copied_events += polled.events
             if polled.place != place:
@@ -213,42 +213,6 @@ class Ring:
                 self._stand(cursor, polled.place)
                 self._trim()
         return polled
-
-    def _look(self, asked: Asked, upto: int) -> Polled:
-        """What comes next for all cursors that stand at a place and ask for as much."""
-        place, after, max_events, max_bytes, whole = asked
-        taken: list[Slice] = []
-        chunks = self._chunks
-        base = chunks[0].place if chunks else self._next
-        while (at := place - base) < len(chunks) and chunks[at].version <= upto:
-            chunk = chunks[at]
-            if max_events <= 0 or (max_bytes <= 0 and taken):
-                break
-            begins = not (after.index and after.version == chunk.version)
-            if begins and chunk.events <= max_events and chunk.nbytes <= max_bytes:
-                taken += chunk.slices
-                max_events -= chunk.events
-                max_bytes -= chunk.nbytes
-            elif whole and begins and taken:
-                break
-            else:
-                parts = chunk.slices if begins else chunk.since(after.index)
-                pieces = fitting(parts, max_events, max_bytes, least=0 if taken else 1)
-                taken += pieces
-                max_events -= sum(map(len, pieces))
-                max_bytes -= sum(piece.nbytes for piece in pieces)
-                if sum(map(len, pieces)) < sum(map(len, parts)):
-                    if pieces:
-                        after = Position(chunk.version, pieces[-1].indices[-1] + 1)
-                    break
-            place += 1
-            after = tuple.__new__(Position, (chunk.version + 1, 0))
-        more = at < len(chunks) and chunks[at].version <= upto
-        if not more:
-            after = max(after, tuple.__new__(Position, (upto + 1, 0)))
-        elif after.version < chunks[at].version:
-            after = Position(chunks[at].version, 0)
-        return Polled(tuple(taken), more, {}, upto, self._next, place, after, asked[2] - max_events)
 
     def groups(self, place: int) -> set[Any]:
         """The groups of the cursors that stand at a place or behind it: whom chunks linked there concern."""
@@ -260,11 +224,7 @@ class Ring:
 
     def _places(self, first: int) -> range:
         """The places of the chunks from one on."""
-        chunks = self._chunks
-        if not chunks:
-            return range(0)
-        base = chunks[0].place
-        return range(max(first, base), base + len(chunks))
+        return range(max(first, self._base), self._next)
 
     def standing(self, group: Hashable, place: int) -> list[RingCursor]:
         """The cursors of a group for whom chunks from ``place`` on are new."""
@@ -355,7 +315,7 @@ class Ring:
                     found[same][2].append(one)
         some.waiting = [*reversed(found.values())]
 
-    def _ahead(self, known: Ahead | None, place: int, upto: int, kind: Kind | None) -> Ahead | None:
+    def _ahead(self, known: Ahead | None, place: int, upto: int, kind: Likeness | None) -> Ahead | None:
         """What lies from a place on, up to the watermark: as many whole chunks as fit both bounds, or None."""
         chunks = self._chunks
         base = chunks[0].place if chunks else self._next

@@ -16,7 +16,7 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, AnyExecutor, executor_of
 from publishers.errors import HistoryPruned, LogClosed, LogError, PositionAhead
 from publishers.fanout.batch import Batch
-from publishers.fanout.chunk import Kind
+from publishers.fanout.chunk import Likeness
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.gap import GapNotice, OnGap
 from publishers.fanout.resync_slice import ResyncReader
@@ -81,7 +81,7 @@ class ChangeSubscription:
         self._executor = executor_of(executor)
         self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self.busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # which answers False
-        kind = Kind(view, self._batches, batch_events, batch_bytes, self.busy is not bool)
+        kind = Likeness(view, self._batches, batch_events, batch_bytes, self.busy is not bool)
         self.cursor = Cursor(
             start,
             ring=shared.ring,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from publishers.fanout.bench import Bench, RingCursor, Round
-from publishers.fanout.chunk import Ahead, Chunk, Kind
+from publishers.fanout.chunk import Ahead, Chunk, Likeness
 from publishers.fanout.ring import BEHIND, Ring
 from publishers.fanout.state import Deed, Occurrence, Phase
 from publishers.model.position import Position
@@ -22,7 +22,7 @@ __all__ = ["Plan", "World", "Wrong"]
 
 _FIELDS: Final = ("next", "phase", "held", "place", "location", "group", "kind", "bench")
 _BENCH: Final = ("credit", "serving", "_lock", "_again")
-_KIND: Final = Kind(View(), True, 9, 9, False)
+_KIND: Final = Likeness(View(), True, 9, 9, False)
 
 
 class Wrong(AssertionError):

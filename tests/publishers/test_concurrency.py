@@ -116,7 +116,9 @@ class Crowd:
             guest.request(10**9)
         for guest in self.guests:
             wait_until(
-                lambda guest=guest: guest.subscription.position > (self.log.visible, 2**40), guest.state, 60
+                lambda guest=guest: guest.subscription.checkpoint().position > (self.log.visible, 2**40),
+                guest.state,
+                60,
             )
             assert guest.positions == guest.due(truth), (guest.wish, guest.start, guest.state())
             assert guest.clean, guest.state()

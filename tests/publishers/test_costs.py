@@ -235,7 +235,7 @@ def test_nothing_refers_to_a_subscriber_after_its_end(end, state, dropped):
             probe.state,
         )
         wait_until(lambda: log._service.replayer.waiting == 0)
-        references = [weakref.ref(probe), weakref.ref(probe.subscription._drain)]
+        references = [weakref.ref(probe), weakref.ref(probe.subscription.drain)]
         if executor is not flow.INLINE:
             executor.run_all()
         del probe

@@ -160,7 +160,7 @@ def test_a_child_is_refused_whatever_it_asks_of_what_it_has_inherited(inherited,
         return asked
 
     # Other threads may be the holders of any of these at that moment.
-    with log._closing, feed._lock, probe.subscription._drain._lock:
+    with log._closing, feed._lock, probe.subscription.drain._lock:
         assert in_child(run) == {(str(path), os.getpid())}
     assert log.statistics().subscriptions[0].id == named
     assert not probe.terminals

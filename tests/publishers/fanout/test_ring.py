@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.bench import TURN, RingCursor, Round
-from publishers.fanout.chunk import Chunk, Kind
+from publishers.fanout.chunk import Chunk, Likeness
 from publishers.fanout.ring import BEHIND, Ring
 from publishers.fanout.state import Occurrence
 from publishers.model.position import Position
@@ -309,7 +309,7 @@ def test_what_the_objects_of_a_block_weigh_counts():
     assert Chunk(1, (Slice(small, (1,)),)).weight > 10 * small.weight
 
 
-KIND = Kind(View(), True, 99, 2**40, False)
+KIND = Likeness(View(), True, 99, 2**40, False)
 
 
 class Lending:

@@ -233,7 +233,7 @@ def test_what_the_replayer_has_read_ahead_is_let_go(given):
         one = probe.subscription
         wait_until(lambda: one._filled is not None and executor.tasks, probe.state)
         if given:
-            one._drain._turn_items = given  # as if the rest of the turn had been used up
+            one.drain._turn_items = given  # as if the rest of the turn had been used up
             executor.run_one()
         assert len(probe.positions) == given
         log.pause(one.id)
