@@ -224,7 +224,8 @@ class Ring:
 
     def _places(self, first: int) -> range:
         """The places of the chunks from one on."""
-        return range(max(first, self._base), self._next)
+        chunks = self._chunks
+        return range(max(first, chunks[0].place), self._next) if chunks else range(0)
 
     def standing(self, group: Hashable, place: int) -> list[RingCursor]:
         """The cursors of a group for whom chunks from ``place`` on are new."""

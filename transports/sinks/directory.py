@@ -16,9 +16,13 @@ def sync_directory(path: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Puts a file in place of another one, durably when it returns: written beside it, synced and renamed."""
+    """Puts a file in place of another one, durably when it returns: written beside it, synced and renamed.
+
+    Only its owner may read it: a declaration may hold a header that is a secret.
+    """
     beside = path.with_name(path.name + ".tmp")
-    with beside.open("wb") as file:
+    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(number, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -90,6 +90,8 @@ def test_those_who_may_manage_declare_look_at_and_drop_sinks(served):
     assert list(served.sinks) == ["hook"]
     assert served.ask("GET", "/sinks")[1]["log"] == "shop"
     assert served.ask("GET", "/sinks/hook")[1].keys() == told.keys()
+    (file,) = (served.log.path / "sinks").glob("*.declared.json")
+    assert file.stat().st_mode & 0o777 == 0o600  # it may hold a secret
     (kept,) = StoredSinks(served.log.path)
     assert (kept.name, kept.kind, kept.options.linger) == ("hook", "webhook", 0.0)
     wait_until(lambda: "hook" in served.log.slots)
