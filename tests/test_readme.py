@@ -110,4 +110,4 @@ def test_the_spark_program_in_the_readme_commits_each_micro_batch(tmp_path):
         timeout=120,
         check=False,
     )
-    assert done.stdout == "[None, '1', '2']\n", done.stderr
+    assert done.stdout == "[None, 'entity', '1', '2']\n", done.stderr  # the schema of the rows is told first

@@ -204,7 +204,7 @@ def test_rows_come_again_over_a_lost_connection_too(place, tab):
 
 def test_rows_come_in_place_of_history_that_is_missing(airport, tab):
     """F90, F92."""
-    place = airport(state=True, state_interval=0.0, **RETAIN)
+    place = airport(state=True, state_interval=0.0, state_share=1.0, **RETAIN)  # never overtaken by retention
     tab.open(f"{place.url}health")
     tab.run(LOADED)
     since = str(place.log.token(Position(1)))

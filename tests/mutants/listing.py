@@ -336,6 +336,7 @@ _RETENTION = [
     ),
 ]
 
+_PARTS = "publishers.fanout.chunk:"
 _RING = "publishers.fanout.ring:Ring."
 _WORLD = ("world",)
 _BOTH = ("world", "threads")
@@ -343,13 +344,17 @@ _BOTH = ("world", "threads")
 _READING = [
     Mutant(
         "cursor off by one",
-        _RING + "_look",
+        _PARTS + "polled_from",
         "place += 1\n        after = tuple.__new__(Position, (chunk.version + 1, 0))",
         "place += 1\n        after = tuple.__new__(Position, (chunk.version + 2, 0))",
         _WORLD,
     ),
     Mutant(
-        "index off by one", _RING + "_look", "pieces[-1].indices[-1] + 1", "pieces[-1].indices[-1]", _WORLD
+        "index off by one",
+        _PARTS + "polled_from",
+        "pieces[-1].indices[-1] + 1",
+        "pieces[-1].indices[-1]",
+        _WORLD,
     ),
     Mutant(
         "replayed index off by one",
@@ -437,8 +442,8 @@ _READING = [
     ),
     Mutant(
         "demand not subtracted",
-        "flow.drain.drain:Drain._step",
-        "self._demand -= self._taken if self._demand < UNBOUNDED else 0",
+        "flow.drain.drain:Drain._hand",
+        "self.given += len(items)",
         "pass",
         _WORLD,
     ),
