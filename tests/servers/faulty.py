@@ -42,7 +42,8 @@ class FaultyProxy:
         self._fault = Fault.NONE
         self._changed = threading.Condition()
         self._ended = False
-        self._listener: socket.socket | None = None
+        self._socket = socket.socket()  # one for all its life, which a fixture of a module may have begun
+        self._listens = False
         self._pairs: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
 
@@ -59,7 +60,7 @@ class FaultyProxy:
         if fault is Fault.REFUSE:
             self._unlisten()
             self.sever()
-        elif self._listener is None:
+        elif not self._listens:
             self._listen()
 
     def sever(self) -> None:
@@ -68,6 +69,8 @@ class FaultyProxy:
             _reset(one)
 
     def __enter__(self) -> Self:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", self.port))
         self._listen()
         self._begin(self._accept)
         return self
@@ -80,20 +83,20 @@ class FaultyProxy:
         self.sever()
         for thread in self._threads:
             thread.join()
+        self._socket.close()
 
     def _listen(self) -> None:
-        made = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        self._socket.listen(64)
         with self._changed:
-            self._listener = made
+            self._listens = True
             self._changed.notify_all()
 
     def _unlisten(self) -> None:
         with self._changed:
-            listener, self._listener = self._listener, None
-        if listener is not None:
+            listened, self._listens = self._listens, False
+        if listened:
             with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
+                self._socket.shutdown(socket.SHUT_RDWR)  # it stays bound, and may listen again
 
     def _begin(self, work, *arguments) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
@@ -104,12 +107,11 @@ class FaultyProxy:
         """For as long as the proxy lives, also while it listens to nobody."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._listener is not None or self._ended)
-                listener = self._listener
-            if self._ended or listener is None:
+                self._changed.wait_for(lambda: self._listens or self._ended)
+            if self._ended:
                 return
             try:
-                client, _ = listener.accept()
+                client, _ = self._socket.accept()
             except OSError:
                 continue  # it refuses from now on
             self._begin(self._pass_on, client)
