@@ -172,7 +172,9 @@ def test_pausing_leads_to_resync_and_resuming_back_to_live_with_the_exact_sequen
         tab.until(f"seen.length === {seen}")
     # What all have taken is in the ring no more, and the drawing still shows what went through it.
     tab.until("document.querySelector('#drawing path.passed').getAttribute('d').split('M').length === 1 + 32")
-    assert tab.text("#drawing .ring.label") == "ring: the newest events, all taken"
+    tab.until(
+        "document.querySelector('#drawing .ring.label').textContent === 'ring: the newest events, all taken'"
+    )
     tab.until("document.querySelector('#ring').textContent === '40'")
     assert tab.text("#ring-most") == "passed, 0 of 32 held"
     assert not tab.run("document.querySelector('#paused').checkVisibility()")
