@@ -42,7 +42,6 @@ class FaultyProxy:
         self._fault = Fault.NONE
         self._changed = threading.Condition()
         self._ended = False
-        self._socket = socket.socket()  # one for all its life, which a fixture of a module may have begun
         self._listens = False
         self._pairs: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
@@ -69,6 +68,7 @@ class FaultyProxy:
             _reset(one)
 
     def __enter__(self) -> Self:
+        self._socket = socket.socket()  # one for all its life, which a fixture of a module may have begun
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", self.port))
         self._listen()
