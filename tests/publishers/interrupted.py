@@ -57,6 +57,7 @@ class Life:
         self.log = ChangeLog.open(self.path, **self.options)
         self.acknowledged = set()
         self.probes = []
+        self.replayed: list[Probe] = []
         self.busy, self.quiet, self.ended = threading.Event(), threading.Lock(), False
         self.other = threading.Thread(target=self._commit_too, daemon=True)
         self.other.start()
@@ -98,6 +99,7 @@ class Life:
 
     def replay_to_a_subscriber(self):
         probe = Probe(first=10**9)
+        self.replayed.append(probe)  # an interrupt may come before it is cancelled here
         self.log.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
         probe.subscription.cancel()
 
@@ -135,6 +137,9 @@ class Life:
             wait_until(lambda p=probe: p.subscription.ended or len(p.positions) >= len(truth), probe.state)
             assert probe.positions == truth[: len(probe.positions)], probe.state()
             assert probe.clean, probe.state()
+        for probe in self.replayed:
+            if probe.subscription is not None:
+                probe.subscription.cancel()
         assert len(self.log._service.registry.subscriptions()) <= len(self.probes)
         self.log.close()
         with ChangeLog.open(self.path, **self.options) as log:
