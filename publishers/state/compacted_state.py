@@ -362,6 +362,14 @@ class CompactedState:
                 self._tell()
                 if self._place.version < upto:
                     self._rest(self._pace.rest)
+        except HistoryPruned:
+            if self._location is None:
+                raise
+            self._location = (
+                None  # only what had been looked up is gone: the end of a segment that was read whole
+            )
+            self._table.rollback()
+            return
         except (sqlite3.Error, OSError, LogFull) as error:
             self.failures += 1
             self._location = None

@@ -262,6 +262,19 @@ def test_what_it_has_not_read_is_kept_from_retention(path):
         assert len(bodies(log.state)) == 20
 
 
+def test_it_goes_on_behind_a_segment_that_it_has_read_whole_and_that_is_gone(path):
+    """F126, F146: the hold is on what comes next, in the segment behind."""
+    with stated(path, **RETAIN, state_interval=3600.0) as log:
+        catalog = log._files.reader._catalog
+        while len(catalog.entries) == 1:
+            read = settled(log).position
+            fill(log, 1, 20)
+        while log.oldest == Position(1):
+            fill(log, 10, 20)
+        assert (log.oldest, log.state.position) == (read, read)
+        assert settled(log).position == log.head
+
+
 @pytest.mark.usefixtures("quiet")
 def test_a_state_above_its_cap_is_lost_and_says_so(path):
     """F92, F146."""
