@@ -163,7 +163,12 @@ class SnapshotReader:
                 if block.end.version > upto or room <= 0 or nbytes <= 0:
                     break
         except HistoryPruned as error:
-            raise SnapshotGone(self.id, error.oldest) from error
+            if error.oldest > self.position:
+                raise SnapshotGone(self.id, error.oldest) from error
+            self._location = (
+                None  # only what had been looked up is gone: the end of a segment that was read whole
+            )
+            return entries or self._changes(upto, room, nbytes)
         return entries
 
     def _of_page(self, page: SnapshotPage, room: int, nbytes: int) -> list[Entry]:

@@ -362,8 +362,8 @@ class CompactedState:
                 self._tell()
                 if self._place.version < upto:
                     self._rest(self._pace.rest)
-        except HistoryPruned:
-            if self._location is None:
+        except HistoryPruned as error:
+            if error.oldest > self.position:
                 raise
             self._location = (
                 None  # only what had been looked up is gone: the end of a segment that was read whole

@@ -607,3 +607,33 @@ def test_so_many_threads_read_sources_and_no_more():
         wait_until(lambda: sum(len(probe.changes) for probe in probes) == 3)
         assert len(left) == 3
         wait_until(lambda: not log._source_threads._running)
+
+
+def test_a_snapshot_goes_on_behind_a_segment_that_it_has_read_whole_and_that_is_gone():
+    """F88: the hold is on what comes next, in the segment behind."""
+
+    def write(log, count):
+        for _ in range(count):
+            fill(log, 1, 20)
+
+    with opened(**RETAIN) as log:
+        while len(log._files.reader._catalog.entries) == 1:
+            write(log, 1)
+        whole = log.visible - 1  # as many are in the first segment, and no more
+    with opened(**RETAIN) as log:
+
+        def pages(request):
+            if request.after is None:
+                write(log, whole)
+                return [("a", {})]
+            if request.after == "a":
+                while log.oldest == Position(1):
+                    write(log, 10)
+                assert log.oldest == Position(whole + 1)
+                return [("b", {})]
+            return []
+
+        probe = rows_of(log, PageSource(entity_type="order", pages=pages, page_rows=1))
+        assert not probe.terminals
+        assert [change.key for change in probe.changes if change.operation is Operation.READ] == ["a", "b"]
+        assert len(probe.changes) == 2 + 21 * log.visible
