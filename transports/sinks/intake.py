@@ -95,14 +95,15 @@ class SinkIntake:
         slots, options = self._log.slots, self._options
         if self.slot is None:
             if self._name not in slots:
-                self._make(options.start)
+                start = options.start
+                if options.snapshot == "initial":
+                    self.notes.write(rows=RowsNote())  # before the slot: one without a note has had its rows
+                    start = Start.LATEST
+                self._make(start)
             self.slot = slots.open(self._name, take_over=self._take_over, owner=f"sink {self._name}")
         return self.slot
 
     def _make(self, start: Any) -> None:
-        if self._options.snapshot == "initial":
-            self.notes.write(rows=RowsNote())  # before the slot: one without a note has had its rows
-            start = Start.LATEST
         with contextlib.suppress(SlotExists):
             self._log.slots.create(self._name, self._options.criteria, start=start, granularity="change")
 

@@ -89,6 +89,25 @@ def test_it_may_go_on_where_it_was_while_that_is_kept(tmp_path):
             switched(rig, on=True)
 
 
+def test_a_sink_that_began_with_rows_goes_on_at_the_place_that_is_named(tmp_path):
+    """F127: the rows of a first start do not come in place of it."""
+    with rigged(tmp_path, snapshot="initial", log={"state": True}) as rig:
+        rig.commit(1)
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        rig.commit(2)
+        rig.drained()
+        place, before = rig.log.head, len(rig.target.taken)
+        switched(rig)
+        rig.commit(3)
+        rig.commit(4)
+        assert switched(rig, on=True, place=place) == place
+        rig.drained()
+        assert [one.key for batch in rig.target.taken[before:] for one in batch.changes if one.key] == [
+            "3",
+            "4",
+        ]
+
+
 def test_the_place_that_a_target_stores_does_not_win_over_what_was_left_out(tmp_path):
     """F127: else it would begin before the gap again."""
     with rigged(tmp_path, Target(stores=True)) as rig:
