@@ -161,13 +161,13 @@ class RowDelivery:
                     hold.move(self.reader.position)
                 if self.reader.done:
                     self._prepare()
+                if entries is None:
+                    self.reader.pages.listen(self._come)
+                    return False
             except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
                 if isinstance(error, OSError):
                     error = LogError(f"the snapshot could not be read: {error}")
                 self._run(partial(self._drain.fail, self._service.explain(error)))
-                return False
-            if entries is None:
-                self.reader.pages.listen(self._come)
                 return False
             if not entries:
                 return True

@@ -29,13 +29,23 @@ class SourceThreads:
         return len(self._waiting)
 
     def send(self, key: Hashable, read: Callable[[], object]) -> None:
-        """Has something read that never raises; ``key`` has nothing else to be read meanwhile."""
+        """Has something read that never raises; ``key`` has nothing else to be read meanwhile.
+
+        Raises:
+            RuntimeError: If there is no thread for it, and the system gives none.
+        """
         with self._lock:
             self._waiting[key] = read
             if self._running == self._most:
                 return
             self._running += 1
-        BackgroundThread(target=self._work, name=self._name, daemon=True).start()
+        try:
+            BackgroundThread(target=self._work, name=self._name, daemon=True).start()
+        except RuntimeError:  # the system has no thread
+            with self._lock:
+                self._running -= 1
+                self._waiting.pop(key, None)
+            raise
 
     def forget(self, key: Hashable) -> None:
         """Reads nothing for a key any more, unless it is being read."""

@@ -609,6 +609,24 @@ def test_so_many_threads_read_sources_and_no_more():
         wait_until(lambda: not log._source_threads._running)
 
 
+def test_where_the_system_gives_no_thread_its_subscriber_is_told_and_the_next_one_has_its_rows(monkeypatch):
+    """F88: nothing waits for a thread that never began."""
+
+    class Refused(threading.Thread):
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+    source = table({"1": {}})
+    with opened(source_threads=1) as log:
+        with monkeypatch.context() as patched:
+            patched.setattr("publishers.snapshots.source_threads.BackgroundThread", Refused)
+            probe = subscribed(log, source=source)
+            wait_until(lambda: probe.terminals)
+            assert "can't start new thread" in str(probe.error)
+            assert log.statistics().source_waiting == 0
+        assert keys(rows_of(log, source).changes) == ["1"]
+
+
 def test_a_snapshot_goes_on_behind_a_segment_that_it_has_read_whole_and_that_is_gone():
     """F88: the hold is on what comes next, in the segment behind."""
 
