@@ -106,11 +106,13 @@ async def test_many_are_under_way_at_once_in_order(writable, log, monkeypatch, u
     held = Held(log, monkeypatch)
     place = str(log.token(log.head))
     async with connect(server.url) as remote:
-        work = [
-            asyncio.ensure_future(remote.commit_async([order(n)], expect=place if n == 30 else None))
-            for n in range(100)
-        ]
+        # The first is alone in its group, so that the others have to queue behind it.
+        work = [asyncio.ensure_future(remote.commit_async([order(0)]))]
         assert await asyncio.to_thread(held.inside.wait, 60)
+        work += [
+            asyncio.ensure_future(remote.commit_async([order(n)], expect=place if n == 30 else None))
+            for n in range(1, 100)
+        ]
         await until(lambda: log.statistics().queued > 1)
         held.go.set()
         results = await asyncio.gather(*work, return_exceptions=True)
