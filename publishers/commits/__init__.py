@@ -1,4 +1,4 @@
-"""How changes get into the log: transactions, the queue, group commit, and the publish gate."""
+"""How changes enter the log: transactions, the queue, group commit, and the publish gate."""
 
 from publishers.commits.builder import TransactionBuilder, TransactionState
 from publishers.commits.group_commit import Commit, Committer

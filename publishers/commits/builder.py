@@ -1,4 +1,4 @@
-"""A transaction that is filled in a block, and committed when the block is left."""
+"""A transaction that collects changes in a ``with`` block and commits them when the block ends."""
 
 import asyncio
 import enum
@@ -17,13 +17,13 @@ __all__ = ["TransactionBuilder", "TransactionState"]
 
 
 class TransactionState(enum.Enum):
-    """Where a transaction is in its life; the values are what errors say of it.
+    """The life of a transaction; the values are the texts of errors.
 
     ::
 
         NEW -> ACTIVE -> COMMITTING -> COMMITTED
                  |           `-------> FAILED
-                 |-> COMMITTED          nothing was to be committed
+                 |-> COMMITTED          there was nothing to commit
                  `-> ROLLED_BACK
     """
 
@@ -41,14 +41,15 @@ _ANOTHER: Final = "begin another one with log.transaction()"
 class TransactionBuilder:
     """Collects the changes of one transaction; ``ChangeLog.transaction`` makes it.
 
-    As a context manager it commits on leaving, and nothing on an exception; with ``async with`` it commits off the event
-    loop, and cancelling the wait does not undo the commit. It is for one block: what is added before or after that raises
-    ``InvalidTransactionState``. Without any change, annotations or producer there is nothing to commit, and no version is made.
+    As a context manager it commits when its block ends, and commits nothing if the block raises. ``async with`` commits off
+    the event loop; cancelling the wait does not undo the commit. It serves one block: adding changes before or after the
+    block raises ``InvalidTransactionState``. Without changes, annotations or producer nothing is committed, and no version
+    is made.
 
     Args:
         log: Name of the log.
         write: Commits the changes, such as ``ChangeLog.commit``.
-        committing: Its other arguments, by name.
+        committing: The keyword arguments of ``write``.
     """
 
     __slots__ = ("_commit", "_labelled", "_log", "_mutations", "_state", "_write")
@@ -63,10 +64,10 @@ class TransactionBuilder:
 
     @property
     def commit(self) -> Commit | None:
-        """What became of the transaction, once its block was left; None if it was empty, and nothing was committed.
+        """The outcome of the transaction after its block; None if it was empty, and nothing was committed.
 
         Raises:
-            InvalidTransactionState: If it was not committed (yet).
+            InvalidTransactionState: If the transaction is not committed.
         """
         if self._state is not TransactionState.COMMITTED:
             waiting = self._state in {TransactionState.NEW, TransactionState.ACTIVE}
@@ -86,11 +87,11 @@ class TransactionBuilder:
         self._open().append(remove(entity_type, key, **extras))
 
     def expire(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
-        """Adds the end of an entity whose time was over; arguments and errors are those of ``publishers.expire``."""
+        """Adds the end of an entity whose lifetime has run out; arguments and errors are those of ``publishers.expire``."""
         self._open().append(expire(entity_type, key, **extras))
 
     def truncate(self, entity_type: str, **extras: Any) -> None:
-        """Adds the end of all entities of a type; arguments and errors are those of ``publishers.truncate``."""
+        """Adds the removal of all entities of a type; arguments and errors are those of ``publishers.truncate``."""
         self._open().append(truncate(entity_type, **extras))
 
     def rekey(
@@ -101,19 +102,19 @@ class TransactionBuilder:
         body: Image,
         **extras: Any,
     ) -> None:
-        """Adds the change of an entity's key, which is two changes; as ``publishers.rekey``."""
+        """Adds the change of an entity's key, which is two changes; arguments and errors are those of ``publishers.rekey``."""
         self._open().append(rekey(entity_type, old, new, body, **extras))
 
     def schema(self, entity_type: str, body: Image, version: int | None = None, **extras: Any) -> None:
-        """Tells the schema of an entity type, ahead of the changes that need it; as ``publishers.schema``."""
+        """Adds the schema of an entity type, before the changes that need it; arguments and errors of ``publishers.schema``."""
         self._open().append(schema(entity_type, body, version, **extras))
 
     def extend(self, mutations: Iterable[Mutation]) -> None:
-        """Adds changes that were made elsewhere.
+        """Adds mutations that were made elsewhere.
 
         Raises:
-            InvalidChange: If it is not several mutations; nothing was added then.
-            InvalidTransactionState: Outside of the block, like all methods that add something.
+            InvalidChange: If the argument is not a collection of mutations; nothing was added then.
+            InvalidTransactionState: Outside the block, like all methods that add changes.
         """
         self._open().extend(check_mutations(mutations))
 
@@ -152,14 +153,14 @@ class TransactionBuilder:
             )
 
     def _open(self) -> list[Mutation]:
-        """What changes are added to; outside of the block there is nothing, as nobody would commit it."""
+        """Returns the list of changes; raises outside the block, because nothing would commit them."""
         if self._state is not TransactionState.ACTIVE:
             new = self._state is TransactionState.NEW
             raise self._refusal("add changes in its block: with log.transaction() as tx" if new else _ANOTHER)
         return self._mutations
 
     def _leave(self, *, failed: bool) -> bool:
-        """Ends the block; whether there is something to commit."""
+        """Ends the block; returns whether there is something to commit."""
         if failed:
             self._state = TransactionState.ROLLED_BACK
         elif self._mutations or self._labelled:
@@ -169,7 +170,7 @@ class TransactionBuilder:
         return self._state is TransactionState.COMMITTING
 
     def _finish(self) -> None:
-        # It notes the outcome itself: whoever waited for it may have been cancelled.
+        # Set the outcome here: the caller that awaits it may have been cancelled.
         try:
             self._commit = self._write(self._mutations)
         except BaseException:

@@ -1,7 +1,7 @@
-"""What a writer expects of a log, judged at the turn of its commit: that nothing was committed since it looked.
+"""A writer's expectation of a log, judged at the turn of its commit: that nothing was committed since the writer looked.
 
-What stands in the log is looked through before the turn comes; at the turn only what has come meanwhile, and what is written
-in the same group, is.
+The log is scanned before the turn comes. At the turn only later commits, and the earlier members of the same group, are
+scanned.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ from publishers.wal import Transaction, Wal
 __all__ = ["EXPECTED_KEYS", "Expect", "Expectation", "ExpectedKeys", "GroupAhead", "Refusal", "expected"]
 
 EXPECTED_KEYS: Final = 1_000
-"""Most keys that one commit may expect something of."""
+"""Most keys that the expectation of one commit may name."""
 
 Key = tuple[str, str | bytes]
 Expect = str | PositionToken | tuple[str | PositionToken, Collection[Key]]
-"""A place behind which nothing may have been committed; or such a place and keys, each with its entity type, of which nothing may."""
+"""A position behind which nothing may have been committed; or a position and keys (pairs of entity type and key) that may not have changed."""
 
 _DATA: Final = frozenset(range(Area.DATA * 16, Area.DATA * 16 + 16))
 _RIGHT: Final = (
@@ -42,12 +42,12 @@ _KEYS_RIGHT: Final = f"1 to {EXPECTED_KEYS} pairs of an entity type and a key: [
 
 
 class Refusal(NamedTuple):
-    """Why something may not be written.
+    """Why a transaction may not be written.
 
     Attributes:
-        error: What its writer is told.
-        ahead: The place, among those that are written before it in the same group, of the one that it met; None if it met
-            what was written before.
+        error: The error for its writer.
+        ahead: Index of the conflicting transaction among the earlier ones of the same group; None if the conflict was
+            written before.
     """
 
     error: PenstockError
@@ -55,16 +55,16 @@ class Refusal(NamedTuple):
 
 
 class ExpectedKeys:
-    """Keys of which something is expected.
+    """Keys that an expectation names.
 
     Attributes:
-        pairs: Each with its entity type, and as it is stored; without a key what concerns all of a type.
+        pairs: Entity type and key as stored; the empty key stands for changes that concern all entities of a type.
 
     Args:
-        keys: Each with its entity type.
+        keys: Pairs of entity type and key.
 
     Raises:
-        InvalidOption: If they are none, or too many.
+        InvalidOption: If there are no keys or too many, or a pair is malformed.
     """
 
     __slots__ = ("_predicate", "pairs")
@@ -87,14 +87,14 @@ class ExpectedKeys:
         wishes = [
             Criterion(areas={Area.DATA}, entity_types={name}, keys=texts) for name, texts in by_type.items()
         ]
-        # It concerns every key of its entity type, and has none itself.
+        # A TRUNCATE concerns every key of its entity type, and has no key itself.
         wishes.append(
             Criterion(areas={Area.DATA}, entity_types=set(by_type), operations={Operation.TRUNCATE})
         )
         self._predicate = Predicate(Criteria.of(*wishes))
 
     def touched(self, block: Block, since: Position) -> tuple[Position, str, str | None] | None:
-        """The first change at or behind a place that concerns one of them: where it is, its entity type and key."""
+        """Returns the first change at or behind a position that concerns the keys: its position, entity type and key."""
         for index in self._predicate.select(block):
             if (block.version, index) >= since:
                 return Position(block.version, index), block.entity_type(index) or "", _text(block.key(index))
@@ -102,10 +102,10 @@ class ExpectedKeys:
 
 
 class GroupAhead:
-    """What is written before a commit in its group; its changes are looked at once somebody expects something of keys.
+    """The transactions before a commit in its group; their changes are read at the first expectation that names keys.
 
     Args:
-        transactions: What is in the group so far.
+        transactions: The members of the group so far.
     """
 
     __slots__ = ("_looked", "_spooled", "_touched", "transactions")
@@ -114,10 +114,12 @@ class GroupAhead:
         self.transactions = list(transactions)
         self._looked = 0
         self._spooled: int | None = None
-        self._touched: dict[tuple[str, bytes], tuple[int, int]] = {}  # by which, at which index
+        self._touched: dict[
+            tuple[str, bytes], tuple[int, int]
+        ] = {}  # the first transaction, and the index in it
 
     def meets(self, keys: ExpectedKeys, place: Position, written: int) -> Refusal | None:
-        """Why something that expects keys to be unchanged may not be written behind it; None if it may be."""
+        """Returns why a transaction that expects unchanged keys may not be written behind the group; None if it may."""
         head = Position(written + 1 + len(self.transactions))
         self._look()
         if self._spooled is not None:
@@ -147,11 +149,11 @@ class GroupAhead:
 
 
 def expected(expect: Expect) -> tuple[PositionToken, ExpectedKeys | None]:
-    """What is expected, taken apart.
+    """Splits an expectation into its token and its keys.
 
     Raises:
-        InvalidOption: If it is neither a token nor a pair of one and keys.
-        PositionMalformed: If a text is no token.
+        InvalidOption: If it is neither a token nor a pair of a token and keys.
+        PositionMalformed: If a text is not a token.
     """
     token, keys = expect, None
     if isinstance(expect, (tuple, list)) and not isinstance(expect, PositionToken) and len(expect) == 2:
@@ -166,13 +168,13 @@ def expected(expect: Expect) -> tuple[PositionToken, ExpectedKeys | None]:
 
 
 class Expectation:
-    """What one commit expects. Used by one thread at a time.
+    """The expectation of one commit. Used by one thread at a time.
 
     Args:
         expect: See ``Expect``.
-        judge: Makes the position of a token, if it is one of this log, which ends at its second argument.
-        wal: The log; `judge_turn` is for whoever holds its write gate.
-        most: Most bytes of the log that are looked through for the sake of keys: option ``expect_bytes``.
+        judge: Returns the position of a token, and checks that it belongs to this log and is not above its second argument.
+        wal: The log; `judge_turn` requires its write gate.
+        most: Most bytes of the log to scan for keys: option ``expect_bytes``.
 
     Raises:
         InvalidOption, PositionMalformed: As `expected`.
@@ -192,15 +194,15 @@ class Expectation:
         self._wal = wal
         self._reader = wal.whole
         self._most = self._left = most
-        self._next: Position | None = None  # up to where nothing was met
+        self._next: Position | None = None  # no conflict up to here
         self._met: tuple[Position, str, str | None] | None = None
         self._untold: str | None = None
 
     def look(self) -> None:
-        """Looks through what stands in the log already, so that little is left for the turn; may read the disk.
+        """Scans the log before the turn, so that little is left to scan at the turn; may read the disk.
 
-        What it meets, or what is wrong with the token, is told at the turn: by then it is known whether the commit repeats one
-        that was not refused.
+        A conflict, or an invalid token, is reported at the turn only: by then it is known whether the commit repeats one that
+        was accepted.
         """
         if self._keys is not None:
             durable = self._wal.durable
@@ -209,13 +211,13 @@ class Expectation:
                 self._look_through(self._keys, place, durable)
 
     def judge_turn(self, ahead: GroupAhead) -> Refusal | None:
-        """Why the commit may not be written; None if it may be. For whoever leads.
+        """Returns why the commit may not be written; None if it may. Only the leader calls it.
 
         Args:
-            ahead: What is about to be written before it.
+            ahead: The transactions that are written before it in the same group.
 
         Raises:
-            LogFailed: If what was written could not be synced, so as to be looked through.
+            LogFailed: If earlier transactions could not be synced, which scanning them requires.
         """
         written = self._wal.appended
         head = Position(written + 1 + len(ahead.transactions))
@@ -238,7 +240,7 @@ class Expectation:
         wal = self._wal
         if place.version <= wal.appended and self._met is None and self._untold is None:
             if wal.durable < wal.appended:
-                wal.sync()  # what is not durable cannot be read
+                wal.sync()  # only durable frames can be read
             self._look_through(keys, place, wal.appended)
         if self._untold is not None:
             return Refusal(ExpectationFailed(place, head, untold=self._untold), None)

@@ -1,11 +1,11 @@
-"""Group commit: the caller leads.
+"""Group commit: a calling thread leads.
 
-Whoever finds no leader leads: it takes all that wait, writes them with one write and one sync, passes leadership on, and
-publishes them; so the disk already works for the next group while this one is published. No timer forms groups, and the
-callers' threads commit (LevelDB and RocksDB do it so). One thread leads in the place of those who wait elsewhere for what
-they have submitted.
+A thread that finds no leader leads: it takes the waiting transactions, writes them with one write and one sync, passes
+leadership on, and publishes. So the disk already works for the next group while this group is published. No timer forms
+groups, and the callers' threads commit, as in LevelDB and RocksDB. For submitted transactions, for which no thread
+waits, one thread of the log leads.
 
-The publish gate is taken before leadership is passed on, which keeps publication in version order.
+The leader acquires the publish gate before it passes leadership on; this keeps publication in version order.
 """
 
 from collections import deque
@@ -34,18 +34,18 @@ _SWITCHES: Final = (bool, bool)
 
 
 class Committer:
-    """The one write path of a log.
+    """The only write path of a log.
 
     Args:
-        wal: The log's files; whoever leads holds their write gate.
+        wal: The log's files; the leader holds their write gate.
         publication: The publish gate.
         options: Bounds of groups and queue, and the sync policy.
-        name: Of its threads, if anything is submitted.
+        name: Prefix of the thread names, which start with the first submission.
 
     Attributes:
-        groups: Groups written so far; benchmarks tell how large they were.
-        arrivals: Tells writers that do not wait here how far their transactions are.
-        handover: Pauses a thread that commits again and again and meets no other: those that meet wait for each other.
+        groups: Groups written so far; benchmarks derive the group size from it.
+        arrivals: Resolves the futures of submitted transactions.
+        handover: Pauses a thread that commits again and again without contention; contending threads wait for each other.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Committer:
         self._unsynced: list[Published] = []
         self._unsynced_bytes = 0
         self._most_unsynced = {"always": -1, "interval": options.queue_bytes, "os": 2**63}[options.sync]
-        self._owing = False  # something that is withheld was not synced
+        self._owing = False  # a withheld transaction is not synced yet
         self._withheld = Withheld(options.deferred_bytes, wal.visible, wal.appended)
 
     def commit(
@@ -74,19 +74,19 @@ class Committer:
         outdated: Callable[[], InvalidChange | None] | None = None,
         expect: Expectation | None = None,
     ) -> Commit:
-        """Commits a transaction, alone or in a group with what other threads commit at the same time.
+        """Commits a transaction, alone or in a group with the concurrent commits of other threads.
 
         Args:
-            transaction: What to commit; its spool, if any, is discarded in every case.
+            transaction: The transaction; its spool, if any, is discarded in every case.
             durable: Whether to sync before returning, whatever the policy.
-            visible: Whether subscribers get it, unless something before it is withheld; False withholds it.
-            woken: Takes those who are to be woken, for a caller that holds something; it wakes them, whatever is raised.
-            outdated: Asked when its turn has come: why it may not be written any more, or None.
-            expect: What is expected of the log when its turn has come.
+            visible: Whether to publish it. False withholds it; it is withheld too while an earlier transaction is.
+            woken: Collects the subscriptions to wake, for a caller that holds a lock; that caller wakes them even after an error.
+            outdated: Called at the transaction's turn; returns why it may no longer be written, or None.
+            expect: Expectation about the log, judged at the transaction's turn.
 
         Raises:
-            InvalidChange: What ``outdated`` says; nothing was written.
-            ExpectationFailed, PositionError: If the log is not what ``expect`` says; nothing was written.
+            InvalidChange: The error returned by ``outdated``; nothing was written.
+            ExpectationFailed, PositionError: If the log does not meet ``expect``; nothing was written.
             LogClosed: If the log was closed; nothing was written.
             LogFull: If the disk has no room; nothing was written.
             LogFailed: If the disk failed.
@@ -100,7 +100,7 @@ class Committer:
                 if (type(durable), type(visible)) != _SWITCHES:
                     check_switches(durable=durable, visible=visible)
                 if self._wal.inherited is not None:
-                    raise self._wal.inherited  # before the queue, whose lock and leader may be those of the parent
+                    raise self._wal.inherited  # before the queue is entered: its lock and leader may belong to the parent
                 ordinary = visible and outdated is None and expect is None and transaction.spool is None
                 if ordinary and transaction.producer == NO_PRODUCER and self._queue.leader is None:
                     with SHIELD:
@@ -119,7 +119,7 @@ class Committer:
                     wake(found)
         finally:
             if found and woken is None:
-                wake(found)  # an interrupt may have come where the first one begins
+                wake(found)  # an interrupt may have hit the start of the first call
         if pending is not None:
             commit = pending.commit
         elif woken is None:
@@ -137,18 +137,18 @@ class Committer:
         expect: Expectation | None = None,
         after: Submission | None = None,
     ) -> Submission:
-        """Queues a transaction, without waiting for more than room in the queue; the other arguments are those of ``commit``.
+        """Queues a transaction; waits at most for room in the queue. Arguments not listed are those of ``commit``.
 
         Args:
-            transaction: What to commit.
+            transaction: The transaction.
             durable: Whether to sync at once.
-            visible: Whether subscribers get it.
-            outdated: Why it may not be written any more.
-            expect: What is expected of the log.
-            after: What it was submitted behind, and is not written if that was refused.
+            visible: Whether to publish it.
+            outdated: Returns why it may no longer be written, or None.
+            expect: Expectation about the log.
+            after: Its predecessor; if that is refused, this transaction is not written.
 
         Raises:
-            LogClosed, LogFailed, LogForked: If the log takes no commits; nothing was written.
+            LogClosed, LogFailed, LogForked: If the log accepts no commits; nothing was written.
         """
         pending = Submitted(
             self.arrivals,
@@ -175,7 +175,7 @@ class Committer:
                     pending.wait()
         except BaseException:
             if not pending.inside:
-                if self._wal.inherited is None:  # else the lock may be that of a thread which is not there
+                if self._wal.inherited is None:  # else the lock may belong to a thread of the parent process
                     self._queue.leave(pending)
                 transaction.discard()
             raise
@@ -189,30 +189,30 @@ class Committer:
             wake(woken)
 
     def publish(self, version: int) -> None:
-        """Shows everything up to a version, and the ordinary commits behind it up to the next withheld one.
+        """Publishes everything up to a version, and the ordinary commits behind it up to the next withheld one.
 
         Raises:
             NoSuchVersion: If there is no such version.
             LogClosed: If the log was closed.
-            LogFull: If the disk has no room to tell of it; nothing has changed.
+            LogFull: If the disk has no room to record it; nothing has changed.
             LogFailed: If the disk failed.
         """
         self._alone(partial(self._show, version))
 
     def forget_after(self, version: int, *, woken: deque[Wakeable] | None = None) -> None:
-        """Removes what is withheld above a version; ``woken`` is that of ``commit``.
+        """Truncates the withheld transactions above a version; ``woken`` is that of ``commit``.
 
         Raises:
-            AlreadyVisible: If more than that is visible; nothing has changed.
+            AlreadyVisible: If a later version is visible; nothing has changed.
             NoSuchVersion: If there is no such version.
             LogClosed: If the log was closed.
-            LogFull: If the disk has no room to tell of it; nothing has changed.
+            LogFull: If the disk has no room to record it; nothing has changed.
             LogFailed: If the disk failed.
         """
         self._alone(partial(self._forget, version), woken)
 
     def sync(self) -> None:
-        """Syncs what the ``interval`` policy has left, and publishes it.
+        """Syncs the transactions that the ``interval`` policy has not synced yet, and publishes them.
 
         Raises:
             LogFailed: If the disk failed.
@@ -221,7 +221,7 @@ class Committer:
             self._run(Pending(None, durable=True))
 
     def vouch(self, version: int) -> None:
-        """Makes HEAD cover a version, which somebody is about to store as a place; syncs first what the policy has left.
+        """Makes HEAD cover a version that is about to be stored as a position; syncs first if the policy has not.
 
         Raises:
             LogClosed: If the log was closed, and the version was not synced.
@@ -233,11 +233,11 @@ class Committer:
         self._wal.vouch(version)
 
     def roll(self) -> None:
-        """Closes the live segment if it is above ``segment_age``, although nobody commits.
+        """Closes the active segment if it is older than ``segment_age``; this needs no commit.
 
         Raises:
             LogClosed: If the log was closed.
-            LogFull: If the disk has no room for a segment; it is tried again.
+            LogFull: If the disk has no room for a segment; the caller may retry.
             LogFailed: If the disk failed.
         """
         if self.failed is None and self._wal.overdue:
@@ -249,7 +249,7 @@ class Committer:
         return []
 
     def close(self) -> None:
-        """Refuses later commits, lets those in progress finish, and syncs what is left."""
+        """Refuses later commits, finishes commits in progress, and syncs what is not synced."""
         self._queue.close()
         try:
             if self.failed is None:
@@ -259,16 +259,16 @@ class Committer:
 
     @property
     def failed(self) -> str | None:
-        """Why nothing is committed any more; None while all is well."""
+        """Why the log accepts no more commits; None while it does."""
         return self._queue.failed
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Commits that wait for their turn, and their bytes."""
+        """The number of queued commits, and their bytes."""
         return len(self._queue), self._queue.nbytes
 
     def _alone(self, task: Callable[[], list[Published]], woken: deque[Wakeable] | None = None) -> None:
-        # As large as a whole group, so that it gets one of its own.
+        # Larger than a whole group, so that the task gets a group of its own.
         self._run(Pending(None, durable=True, task=task, size=self._options.group_bytes + 1), woken)
 
     def _run(self, pending: Pending, woken: deque[Wakeable] | None = None) -> None:
@@ -286,7 +286,7 @@ class Committer:
                 wake(found)
 
     def _take_part(self, pending: Pending, woken: deque[Wakeable]) -> None:
-        """Waits for a turn, and leads if it has to; everything but to wake subscribers."""
+        """Queues an entry, and leads if it is appointed; waking subscriptions is left to the caller."""
         try:
             while not pending.done:
                 with SHIELD:
@@ -304,7 +304,7 @@ class Committer:
             with SHIELD:
                 self._queue.leave(pending)
             while pending.taken and not pending.done:
-                pending.wait()  # another thread writes it at this moment, perhaps from its spool
+                pending.wait()  # a leader is writing it at this moment, perhaps from its spool
             raise
         if pending.error is not None:
             raise pending.error
@@ -312,7 +312,7 @@ class Committer:
     def _lead_alone(
         self, transaction: Transaction, woken: deque[Wakeable], *, durable: bool
     ) -> Commit | None:
-        """Commits what meets no other, and does nothing if it does: what `_lead` does, without a queue."""
+        """Commits without the queue if no other commit is present, as `_lead` does; else returns None and does nothing."""
         queue, wal = self._queue, self._wal
         with queue.lock:
             if queue.leader is not None or queue.deferring or queue.failed is not None or queue.closed:
@@ -324,7 +324,7 @@ class Committer:
             self.groups += 1
             version, committed_at, _, _, _ = done
             _, count, nbytes, size, _, _, _, _ = transaction
-            # As `to_publish`, for every commit: without a call of Python code.
+            # As `to_publish`; inlined, because each commit would pay for the call.
             due = (version, count + 1, partial(blocks_of, transaction, done), nbytes, committed_at)
             self._unsynced.append(tuple.__new__(Published, due))
             self._unsynced_bytes += size
@@ -359,12 +359,12 @@ class Committer:
             self._queue.end(pending, group, until)
             for member in group:
                 member.finish(verdict)
-        self._wal.notify()  # before anything that subscribers run on this thread
+        self._wal.notify()  # before INLINE subscribers run on this thread
 
     def _publish(
         self, leader: object, published: list[Published], woken: deque[Wakeable], beyond: int = -1
     ) -> None:
-        """Publishes a group; meanwhile the next one is written, if it is the larger one."""
+        """Publishes a group. If more than ``beyond`` commits wait, the next group is written meanwhile."""
         with self._publication.gate:
             self._queue.pass_on(leader, beyond)
             if published:
@@ -374,10 +374,10 @@ class Committer:
             self.arrivals.settle()
 
     def _judge(self, error: BaseException, woken: deque[Wakeable], *, written: bool) -> LogError:
-        """What a group is told that has met an error, which may be a KeyboardInterrupt or anything else.
+        """Returns the error to report to a group that has met an error of any kind, KeyboardInterrupt included.
 
-        If it was being written or published, and the error is not what says how far that went, nobody knows: the log fails
-        with an unknown outcome.
+        If the group was being written or published, and the error does not say how far that went, the log fails with an unknown
+        outcome.
         """
         if isinstance(error, LogError) and not written:
             if isinstance(error, LogFailed):
@@ -389,7 +389,7 @@ class Committer:
         return LogFailed("unknown", why)
 
     def _write(self, group: list[Pending]) -> list[Published]:
-        """Writes and syncs a group as the policy wants; answers what may be published now."""
+        """Writes a group and syncs it as the policy says; returns what may be published now."""
         if self.failed is not None:
             raise LogFailed("refused", self.failed)
         task = group[0].task
@@ -405,8 +405,8 @@ class Committer:
             transaction = member.transaction
             assert transaction is not None
             fields = (done.version, False, transaction.count + 1, done.committed_at)
-            member.commit = tuple.__new__(Commit, fields)  # for every commit: without a call of Python code
-            # What is withheld may wait for long, and one copy of it is enough.
+            member.commit = tuple.__new__(Commit, fields)  # inlined, because each commit would pay for a call
+            # A withheld transaction may wait for long: keep its payload only, not its rows as well.
             kept = transaction._replace(rows=None) if deferring else transaction
             self._unsynced.append(to_publish(kept, done))
             self._unsynced_bytes += member.size
@@ -414,7 +414,9 @@ class Committer:
             self._hold_back(fresh)
         for member, ahead, version in repeated:
             if ahead is not None and ahead.commit is None:
-                member.error = ahead.error  # what it repeats, or came too late for, was not written after all
+                member.error = (
+                    ahead.error
+                )  # the transaction that it repeats or follows was not written after all
                 continue
             if member.error is not None:
                 continue
@@ -427,7 +429,7 @@ class Committer:
         return self._synced(durable=True in [member.durable for member in group])
 
     def _synced(self, *, durable: bool) -> list[Published]:
-        """Syncs what was written, if the policy or somebody wants that; answers what may be published now."""
+        """Syncs if a member of the group or the policy requires it; returns what may be published now."""
         if durable or self._unsynced_bytes > self._most_unsynced:
             self._wal.sync()
         elif self._options.sync == "interval":
@@ -436,11 +438,11 @@ class Committer:
         return published
 
     def _release(self) -> list[Published]:
-        """Gives away what was not synced, and is now."""
+        """Returns the transactions that the caller has just synced, and empties the list of unsynced ones."""
         published, self._unsynced, self._unsynced_bytes, self._owing = self._unsynced, [], 0, False
         return published
 
-    # What is withheld.
+    # Withheld transactions.
 
     @property
     def withheld(self) -> range | None:
@@ -454,13 +456,13 @@ class Committer:
         return self._withheld.nbytes
 
     def _defer(self, fresh: list[Pending]) -> None:
-        """Lets HEAD tell of the first withheld version before it is written, and no longer than there is one."""
+        """Records the first withheld version in HEAD before it is written, or that there is none any more."""
         if self._withheld.first is None:
             place = next((place for place, member in enumerate(fresh) if member.hidden), None)
             self._wal.show(None if place is None else self._wal.appended + place)
 
     def _hold_back(self, fresh: list[Pending]) -> None:
-        """Takes what may not be shown from the way to the publish gate."""
+        """Moves the transactions that may not be published from the unsynced list to the withheld ones."""
         withheld = self._withheld
         first = len(self._unsynced) - len(fresh)
         shown = 0
@@ -476,7 +478,7 @@ class Committer:
         self._settle()
 
     def _settle(self) -> None:
-        """Looks whether there is still something to withhold, here, in HEAD or in the queue."""
+        """Tells the queue whether anything is withheld, in memory or in HEAD."""
         self._queue.settle(withheld=self._withheld.first is not None or self._wal.withholding)
 
     def _show(self, version: int) -> list[Published]:
@@ -514,7 +516,7 @@ class Committer:
     # Groups.
 
     def _append(self, fresh: list[Pending]) -> list[Appended]:
-        """Writes what is new; those for which the disk has no room are told, and leave ``fresh``."""
+        """Appends the new transactions. Those for which the disk has no room get the error and leave ``fresh``."""
         appended: list[Appended] = []
         while len(appended) < len(fresh):
             rest = fresh[len(appended) :]

@@ -1,4 +1,4 @@
-"""A writer that never pauses lets the other threads of its process run."""
+"""Pauses a writer that commits without a break, so that the other threads of its process run."""
 
 import time
 from typing import Final
@@ -13,17 +13,17 @@ _ALONE: Final = 0.0002
 
 
 class Handover:
-    """Pauses a thread that commits again and again, for some 0.1 ms after 2 to 32 ms of commits.
+    """Pauses a thread that commits again and again: about 0.1 ms after every 2 to 32 ms of commits.
 
-    CPython makes a thread give up the interpreter's lock for another one that has waited for 5 ms without a change of
-    hands. Each write of a commit gives the lock up and has it back some microseconds later, before any waiting thread has
-    woken up; but their 5 ms begin anew. So a thread that writes all the time can keep out all others, and first of all
-    those that deliver what it writes. In a pause that is longer than a thread needs to wake up, one of them gets the lock.
+    CPython makes a thread give up the interpreter's lock after another thread has waited 5 ms without a change of owner.
+    Each write of a commit releases the lock and acquires it again some microseconds later, before any waiting thread has
+    woken up; and this change of owner restarts the 5 ms. A thread that writes all the time can thus keep out every other
+    thread, above all the threads that deliver its commits. A pause longer than a wake-up gives the lock to one of them.
 
-    A pause that takes longer than it should shows that another thread wanted to run: then the next one comes soon.
+    A pause that lasts longer than requested shows that another thread wanted to run; then the next pause comes sooner.
 
     Attributes:
-        pauses: How many there were.
+        pauses: Pauses so far.
     """
 
     __slots__ = ("_slice", "_worked", "pauses")
@@ -34,8 +34,8 @@ class Handover:
         self._worked = 0.0
 
     def worked(self, seconds: float) -> None:
-        """Notes how long a commit took, and pauses if it is time to. The caller holds nothing that others wait for."""
-        # Without a lock: what threads overwrite for each other makes a pause come a little later.
+        """Adds the duration of a commit, and pauses if a pause is due. The caller holds no lock or gate."""
+        # Without a lock: if threads overwrite each other's sums, a pause comes a little later.
         self._worked += seconds
         if self._worked < self._slice:
             return

@@ -1,4 +1,4 @@
-"""What is said of a transaction beside its changes: annotations and producer."""
+"""What is recorded of a transaction beside its changes: annotations and producer."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class _Ids:
-    """Ids of transactions: UUIDs of version 8 (RFC 9562 5.8), whose first half is random once in each process; the rest counts.
+    """Ids of transactions: UUIDs of version 8 (RFC 9562 §5.8). The first half is random, drawn once a process; the rest counts.
 
     An id has to be unique, not secret.
     """
@@ -46,11 +46,11 @@ _ids: Final = _Ids()
 
 
 class RemoteProducer(NamedTuple):
-    """A producer of whom a server vouches that it is that of a principal; others cannot take its name.
+    """A producer that a server has assigned to a principal; no other client can use its identity.
 
     Attributes:
         principal: The name of the principal.
-        name: What the principal calls it.
+        name: The principal's name for the producer.
     """
 
     principal: str
@@ -58,7 +58,7 @@ class RemoteProducer(NamedTuple):
 
     @property
     def id(self) -> UUID:
-        """Its identity, which tells that it is remote, and by its first bytes whose it is; see ``publishers.wal``."""
+        """The producer's identity: marked as remote, its first bytes derived from the principal; see ``publishers.wal``."""
         whose = hashlib.sha256(self.principal.encode("utf-8", "surrogatepass")).digest()
         rest = hashlib.sha256(whose + self.name.encode("utf-8", "surrogatepass")).digest()
         bits = bytearray(whose[:OWNER_BYTES] + rest[: 16 - OWNER_BYTES])
@@ -71,14 +71,14 @@ class RemoteProducer(NamedTuple):
 
 
 Producer = tuple[str | UUID | RemoteProducer, int]
-"""Who commits, and a number that rises with each of its transactions: the key that makes a retry harmless."""
+"""The producer's name, and a sequence that rises with each of its transactions. Both together make a retry idempotent."""
 
 
 def producer_id(name: str | UUID | RemoteProducer) -> UUID:
-    """The identity under which a producer's last sequence is remembered.
+    """Returns the identity under which the log remembers a producer's last sequence.
 
     Raises:
-        InvalidChange: If it is no name.
+        InvalidChange: If the name is not a name or a UUID.
     """
     if isinstance(name, RemoteProducer):
         return name.id
@@ -91,7 +91,7 @@ def check_producer(producer: Producer) -> None:
     """Checks a producer's name and sequence.
 
     Raises:
-        InvalidChange: If one of them is not what it must be.
+        InvalidChange: If the name or the sequence is invalid.
     """
     if not isinstance(producer, tuple) or len(producer) != 2:
         raise InvalidChange("producer", producer, "a pair (name, sequence)")
@@ -102,10 +102,10 @@ def check_producer(producer: Producer) -> None:
 
 
 def check_mutations(mutations: Iterable[Mutation]) -> Sequence[Mutation]:
-    """What is to be committed, as something that can be gone through more than once.
+    """Returns the mutations as a sequence that can be iterated more than once.
 
     Raises:
-        InvalidChange: If it is not several mutations.
+        InvalidChange: If the argument is not a collection of mutations.
     """
     right = "a list of them: log.commit([upsert(...)])"
     if isinstance(mutations, (list, tuple)):
@@ -116,12 +116,12 @@ def check_mutations(mutations: Iterable[Mutation]) -> Sequence[Mutation]:
 
 
 class Label(NamedTuple):
-    """What is said of a transaction as a whole.
+    """What is recorded of a transaction as a whole.
 
     Attributes:
-        annotations: JSON of its id, the producer's full name, and what the application says.
-        producer: Who commits, or None.
-        sequence: The producer's number for it.
+        annotations: JSON with its id, the producer's full name, and the application's ``meta``.
+        producer: The producer's identity, or None.
+        sequence: The producer's sequence; 0 without a producer.
     """
 
     annotations: bytes
@@ -130,10 +130,10 @@ class Label(NamedTuple):
 
     @classmethod
     def of(cls, meta: Mapping[str, Any] | None, producer: Producer | None) -> "Label":
-        """Labels a transaction.
+        """Makes the label of a transaction.
 
         Raises:
-            InvalidChange: If ``meta`` is not JSON, or the producer is none.
+            InvalidChange: If ``meta`` is not JSON, or the producer is invalid.
         """
         name = b"%b%012x" % (_ids.beginning, next(_ids.number))
         if meta is None and producer is None:

@@ -1,4 +1,4 @@
-"""Commits on their way: what waits in the queue of a log, and what became of it."""
+"""Queue entries of a log, and the outcomes of their commits."""
 
 import logging
 import threading
@@ -20,12 +20,12 @@ __all__ = ["Commit", "Pending", "Repeated", "blocks_of", "sift", "tell_repeated"
 
 
 class Commit(NamedTuple):
-    """What became of a transaction.
+    """The outcome of a transaction.
 
     Attributes:
-        version: Its version; 0 for a duplicate that is not the last of its producer.
-        duplicate: Whether its producer had committed this sequence, or a later one, before. Nothing was written then.
-        changes: Its changes, the TRANSACTION event included.
+        version: Its version; 0 for a duplicate that is not the latest sequence of its producer.
+        duplicate: Whether its producer had already committed this sequence or a later one. Then nothing was written.
+        changes: Number of its changes, the TRANSACTION event included.
         committed_at: Commit time in microseconds since the Unix epoch; 0 for a duplicate.
     """
 
@@ -36,26 +36,26 @@ class Commit(NamedTuple):
 
 
 class Pending:
-    """A transaction in the queue, and the place where its thread waits; without one it only asks for a sync.
+    """A queue entry on which its thread waits: a transaction, a task, or with neither a request to sync.
 
-    A task in its place is done by whoever leads, in a group of its own, and answers what is to be published.
+    The leader runs a task in a group of its own; the task returns what is to be published.
 
     Attributes:
-        transaction: What to commit.
+        transaction: The transaction to commit.
         durable: Whether to sync, whatever the policy.
-        hidden: Whether it was committed with ``visible=False``.
-        task: What to do in its place.
-        size: Bytes that it keeps in memory; for a task, what fills a group.
-        commit: What became of it.
-        error: Or why nothing did.
-        outdated: Tells why it may not be written any more, if anything can be in the way; see ``Committer.commit``.
-        expect: What its writer expects of the log, or None.
-        after: What must not have been refused, or None.
-        inside: Whether it was let into the queue.
-        leads: Whether its thread leads.
-        taken: Whether a leader has taken it from the queue.
-        done: Whether its thread may return.
-        asleep: Whether a thread waits for it, or is about to.
+        hidden: Whether the transaction was committed with ``visible=False``.
+        task: Runs in place of a commit.
+        size: Bytes that the entry keeps in memory; for a task, enough to fill a group.
+        commit: The outcome.
+        error: Why there is no outcome.
+        outdated: Returns why the transaction may no longer be written; None if nothing can outdate it. See ``Committer.commit``.
+        expect: The writer's expectation about the log, or None.
+        after: The predecessor, whose refusal refuses this entry too; or None.
+        inside: Whether the queue has admitted the entry.
+        leads: Whether the entry's thread leads.
+        taken: Whether a leader has taken the entry from the queue.
+        done: Whether the entry's thread may return.
+        asleep: Whether a thread waits, or is about to wait, for the entry.
     """
 
     __slots__ = (
@@ -100,36 +100,36 @@ class Pending:
         self.expect = expect
         self.after = after
         self.inside = self.leads = self.taken = self.done = self.asleep = False
-        # No Event: an interrupt inside its methods, which are written in Python, may leave it locked for ever.
+        # No Event: its methods are written in Python, and an interrupt inside one may leave it locked for ever.
         self._roused = threading.Lock()
         self._roused.acquire()
 
     def wait(self) -> None:
-        """Sleeps until it is roused, if it was not since the last time."""
+        """Blocks until `rouse`; returns at once if that was called since the last wait."""
         self._roused.acquire()
 
     def rouse(self) -> None:
-        """Lets its thread look what it may do now; may be done twice."""
+        """Wakes the entry's thread to look at its state again; a second call has no effect."""
         try:
             self._roused.release()
-        except RuntimeError:  # it was roused before
+        except RuntimeError:  # it was woken before
             return
 
     def finish(self, error: LogError | None) -> None:
-        """Lets its thread return."""
+        """Sets the outcome, and lets the entry's thread return."""
         if error is not None:
             self.commit, self.error = None, error
         self.done = True
         self.rouse()
 
     def is_outdated(self) -> bool:
-        """Whether it may not be written any more, if there is somebody to ask; it is told so then."""
+        """Whether the transaction may no longer be written, according to ``outdated``; sets ``error`` then."""
         if self.outdated is not None:
             self.error = self.outdated()
         return self.error is not None
 
     def is_behind_a_refusal(self) -> bool:
-        """Whether what it was submitted behind was refused; it is told so then."""
+        """Whether the predecessor was refused; sets ``error`` then."""
         after, self.after = self.after, None
         if after is not None and after.error is not None:
             self.error = PredecessorFailed()
@@ -137,12 +137,15 @@ class Pending:
 
 
 class Repeated(NamedTuple):
-    """A transaction that its producer has committed before, or one that comes after a later one, or was not to come after one.
+    """A member of a group that is not written for the sake of another commit.
+
+    Either its producer has committed its sequence, or a later one, before; or it expects that no such commit came first.
 
     Attributes:
-        member: The transaction; it is told why already if it is refused.
-        ahead: The one in the same group that it repeats, or comes after; if that is not written, this one shares its fate.
-        version: The version of the one that it repeats; None for that of ``ahead``, 0 if unknown.
+        member: The queue entry; its ``error`` is already set if it is refused.
+        ahead: The earlier entry of the same group that it repeats or follows, or None. If that one is not written, this
+            entry fails with the same error.
+        version: The version of the commit that it repeats; None means the version of ``ahead``, 0 an unknown version.
     """
 
     member: Pending
@@ -153,15 +156,15 @@ class Repeated(NamedTuple):
 def sift(
     group: list[Pending], producer_state: Callable[[UUID], ProducerState | None]
 ) -> tuple[list[Repeated], list[Pending]]:
-    """Tells repetitions of producers from what is new, in queue order, so that racing retries meet it too.
+    """Separates the repetitions of producers from new transactions, in queue order, so that racing retries are found too.
 
-    Who is outdated is neither, and is told so; so is one whose writer expected something else, once it is known to be no
-    repetition: an honest one is to be told what became of the first.
+    An outdated transaction is neither: its ``error`` is set. So is one whose expectation fails, but only after it is known
+    not to be a repetition: a retry must get the outcome of its first attempt.
     """
     repeated: list[Repeated] = []
     fresh: list[Pending] = []
     newest: dict[bytes, tuple[Pending, int]] = {}
-    ahead_of: GroupAhead | None = None  # what is in fresh, once somebody expects something
+    ahead_of: GroupAhead | None = None  # what is in fresh, from the first expectation on
     for member in group:
         transaction = member.transaction
         if transaction is None:
@@ -176,7 +179,7 @@ def sift(
         if member.after is not None and member.is_behind_a_refusal():
             continue
         if member.outdated is not None and member.is_outdated():
-            continue  # after what it repeats was looked for, and before anybody repeats it
+            continue  # after the search for what it repeats, and before a later entry can repeat it
         if member.expect is not None:
             if ahead_of is None:
                 ahead_of = GroupAhead(one.transaction for one in fresh if one.transaction is not None)
@@ -194,7 +197,7 @@ def sift(
 
 
 def tell_repeated(transaction: Transaction, version: int, log_id: UUID) -> None:
-    """Writes a line of log for each change that is ignored, because its producer has committed it before."""
+    """Logs each change that is ignored because its producer has committed it before."""
 
     def changes() -> Iterator[tuple[str, bytes | None]]:
         for sealed in transaction.payloads if transaction.spool is None else ():
@@ -215,7 +218,7 @@ def _repeats(
     newest: dict[bytes, tuple[Pending, int]],
     producer_state: Callable[[UUID], ProducerState | None],
 ) -> Repeated | None:
-    """What a transaction of a producer repeats, or comes after, in its group or in the log."""
+    """Returns what a transaction of a producer repeats or follows, in its group or in the log; None if it is new."""
     sequence = transaction.sequence
     ahead = newest.get(transaction.producer)
     if ahead is not None:
@@ -229,16 +232,16 @@ def _repeats(
 
 
 def to_publish(transaction: Transaction, appended: Appended) -> Published:
-    """What a written transaction is to the publish gate: too large for memory, or made into blocks if anybody wants it."""
+    """Describes a written transaction to the publish gate. Blocks are made on demand; a spooled transaction has none."""
     blocks = None if transaction.spool is not None else partial(blocks_of, transaction, appended)
     fields = (appended.version, transaction.count + 1, blocks, transaction.bytes, appended.committed_at)
     return tuple.__new__(Published, fields)
 
 
 def blocks_of(transaction: Transaction, appended: Appended) -> list[Block]:
-    """The changes of a written transaction that is in memory, for those who want them."""
+    """Makes the blocks of a written transaction that is in memory."""
     rows = transaction.rows
-    if rows is not None:  # as `Block.of`, for every commit that concerns a subscriber
+    if rows is not None:  # as `Block.of`; inlined for each commit that matches a subscription
         block = Block(
             rows,
             version=appended.version,

@@ -1,13 +1,13 @@
-"""The queue of a log: who waits for a turn to be written, and who leads.
+"""The queue of a log: commits that wait to be written, and the leader that writes them.
 
-A commit that enters while none leads leads; a leader takes all that wait, and passes leadership on to the first of those that
-came meanwhile. A commit that finds no room waits outside, and enters again when there is some.
+A commit that enters while there is no leader leads. A leader takes the waiting commits and passes leadership to the first
+commit that came meanwhile. A commit that finds no room waits outside the queue, and enters again when there is room.
 
-Threads that commit again and again come back as soon as they run. So when a group has been written and published, the next
-leader is appointed once all of its threads have run, or as much time has passed as the group took to be written: else two
-halves of the callers would take turns at the disk, and each sync would be for one of them only. Nobody waits for a thread that
-does something else meanwhile, nor for more threads than were found to run in that time. Where more commits wait than were written there is nothing to gain, and leadership is passed on
-before the group is published.
+Threads that commit in a loop come back as soon as they run. So after a group is written and published, the next leader is
+appointed when all threads of that group have run, or when as much time has passed as the write took. Otherwise two
+halves of the callers would take turns at the disk, and each sync would serve one half only. The queue neither waits for a
+thread that does something else, nor for more threads than have proved to run in that time. If more commits wait than the
+group had, waiting gains nothing, and leadership is passed on before the group is published.
 """
 
 import threading
@@ -23,11 +23,11 @@ from publishers.options import LogOptions
 __all__ = ["CommitQueue"]
 
 _RETURNING: Final = object()
-"""Leads while threads of the group that was written last have yet to run."""
+"""Stands for the leader while threads of the last written group have yet to run."""
 _PROMPT: Final = 16.0
-"""Threads of a group that are waited for as long as nobody knows how many are prompt."""
+"""Initial number of threads of a group to wait for, until it is known how many run in time."""
 _AGAIN: Final = 1 / 8
-"""By how much more are waited for one day, with each group that had too many."""
+"""Growth of that number for each group that was larger than it."""
 
 
 class CommitQueue:
@@ -35,15 +35,15 @@ class CommitQueue:
 
     Args:
         options: Bounds of groups and of the queue.
-        deferring: Whether something is withheld at the opening.
+        deferring: Whether something is withheld when the log is opened.
 
     Attributes:
-        lock: Held for every change of what follows.
-        leader: What leads: a commit of the queue, the transaction of one that met no other, or what stands for those that
-            are coming back; None if there is none.
-        deferring: Whether withheld versions concern the next group, or whoever is in the queue wants to be withheld.
-        failed: Why nobody is let in any more; None while all is well.
-        closed: Whether nobody is let in because the log is closed.
+        lock: Guards every change of the attributes below.
+        leader: A commit of the queue, the transaction of a commit that skipped the queue, or the sentinel for a group whose
+            threads are coming back; None if there is none.
+        deferring: Whether anything is withheld, or a queued commit asks to be withheld.
+        failed: Why the queue admits nothing any more; None while it does.
+        closed: Whether the queue admits nothing because the log is closed.
         outside: Commits for which there is no room yet.
     """
 
@@ -59,24 +59,24 @@ class CommitQueue:
         self._bytes = 0
         self._returning: set[Pending] = set()
         self._until = 0.0
-        self._prompt = _PROMPT  # as many threads run within the time of a write
+        self._prompt = _PROMPT  # this many threads run within the time of a write
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of those who wait."""
+        """Bytes of the waiting commits."""
         return self._bytes
 
     def enter(self, pending: Pending) -> None:
-        """Lets a commit in if there is room; else it is roused when it should try again.
+        """Admits a commit if there is room; else puts it outside, to be roused when it should enter again.
 
-        One with neither a transaction nor a task is let in always.
+        An entry with neither a transaction nor a task is always admitted.
 
         Raises:
-            LogClosed: If the log was closed, meanwhile perhaps.
-            LogFailed: If it has failed.
+            LogClosed: If the log was closed, perhaps while the commit waited outside.
+            LogFailed: If the log has failed.
         """
         with self.lock:
             if pending.transaction is not None or pending.task is not None:
@@ -99,7 +99,7 @@ class CommitQueue:
                 self._appoint()
 
     def gather(self, group: list[Pending]) -> None:
-        """Moves the next group to a list: from the first who waits on, within the bounds of a group."""
+        """Moves the next group from the head of the queue to a list, within the bounds of a group."""
         options = self._options
         nbytes = 0
         with self.lock:
@@ -115,20 +115,20 @@ class CommitQueue:
             self._call_in()
 
     def pass_on(self, leader: object, beyond: int = -1) -> None:
-        """Hands leadership to the first who waits, if more than ``beyond`` do; does nothing if it was passed on before."""
+        """Passes leadership to the first waiting commit if more than ``beyond`` wait; no effect if it was passed on before."""
         with self.lock:
             if self.leader is leader and len(self._waiting) > beyond:
                 self.leader = None
-                if self._waiting:  # so that a commit that meets no other takes one step less
+                if self._waiting:  # a commit without contention skips this step
                     self._appoint()
 
     def end(self, leader: object, group: Iterable[Pending], until: float) -> None:
-        """Ends a leadership, if it was not passed on: the next leader is appointed when those of the group have run.
+        """Ends a leadership that was not passed on; the next leader is appointed when the threads of the group have run.
 
         Args:
-            leader: Whose it is.
-            group: What it has written; each is roused after this.
-            until: When nobody is waited for any more.
+            leader: The leader.
+            group: The entries that it has written; each is roused afterwards.
+            until: Monotonic time in seconds at which waiting for the threads ends.
         """
         with self.lock:
             if self.leader is leader:
@@ -141,7 +141,7 @@ class CommitQueue:
                     self._appoint()
 
     def returned(self, pending: Pending) -> None:
-        """The thread of a commit runs again, and waits for it no more."""
+        """Notes that the thread of a commit runs again."""
         with self.lock:
             self._returned(pending)
 
@@ -156,12 +156,12 @@ class CommitQueue:
                 self._appoint()
 
     def settle(self, *, withheld: bool) -> None:
-        """Notes whether something is withheld, when that may have changed."""
+        """Notes whether something is withheld; called when that may have changed."""
         with self.lock:
             self.deferring = withheld or any(member.hidden for member in self._waiting)
 
     def leave(self, pending: Pending) -> None:
-        """Takes out a commit whose thread waits no longer, unless a leader has taken it."""
+        """Removes a commit whose thread has stopped waiting, unless a leader has taken it."""
         with self.lock:
             if pending in self.outside:
                 self.outside.remove(pending)
@@ -174,7 +174,7 @@ class CommitQueue:
             self._returned(pending)
 
     def close(self) -> None:
-        """Lets nobody in any more; those who waited for room are told."""
+        """Admits nothing any more, and wakes the commits that wait outside."""
         with self.lock:
             self.closed = True
             self._call_in()

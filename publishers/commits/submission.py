@@ -1,4 +1,4 @@
-"""Commits for which no thread waits: one thread of the log leads for all of them, and another one tells what became of them."""
+"""Submitted commits: no caller waits, so one thread of the log leads their groups, and another one resolves their futures."""
 
 import asyncio
 import heapq
@@ -28,26 +28,26 @@ _ticket: Final = count()
 
 
 class Wait(StrEnum):
-    """How far a transaction has to be before its writer goes on."""
+    """The degree that a commit must reach before its caller continues."""
 
     ACCEPTED = "accepted"
-    """It is in the log and has its version: it is no longer refused, but a crash may take it."""
+    """The transaction is in the log and has its version. It can no longer be refused, but a crash may lose it."""
     DURABLE = "durable"
-    """A crash does not take it; what that means is said by the option ``sync``."""
+    """A crash does not lose the transaction; the option ``sync`` says which kinds of crash."""
     VISIBLE = "visible"
-    """Subscribers may be given it."""
+    """Subscribers may receive the transaction."""
 
 
 class Submission:
-    """A transaction on its way; ``ChangeLog.submit`` makes it. To await it is to await ``durable``.
+    """A submitted transaction, made by ``ChangeLog.submit``. Awaiting it awaits ``durable``.
 
-    What is called when a future is done runs on one thread for the whole log, and should be quick. A future that is cancelled
-    is done all the same: what was submitted cannot be taken back.
+    Callbacks of the futures run on one thread for the whole log and should be quick. Cancelling a future does not cancel
+    the commit: what was submitted cannot be withdrawn.
 
     Attributes:
         accepted: Done when the transaction has its version.
-        durable: Done when a crash does not take it.
-        visible: Done when subscribers may be given it.
+        durable: Done when a crash can no longer lose the transaction.
+        visible: Done when subscribers may receive the transaction.
     """
 
     __slots__ = ("_pending", "accepted", "durable", "visible")
@@ -62,7 +62,7 @@ class Submission:
 
     @classmethod
     def of(cls, commit: Commit) -> "Submission":
-        """One that has arrived already."""
+        """Makes a submission whose commit is already visible."""
         made = cls()
         for future in (made.accepted, made.durable, made.visible):
             future.set_result(commit)
@@ -70,31 +70,31 @@ class Submission:
 
     @property
     def pending(self) -> Pending | None:
-        """What is in the queue of the log."""
+        """The queue entry; None for a submission made by `of`."""
         return self._pending
 
     def future(self, wait: Wait = Wait.DURABLE) -> "Future[Commit]":
-        """The future of a degree."""
+        """Returns the future of a degree."""
         return {Wait.ACCEPTED: self.accepted, Wait.DURABLE: self.durable, Wait.VISIBLE: self.visible}[wait]
 
     def result(self, wait: Wait = Wait.DURABLE, timeout: float | None = None) -> Commit:
-        """Waits until it has come so far.
+        """Waits until the transaction reaches a degree.
 
         Args:
-            wait: How far.
-            timeout: Most seconds to wait; None for as long as it takes.
+            wait: The degree.
+            timeout: Longest wait in seconds; None waits without a limit.
 
         Raises:
-            TimeoutError: If it takes longer.
+            TimeoutError: If the wait takes longer than ``timeout``.
             PenstockError: As ``ChangeLog.commit``.
         """
         return self.future(wait).result(timeout)
 
     def check(self) -> None:
-        """Waits until it is accepted.
+        """Waits until the transaction is accepted.
 
         Raises:
-            PredecessorFailed: If it was refused.
+            PredecessorFailed: If the transaction was refused.
         """
         if self.accepted.exception() is not None:
             raise PredecessorFailed
@@ -104,10 +104,10 @@ class Submission:
 
 
 class Submitted(Pending):
-    """A transaction in the queue for which no thread waits.
+    """A queued transaction for which no thread waits.
 
     Attributes:
-        submission: Where its writer is told what became of it.
+        submission: The futures that announce its outcome to the writer.
     """
 
     __slots__ = ("_arrivals", "submission")
@@ -118,14 +118,14 @@ class Submitted(Pending):
         self._arrivals = arrivals
 
     def rouse(self) -> None:
-        """It is to lead, or there may be room for it."""
+        """Makes the entry lead if it is inside the queue; else wakes the submitting thread, because there may be room."""
         if self.inside:
             self._arrivals.lead(self)
         else:
             super().rouse()
 
     def finish(self, error: LogError | None) -> None:
-        """Its group has been dealt with."""
+        """Notes the outcome of the entry's group and resolves the futures."""
         if error is not None:
             self.commit, self.error = None, error
         self.done = True
@@ -133,15 +133,15 @@ class Submitted(Pending):
 
 
 class Arrivals:
-    """Tells those who wait for submitted transactions how far these are, and has one thread lead for them.
+    """Resolves the futures of submitted transactions, and leads their groups on one thread.
 
     Args:
-        places: Tells the newest durable and the newest visible version.
-        lead: Leads in the place of a submitted transaction.
-        name: Of the threads.
+        places: Returns the newest durable and the newest visible version.
+        lead: Leads the group of a submitted transaction.
+        name: Prefix of the thread names.
 
     Attributes:
-        used: Whether anything was ever submitted.
+        used: Whether any transaction was ever submitted.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Arrivals:
         self._visible: list[tuple[int, int, Commit, Submission]] = []
 
     def start(self) -> None:
-        """Starts the threads, once."""
+        """Starts the two threads at the first call."""
         if not self.used:
             with self._lock:
                 if not self.used:
@@ -167,11 +167,11 @@ class Arrivals:
                     self.used = True
 
     def lead(self, pending: Submitted) -> None:
-        """Has a transaction lead. It is called under the lock of the queue."""
+        """Schedules a transaction to lead. The caller holds the lock of the queue."""
         self._leading.put(partial(self._lead, pending))
 
     def accept(self, group: Iterable[Pending]) -> None:
-        """The transactions of a group have their versions; called by its leader, which goes on to sync."""
+        """Resolves ``accepted`` of a group whose versions are assigned; its leader calls this before it syncs."""
         told = [
             (member.submission.accepted, member.commit)
             for member in group
@@ -181,7 +181,7 @@ class Arrivals:
             self._telling.put(partial(_resolve, told))
 
     def finished(self, member: Submitted) -> None:
-        """A submitted transaction was dealt with by its leader."""
+        """Notes the outcome of one submitted transaction: refuses it, or accepts it and waits for durability and visibility."""
         submission, commit = member.submission, member.commit
         transaction = member.transaction
         if transaction is not None and transaction.spool is not None:
@@ -197,7 +197,7 @@ class Arrivals:
         self.settle()
 
     def settle(self) -> None:
-        """Tells of what has become durable, and visible."""
+        """Resolves the futures of transactions that have become durable or visible."""
         if not (self._durable or self._visible):
             return
         durable, visible = self._places()
@@ -213,7 +213,7 @@ class Arrivals:
             self._telling.put(partial(_resolve, told))
 
     def forget_after(self, version: int) -> None:
-        """What is above a version is no longer in the log; called by whoever removes it, before anything else is written."""
+        """Refuses the transactions above a version that are truncated; called by the truncating thread before the next write."""
         with self._lock:
             gone = [entry for entry in (*self._durable, *self._visible) if entry[0] > version]
             for heap in (self._durable, self._visible):
@@ -223,7 +223,7 @@ class Arrivals:
             self._telling.put(partial(_refuse, [entry[3]], NoSuchVersion(entry[0], version)))
 
     def fail(self, error: PenstockError) -> None:
-        """Nothing more will come of what is on its way."""
+        """Fails every future that is not resolved, because its outcome will never be known."""
         with self._lock:
             lost = [entry[3] for entry in (*self._durable, *self._visible)]
             self._durable.clear()
@@ -232,7 +232,7 @@ class Arrivals:
             self._telling.put(partial(_refuse, lost, error))
 
     def close(self) -> None:
-        """Tells the last, and lets the threads end."""
+        """Fails the remaining futures, and ends both threads after their last task."""
         if self.used:
             self.fail(LogClosed())
             self._leading.put(None)
@@ -240,7 +240,7 @@ class Arrivals:
 
 
 class _Tasks:
-    """What one thread does, in order. To give it something never waits, and starts nothing."""
+    """Tasks that one thread runs in order. `put` never blocks and never starts a thread."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
@@ -255,7 +255,7 @@ class _Tasks:
         while (task := self._queue.get()) is not None:
             try:
                 task()
-            except Exception as error:  # noqa: BLE001 - the others are led, and told, all the same
+            except Exception as error:  # noqa: BLE001 - the remaining tasks have to run
                 hooks.report(error, self)
 
 

@@ -1,4 +1,4 @@
-"""What is written and may not be shown yet: the one bounded list of withheld transactions of a log."""
+"""Withheld transactions: written, but not yet allowed to be delivered. One bounded list a log."""
 
 from collections import deque
 from typing import Final
@@ -8,28 +8,28 @@ from publishers.fanout.publish_gate import Published
 __all__ = ["Withheld"]
 
 _ENTRY: Final = 256
-"""Bytes that a transaction in the list costs beside its changes, about."""
+"""Approximate overhead in bytes of a transaction in the list, beside its changes."""
 _LEAST_RUNS: Final = 64
-"""Runs of hidden versions that are told apart, however small the bound is; they cost next to nothing."""
+"""Runs of hidden versions that are tracked exactly, however small the byte bound is; a run costs next to nothing."""
 
 
 class Withheld:
-    """The transactions from the first one that was committed with ``visible=False`` to the newest.
+    """The transactions from the first that was committed with ``visible=False`` to the newest.
 
-    Ordinary transactions behind it wait with it. The list is bounded: what would go beyond the bound empties it, and is
-    remembered as a version only. Rings then start behind that version when it is shown, and their cursors read the log.
-    After an opening it knows nothing but versions, and takes every one of them for committed with ``visible=False``.
+    Ordinary transactions behind a withheld one are withheld too. The list is bounded: a transaction that exceeds the bound
+    empties the list, and only its version is kept. When that version is published, rings restart behind it, and their
+    cursors read the log. After opening a log only versions are known, and each counts as committed with ``visible=False``.
 
-    Only the leader changes it; anybody may read its attributes.
+    Only the leader changes the list; any thread may read its attributes.
 
     Args:
-        max_bytes: Most bytes of transactions that are kept.
-        visible: Newest version that may be shown at the opening.
-        newest: Newest version then.
+        max_bytes: Most bytes of transactions to keep in memory.
+        visible: Newest visible version when the log is opened.
+        newest: Newest version when the log is opened.
 
     Attributes:
         first: The oldest withheld version; None if there is none.
-        nbytes: Bytes that are kept.
+        nbytes: Bytes kept in memory.
     """
 
     def __init__(self, max_bytes: int, visible: int, newest: int) -> None:
@@ -38,8 +38,8 @@ class Withheld:
         self._max_bytes = max_bytes
         self._kept: deque[tuple[Published, int]] = deque()
         self._hidden: deque[tuple[int, int]] = deque()  # runs of versions committed with visible=False
-        self._unkept = 0  # newest version that is withheld and not in the list; 0 if all are
-        self._unkept_changes: int | None = 0  # of those; None if nobody has counted them all
+        self._unkept = 0  # newest withheld version that is not in the list; 0 if all are
+        self._unkept_changes: int | None = 0  # changes up to _unkept; None if not all were counted
         if visible < newest:
             self._unkept_changes = None
             self._hidden.append((visible + 1, newest))
@@ -49,7 +49,7 @@ class Withheld:
     def hide(self, version: int) -> None:
         """Notes a version that was committed with ``visible=False``."""
         hidden = self._hidden
-        # Runs have a bound too: beyond it, ordinary versions between two hidden ones count as hidden.
+        # The number of runs is bounded: beyond it, ordinary versions between two hidden ones count as hidden.
         crowded = len(hidden) >= max(self._max_bytes // _ENTRY, _LEAST_RUNS)
         if hidden and (crowded or hidden[-1][1] == version - 1):
             hidden[-1] = (hidden[-1][0], version)
@@ -59,7 +59,7 @@ class Withheld:
             self.first = version
 
     def keep(self, transaction: Published, nbytes: int) -> None:
-        """Takes a transaction of a version from ``first`` on; they come in order."""
+        """Keeps a transaction with a version from ``first`` on; versions arrive in order."""
         weight = nbytes + _ENTRY
         self._kept.append((transaction, weight))
         self.nbytes += weight
@@ -71,14 +71,14 @@ class Withheld:
             self.nbytes = 0
 
     def reach(self, version: int, newest: int) -> int:
-        """Up to where everything is shown once ``version`` is: up to the next one with ``visible=False``."""
+        """Returns the newest version that becomes visible with ``version``: the last before the next one with ``visible=False``."""
         for first, last in self._hidden:
             if last > version:
                 return max(version, first - 1)
         return newest
 
     def take(self, version: int) -> list[Published]:
-        """Gives away everything up to a version, which is about to be shown."""
+        """Removes and returns everything up to a version that is about to be published."""
         taken: list[Published] = []
         if self._unkept:
             if version < self._unkept:
@@ -101,7 +101,7 @@ class Withheld:
         return taken
 
     def forget_after(self, version: int) -> None:
-        """Drops everything above a version, which is gone."""
+        """Drops the transactions above a version, because they are truncated."""
         kept = self._kept
         while kept and kept[-1][0].version > version:
             self.nbytes -= kept.pop()[1]
