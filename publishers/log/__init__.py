@@ -1,1 +1,1 @@
-"""The change log: one write path, its readers, its subscribers, and what it says of itself."""
+"""The change log: one write path, its readers and subscribers, and its statistics."""

@@ -1,4 +1,4 @@
-"""The change log: a durable, totally ordered log of changes, its one write path, and its subscribers."""
+"""The change log: a durable, totally ordered log of changes, its only write path, and its subscribers."""
 
 import asyncio
 import contextlib
@@ -54,21 +54,21 @@ from publishers.wal.disk.filesystem import means_full
 __all__ = ["ChangeLog"]
 
 _LOG: Final = logging.getLogger("penstock.follower")
-_HOUSEKEEPING: Final = 0.25  # seconds between two looks for work, when nobody asks for one earlier
+_HOUSEKEEPING: Final = 0.25  # seconds between two steps when no step is requested earlier
 
 
 class ChangeLog(KeepingLog):
-    """A directory of changes that is written by one process and read by any number.
+    """A directory of changes, written by one process and read by any number.
 
-    Open it with ``ChangeLog.open``. All methods may be called from any thread. It is a context manager that closes.
+    Open it with ``ChangeLog.open``. All methods may be called from any thread. As a context manager it closes on exit.
 
     Attributes:
         path: Its directory.
         name: Its name: that of the directory.
-        log_id: What tells it from every other log.
+        log_id: Its unique identity.
         options: Its bounds and policies.
         read_only: Whether this opening follows the log instead of owning it.
-        links: Segments that are kept for consumers in other processes.
+        links: Hard links of segments for consumers in other processes.
     """
 
     def __init__(
@@ -136,22 +136,22 @@ class ChangeLog(KeepingLog):
 
         Args:
             path: Its directory.
-            read_only: Follow what another process (or another opening in this one) writes, and serve subscribers. It ends,
-                with all of them, when the directory is replaced or gone; see ``failure``.
-            consumer: With ``read_only``: read through the hard links of that name, which no retention takes away.
+            read_only: Follow the commits of another process (or of another opening in this one), and serve subscribers. The
+                follower and all its subscriptions end when the directory is replaced or removed; see ``failure``.
+            consumer: With ``read_only``: read through the hard links of this name, which no retention deletes.
             options: Bounds and policies; ``LogOptions()`` if None.
-            filesystem: Where the files are; the real one if None.
-            clock: What time it is.
-            tracer: Stands around each write, such as ``publishers.tracing.CommitSpans()``; None for nothing.
+            filesystem: Holds the files; the real one if None.
+            clock: Source of the time.
+            tracer: Wraps each write, such as ``publishers.tracing.CommitSpans()``; None for no tracing.
             overrides: Single options by name, such as ``ring_events=256``.
 
         Raises:
             InvalidOption: If an option is unknown or out of its bounds, or there are no links for the consumer.
-            ConsumerBusy: If another process is that consumer.
+            ConsumerBusy: If another process reads as that consumer.
             NotALog: If the directory holds something else, or, with ``read_only``, nothing.
-            LogBusy: If somebody else writes to it.
-            StateIncomplete: If it is to keep its state, and changes that belong into it are no longer kept.
-            StateUnusable: If the file of the state is of another application, or cannot be opened.
+            LogBusy: If another opening writes to it.
+            StateIncomplete: If the log is to keep its state, and changes that belong to the state are no longer kept.
+            StateUnusable: If the file of the state belongs to another application, or cannot be opened.
             WalCorrupted, LogUnreadable: If acknowledged data are damaged; if a file of the log cannot be opened.
         """
         check_switches(read_only=read_only)
@@ -172,7 +172,7 @@ class ChangeLog(KeepingLog):
             files = Wal.open(directory, chosen, filesystem=storage, clock=clock)
         log = None
         try:
-            with SHIELD:  # from its first thread on, it is in the hands of somebody who closes it
+            with SHIELD:  # from its first thread on, the caller must hold the log in order to close it
                 log = cls(directory, files, storage, chosen, clock)
                 log._tracer = tracer
             if not read_only:
@@ -190,7 +190,7 @@ class ChangeLog(KeepingLog):
         return log
 
     def _beside(self, path: Path) -> "ChangeLog":
-        """The log of the dead letters of a group, which are kept until they are discarded."""
+        """Opens the log for the dead letters of a group; its retention deletes nothing."""
         return ChangeLog.open(
             path,
             filesystem=self._storage,
@@ -202,13 +202,13 @@ class ChangeLog(KeepingLog):
 
     @property
     def epoch(self) -> int:
-        """Rises with each opening for writing."""
+        """Number of the opening for writing; it rises with each."""
         return self._files.epoch
 
     # Writing.
 
     def transaction(self, **committing: Unpack[Committing]) -> TransactionBuilder:
-        """A transaction that is filled in a block, ``with`` or ``async with``, and committed on leaving it; see ``TransactionBuilder``.
+        """Begins a transaction: a ``with`` or ``async with`` block that collects changes and commits at its end; see ``TransactionBuilder``.
 
         Args:
             committing: As for ``commit``.
@@ -217,11 +217,11 @@ class ChangeLog(KeepingLog):
         return TransactionBuilder(self.name, self.commit, committing)
 
     def commit(self, mutations: Iterable[Mutation], **committing: Unpack[Committing]) -> Commit:
-        """Commits changes as one transaction, and returns when the sync policy says so.
+        """Commits changes as one transaction, and returns as soon as the sync policy allows.
 
         Args:
-            mutations: What ``upsert`` and ``remove`` made.
-            committing: By name, each of them or none:
+            mutations: Results of ``upsert``, ``remove`` and the like.
+            committing: Optional, by name:
 
                 *meta*: Annotations of the transaction; None for none.
 
@@ -231,21 +231,21 @@ class ChangeLog(KeepingLog):
 
                 *visible*: False withholds the transaction, and with it every later one, until ``publish``; True by default.
 
-                *expect*: A token, such as ``log.token(log.head)``: the commit is refused if anything was committed there or
-                later. Or a pair of a token and keys, ``(token, [("order", "42")])``: it is refused if one of these was
-                changed. A repetition of what the producer has committed is none, and is not refused. None for nothing.
+                *expect*: A token, such as ``log.token(log.head)``: the commit is refused if anything was committed at its position
+                or later. Or a pair of a token and keys, ``(token, [("order", "42")])``: it is refused if one of these keys was
+                changed since. A repetition of the producer's earlier commit is not refused. None for no expectation.
 
         Raises:
-            InvalidChange: If something cannot be stored, or the schema of something was forgotten at that moment.
-            TransactionTooLarge: If the transaction is above a bound.
-            ExpectationFailed: If something was committed that the writer did not expect.
-            PositionError: If the token of ``expect`` is none of this log's history.
-            InvalidOption: If ``expect`` is neither a token nor a pair of one and keys.
-            LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: If the log cannot take it.
+            InvalidChange: If a change cannot be stored, or its schema was truncated at that moment.
+            TransactionTooLarge: If the transaction exceeds a bound.
+            ExpectationFailed: If a commit contradicts ``expect``.
+            PositionError: If the token of ``expect`` does not belong to this log's history.
+            InvalidOption: If ``expect`` is neither a token nor a pair of a token and keys.
+            LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: If the log cannot accept the commit.
         """
         writer = self._transactions
         if writer is None or self._service.closed:
-            writer = self._writing()  # which says why not
+            writer = self._writing()  # raises the reason
         if self._tracer is not None:
             return self._tracer(self.name, writer.commit, mutations, **committing)
         return writer.commit(mutations, **committing)
@@ -257,23 +257,23 @@ class ChangeLog(KeepingLog):
         after: Submission | None = None,
         **committing: Unpack[Committing],
     ) -> Submission:
-        """Has changes committed as one transaction, without waiting for that; they are committed in the order of the calls.
+        """Queues changes as one transaction without waiting for the commit; transactions are committed in the order of the calls.
 
-        It encodes here, and waits here for room in the queue (``queue_bytes``); a transaction that tells schemas is committed
-        when it returns. However many are submitted, one thread commits them, in groups with what other threads commit.
+        The calling thread encodes the changes, and waits for room in the queue (``queue_bytes``). A transaction with schemas is
+        committed before the call returns. One thread commits all submitted transactions, in groups with the commits of others.
 
         Args:
             mutations: As for ``commit``.
-            after: What it is written behind, or not at all: if that is refused, this is, with ``PredecessorFailed``. Else a
-                producer whose later sequence was written could not repeat the earlier one.
+            after: The predecessor. If it is refused, this transaction is refused with ``PredecessorFailed``; otherwise a producer
+                whose later sequence was written could not retry the earlier one.
             committing: As for ``commit``.
 
         Returns:
-            Futures of three degrees: accepted, durable and visible. They raise what ``commit`` raises.
+            Futures of three degrees: accepted, durable and visible. They raise the errors of ``commit``.
 
         Raises:
             InvalidChange, TransactionTooLarge, InvalidOption, LogClosed, LogReadOnly, LogFailed, LogForked: As ``commit``, as
-                far as that is known at once.
+                far as the error is known at once.
         """
         submit = self._writing().submit
         if self._tracer is not None:
@@ -286,7 +286,7 @@ class ChangeLog(KeepingLog):
         return await asyncio.shield(asyncio.to_thread(self.commit, rows, **committing))
 
     def commit_columns(self, batches: Iterable[Columns], **committing: Unpack[Committing]) -> Commit:
-        """``commit`` for changes that are columns already; all batches become one version."""
+        """``commit`` for changes in columns; all batches become one version."""
         commit = self._writing().commit_columns
         if self._tracer is not None:
             return self._tracer(self.name, commit, batches, **committing)
@@ -298,12 +298,12 @@ class ChangeLog(KeepingLog):
         return self._transactions
 
     def produced(self, producer: str | UUID | RemoteProducer) -> Produced | None:
-        """What a producer has committed last, or None if it is not known (any more)."""
+        """Returns the last commit of a producer; None if the producer is unknown or no longer remembered."""
         found = self._writer()[1].producer(producer_id(producer))
         return None if found is None else Produced(found.sequence, found.version)
 
     def producers_of(self, principal: str, since: datetime) -> int:
-        """How many producers of a remote principal have committed since a time."""
+        """Returns the number of producers of a remote principal that have committed since a time."""
         owner = RemoteProducer(principal, "").id
         return self._writer()[1].producers_of(owner, int(since.timestamp() * 1e6))
 
@@ -315,80 +315,80 @@ class ChangeLog(KeepingLog):
             stall_timeout: Seconds for which a gating subscriber may make no progress.
 
         Raises:
-            SubscriberStalled: If one made none; the error names it.
+            SubscriberStalled: If a subscriber made no progress for that long; the error names it.
             AdmissionStopped: If ``stopped`` was set.
             LogClosed: If the log was closed.
         """
         self.check_here()
         self._service.admission.wait(stopped, stall_timeout)
 
-    # Commits that subscribers do not get yet: shown or forgotten later.
+    # Withheld commits: published or truncated later.
 
     def publish(self, version: int) -> None:
-        """Shows what is withheld up to a version, and the ordinary commits behind it up to the next withheld one.
+        """Publishes the withheld transactions up to a version, and the ordinary commits behind it up to the next withheld one.
 
-        When it returns, everything up to ``version`` is durable and visible; subscribers that run INLINE have it. Again is
-        harmless.
+        When it returns, everything up to ``version`` is durable and visible, and was delivered to INLINE subscribers with
+        demand. Idempotent.
 
         Args:
-            version: What ``commit(..., visible=False)`` has returned.
+            version: The version of a ``commit(..., visible=False)``.
 
         Raises:
             InvalidOption: If ``version`` is not a whole number from 0.
-            NoSuchVersion: If there is no such version (any more).
-            LogClosed, LogReadOnly, LogFull: If the log cannot tell of it; nothing was shown.
-            LogFailed: If the disk failed; opening the log again tells whether it is shown.
+            NoSuchVersion: If the version does not exist, or was truncated.
+            LogClosed, LogReadOnly, LogFull: If the log cannot record it; nothing was published.
+            LogFailed: If the disk failed; reopening the log decides whether the version is visible.
         """
         committer, _ = self._writer()
         check_whole("version", version, "a whole number from 0")
         committer.publish(version)
 
     def forget_after(self, version: int) -> None:
-        """Drops what is withheld above a version, as if it had never been committed, and begins a new epoch.
+        """Truncates the withheld transactions above a version, as if they had never been committed, and begins a new epoch.
 
-        Its versions and the sequences of its producers are free again. Ordinary commits that waited behind it are dropped
-        as well, and so are the schemas that were told there. Again is harmless.
+        Their versions and the sequences of their producers become free again. Ordinary commits withheld behind them are
+        truncated as well, and so are their schemas. Idempotent.
 
         Args:
-            version: The newest one to keep.
+            version: The newest version to keep.
 
         Raises:
             InvalidOption: If ``version`` is not a whole number from 0.
-            AlreadyVisible: If more is visible; what was shown cannot be taken back.
-            NoSuchVersion: If there is no such version (any more).
+            AlreadyVisible: If a later version is visible; published versions cannot be truncated.
+            NoSuchVersion: If the version does not exist, or was truncated.
             LogClosed, LogReadOnly, LogFull: If the log cannot do it; nothing has changed.
-            LogFailed: If the disk failed; if it was begun, opening the log again finishes it.
+            LogFailed: If the disk failed; reopening the log finishes a truncation that has begun.
         """
         committer, _ = self._writer()
         check_whole("version", version, "a whole number from 0")
         woken: deque[Wakeable] = deque()
         try:
             self._schemas.forgetting(version, lambda: committer.forget_after(version, woken=woken))
-        except OSError as error:  # of the schemas: the log itself has not been touched
+        except OSError as error:  # from the schemas: the log itself is unchanged
             if means_full(error):
                 raise LogFull(None, 4096) from error
             raise LogFailed("refused", str(error)) from error
         else:
-            wake(woken)  # only now: what they run may tell schemas, or forget
+            wake(woken)  # after the schemas' turn: INLINE subscribers may commit schemas or truncate
         finally:
             wake(woken)
 
     @property
     def withheld(self) -> range | None:
-        """The versions that wait for ``publish`` or ``forget_after``; None if there are none, or the log is read-only."""
+        """The versions withheld until ``publish`` or ``forget_after``; None if there are none, or the log is read-only."""
         committer = self._committer
         return None if committer is None else committer.withheld
 
     @property
     def visible(self) -> int:
-        """Newest version that subscribers may be given; never above ``durable``."""
+        """Newest version that may be delivered; never above ``durable``."""
         return self._service.watermark.visible
 
     @property
     def durable(self) -> int:
-        """Newest version that a crash cannot take; under ``sync="os"`` the newest written one.
+        """Newest version that a crash cannot lose; under ``sync="os"`` the newest written one.
 
-        For a read-only opening, which cannot know it, the newest visible one.
+        A read-only opening does not know it, and returns the newest visible version.
         """
         files = self._files
         return files.durable if isinstance(files, Wal) else self.visible
@@ -396,17 +396,17 @@ class ChangeLog(KeepingLog):
     # Schemas.
 
     def schema(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
-        """A schema that was told, by its version, or the newest; None if there is none. It may read the disk.
+        """Returns a schema of an entity type by its version, or the newest; None if there is none. It may read the disk.
 
-        It answers for every version that was ever told, whatever became of the change that told it: a subscriber that
-        begins behind it, or does not hear changes of the area SCHEMA, asks here.
+        It knows every version ever committed, even if retention has deleted the change that carried it. So a subscriber that
+        begins later, or does not subscribe to the area SCHEMA, can look the schema up here.
         """
         self._check_open()
         with self._service.noting():
             return self._schemas.find(entity_type, version)
 
     def schemas(self) -> dict[str, tuple[int, ...]]:
-        """Of each entity type whose schema was told the versions of it, rising. It may read the disk."""
+        """Returns the schema versions of each entity type that has any, rising. It may read the disk."""
         self._check_open()
         with self._service.noting():
             return self._schemas.told()
@@ -414,16 +414,16 @@ class ChangeLog(KeepingLog):
     # Life.
 
     def statistics(self, *, listed: int | None = None, lag: bool = False) -> LogStatistics:
-        """What the log holds and does at this moment.
+        """Returns the log's statistics at this moment.
 
         Args:
-            listed: Most shared publishers, and most subscriptions of each, that are told one by one; what is counted counts
-                all. None for all of them, which costs the more the more there are.
-            lag: Whether ``LogStatistics.lag`` is found out, for which every subscription is looked at.
+            listed: Most shared publishers, and most subscriptions of each, to list; totals count all. None lists all, which
+                costs time in proportion to their number.
+            lag: Whether to fill ``LogStatistics.lag``, which examines every subscription.
 
         Raises:
-            InvalidOption: If ``listed`` is no number.
-            LogReplaced, LogGone, WalCorrupted, FormatTooNew: With which a follower has ended; see ``failure``.
+            InvalidOption: If ``listed`` is not a whole number from 0.
+            LogReplaced, LogGone, WalCorrupted, FormatTooNew: The error that has ended a follower; see ``failure``.
         """
         self.check_here()
         if listed is not None:
@@ -438,9 +438,9 @@ class ChangeLog(KeepingLog):
         )
 
     def health(self) -> LogHealth:
-        """Whether the log is sound, as far as is known, and whether it is written. Damage is known once a read has met it.
+        """Returns whether the log is known to be damaged, and whether it is open for writing. Damage is known once a read meets it.
 
-        It reads the newest record, and tries the lock of the writer for an instant: for a thread that may wait for the disk.
+        It reads the newest record and tries the writer's lock for an instant: call it from a thread that may wait for the disk.
         """
         self.check_here()
         if self._service.closed:
@@ -452,11 +452,11 @@ class ChangeLog(KeepingLog):
         """Ends every subscription with a terminal signal, and closes the files. Idempotent; does nothing in a child of ``fork``.
 
         Args:
-            because: With what every subscription ends, such as ``LogDropped``; None completes those who have everything
-                that is visible, and ends the others with ``LogClosed``.
+            because: The error of every subscription, such as ``LogDropped``. None completes each subscription that has received
+                everything visible, and ends the rest with ``LogClosed``.
 
         Raises:
-            LogFailed: If what was left could not be synced; everything is closed all the same.
+            LogFailed: If the last commits could not be synced; everything is closed all the same.
         """
         with self._closing:
             self._close(because)
@@ -465,7 +465,7 @@ class ChangeLog(KeepingLog):
         if self._service.closed:
             return
         self._service.reason = because
-        with contextlib.ExitStack() as last:  # whatever one of them raises, the others follow
+        with contextlib.ExitStack() as last:  # each callback runs, even if an earlier one raises
             last.callback(
                 self._tell, "CLOSED", {"reason": None if because is None else type(because).__name__}
             )
@@ -480,14 +480,14 @@ class ChangeLog(KeepingLog):
                     last.callback(part.close)
 
     def forked(self, pid: int, /) -> None:
-        """See ``flow.forks.Forkable``: everything is refused with ``LogForked``, and to close does nothing."""
+        """See ``flow.forks.Forkable``: every method raises ``LogForked``, and ``close`` does nothing."""
         self._closing = threading.Lock()
         self._service.abandon(LogForked(self.path, pid))
 
     def _lose(self, error: PenstockError) -> None:
-        """Ends a follower, of whose log nothing can follow any more; on the thread of the housekeeping.
+        """Ends a follower that can follow its log no longer; runs on the housekeeping thread.
 
-        Whoever is closing the log at this moment waits for this thread, so it must not wait for the lock.
+        A thread that is closing the log holds the lock and joins this thread, so this method must not wait for the lock.
         """
         because = self._service.explain(error)
         if not self._closing.acquire(blocking=False):

@@ -1,4 +1,4 @@
-"""Dead letters of a group, as a change log beside its log."""
+"""Dead letters of a group, stored as a change log beside the group's log."""
 
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ class DeadLetterLog:
     """See `publishers.groups.ports.DeadLog`.
 
     Args:
-        log: The change log that holds them.
+        log: The change log that holds the letters.
     """
 
     def __init__(self, log: _Beside) -> None:

@@ -1,4 +1,4 @@
-"""What a subscriber subscribes to."""
+"""Feeds: the publishers to which a log's subscribers subscribe."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ C = TypeVar("C", bound=Change)
 
 
 class Ending(Protocol):
-    """A subscription, as its feed ends it."""
+    """A subscription, as its feed closes it."""
 
     @property
     def ended(self) -> bool:
@@ -40,23 +40,23 @@ class Ending(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends it as if the log were closed."""
+        """Ends the subscription as if the log were closed."""
         ...
 
 
 @dataclass(eq=False, repr=False)
 class ChangeFeed(IterablePublisher[Change]):
-    """A publisher of the changes that fulfil some criteria (Reactive Streams 1.0.4), which ``for`` and ``async for`` take too.
+    """A publisher of the changes that match some criteria (Reactive Streams 1.0.4); ``for`` and ``async for`` accept it too.
 
-    It is cold to make and shared underneath: nothing happens before ``subscribe``, any number may subscribe, each with
-    its own place, and all feeds of a log with equal criteria share one ring. It may be discarded while they do.
+    A feed is cold: nothing happens before ``subscribe``. Any number of subscribers may subscribe, each with its own cursor.
+    All feeds of a log with equal criteria share one ring. A feed may be discarded while its subscriptions run.
 
     Attributes:
-        criteria: Which changes.
-        since: The first position to deliver, or a name of it that is resolved at subscribe time.
+        criteria: Select the changes.
+        since: The first position to deliver, or a name that is resolved at subscribe time.
         until: The last version to deliver, after which the subscriber is completed, or None.
-        view: How subscribers see the changes.
-        on_gap: What happens where history is missing that they still had to read.
+        view: How the changes are rendered.
+        on_gap: What happens if history is deleted before a subscriber has read it.
         kind: Makes a subscription.
     """
 
@@ -85,25 +85,25 @@ class ChangeFeed(IterablePublisher[Change]):
         name: str | None = None,
         whole_batches: bool = False,
     ) -> None:
-        """Gives the subscriber its subscription, or ``on_subscribe`` and then ``on_error`` if that cannot be.
+        """Calls ``on_subscribe`` with a subscription; if there can be none, ``on_error`` follows at once.
 
         Args:
-            subscriber: Gets the signals. With a method ``on_next_batch`` it gets whole batches instead of changes; one
-                with ``on_state`` is told each turn between LIVE and RESYNC.
-            executor: Where its signals run: an executor, an event loop, or ``flow.INLINE`` (on the committing or
-                requesting thread, which couples the writer to it). None: the running event loop if there is one, else
-                the log's small pool.
-            max_lag: Makes it gate: writers that ask for admission wait while it lags more changes than this, or while the oldest
-                change that it has not taken was committed longer ago than this ``timedelta``.
+            subscriber: Receives the signals. If it has a method ``on_next_batch``, it receives whole batches instead of changes.
+                If it has ``on_state``, that is called at each switch between LIVE and RESYNC.
+            executor: Runs the signals: an executor, an event loop, or ``flow.INLINE`` (on the committing or requesting thread,
+                which couples the writer to the subscriber). None: the running event loop if there is one, else the log's small
+                pool.
+            max_lag: Makes the subscriber gate: writers that ask for admission wait while it lags by more changes than this, or
+                while the oldest change that it has not processed was committed longer ago than this ``timedelta``.
             batch_events: Most changes that one poll pulls for it, by default the log's ``batch_events``.
-            batch_bytes: Likewise in bytes.
-            name: What errors and statistics call it.
-            whole_batches: Whether a batch ends at the end of a transaction, unless that alone is above the bounds of a
-                batch, or above the demand.
+            batch_bytes: Most bytes that one poll pulls for it, by default the log's ``batch_bytes``.
+            name: Its name in errors and statistics.
+            whole_batches: Whether a batch ends at the end of a transaction, unless that alone exceeds the bounds of a batch, or
+                the demand.
 
         Raises:
-            TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9), or cannot be told of a gap that it
-                wants to jump.
+            TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9), or lacks ``on_gap`` in a feed that
+                jumps over gaps.
             InvalidOption: If a bound is out of its range.
         """
         options = self._service.options
@@ -145,17 +145,17 @@ class ChangeFeed(IterablePublisher[Change]):
             return
         with self._lock:
             self._subscriptions.add(subscription)
-        # Registered first, compared with the oldest afterwards: retention cannot slip in between.
+        # Register first, then compare with the oldest position: retention cannot delete in between.
         subscription.begin(self._service.oldest, silently=self.since is Start.EARLIEST)
         subscription.start()
-        # Whoever closed the log or this feed meanwhile may have missed it.
+        # A close of the log or of this feed may have missed a subscription registered meanwhile.
         if self._service.closed:
             subscription.wake()
         if self._closed.is_set():
             subscription.close()
 
     def prepare(self) -> None:
-        """Does ahead of the next ``subscribe`` what costs time of the size of the criteria, for whoever subscribes on a loop."""
+        """Prepares the next ``subscribe``: does the work proportional to the criteria here, off the caller's event loop."""
         registry = self._service.registry
         prepared = None if registry.knows(self.criteria) else registry.prepare(self.criteria)
         with self._lock:
@@ -174,9 +174,9 @@ class ChangeFeed(IterablePublisher[Change]):
         return self._service.oldest if isinstance(self.since, Start) else self.since
 
     def close(self) -> None:
-        """Ends those who subscribed here, and nobody else with the same criteria; later ones are refused. Idempotent.
+        """Ends the subscriptions of this feed, and no others with the same criteria; later ones are refused. Idempotent.
 
-        They are completed if they have everything that is visible, else they end with ``LogClosed``. In a child of ``fork``
+        Subscribers that have received everything visible are completed, the rest end with ``LogClosed``. In a child of ``fork``
         it does nothing.
         """
         if self._service.inherited is not None:
@@ -190,7 +190,7 @@ class ChangeFeed(IterablePublisher[Change]):
 
 
 class Serving(TypedDict, total=False):
-    """How a subscriber is served; see ``ChangeFeed.subscribe``. A remote feed knows the first only."""
+    """The keyword arguments of ``ChangeFeed.subscribe``. A remote feed accepts ``executor`` only."""
 
     executor: AnyExecutor | None
     max_lag: MaxLag | None
@@ -201,13 +201,13 @@ class Serving(TypedDict, total=False):
 
 
 class ModelFeed(IterablePublisher[C]):
-    """The changes of a feed, with objects of the application's own classes for images: what ``changes(as_=...)`` returns.
+    """The changes of a feed, with images as objects of the application's classes: the result of ``changes(as_=...)``.
 
-    An image that does not fit its class ends the subscription that met it with ``BodyMismatch``, after the changes before it,
-    and no other.
+    An image that does not fit its class ends its subscription with ``BodyMismatch``, after the changes before it; other
+    subscriptions continue.
 
     Attributes:
-        feed: The same changes with images as JSON has them.
+        feed: The feed of the same changes with images as JSON has them.
     """
 
     def __init__(self, feed: Any, change: Callable[[Change], C]) -> None:
@@ -215,7 +215,7 @@ class ModelFeed(IterablePublisher[C]):
         self._change = change
 
     def subscribe(self, subscriber: Subscriber[C], /, **serving: Unpack[Serving]) -> None:
-        """Subscribes; arguments and errors are those of ``feed``, and so is the subscription."""
+        """Subscribes; arguments, errors and the subscription are those of ``feed``."""
         require_subscriber(subscriber)
         if isinstance(self.feed, ChangeFeed):
             serving.setdefault("name", type(subscriber).__name__)
@@ -224,7 +224,7 @@ class ModelFeed(IterablePublisher[C]):
 
 
 class _Making:
-    """Between a feed and a subscriber that wants objects; whatever else the subscriber can be told, it is told itself."""
+    """Converts changes between a feed and a subscriber; all other signals pass through unchanged."""
 
     def __init__(self, subscriber: Any, make: Callable[[Change], Change]) -> None:
         self._subscriber = subscriber
@@ -234,7 +234,7 @@ class _Making:
         return getattr(self._subscriber, name)
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        self._subscription: Any = subscription  # of a log or a client, which both say whether they have ended
+        self._subscription: Any = subscription  # from a log or a client; both have ``ended``
         self._subscriber.on_subscribe(subscription)
 
     def on_next(self, change: Change, /) -> None:
@@ -246,7 +246,7 @@ class _Making:
             self._subscriber.on_next(made)
 
     def _fail(self, error: BodyMismatch) -> None:
-        self._subscription.cancel()  # no signal follows
+        self._subscription.cancel()  # so that no signal follows the error
         self._subscriber.on_error(error)
 
 
@@ -267,11 +267,11 @@ class _Batchwise(_Making):
 
 
 def checked_serving(subscriber: object, **serving: Unpack[Serving]) -> None:
-    """Checks a subscriber, and with what it is to be served, before anything has been counted.
+    """Checks a subscriber and its keyword arguments before anything is registered.
 
     Raises:
         TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9).
-        InvalidOption: If something is out of its range.
+        InvalidOption: If an argument is out of its range.
     """
     require_subscriber(subscriber)
     check_switches(whole_batches=serving.get("whole_batches", False))
@@ -293,12 +293,12 @@ def checked_serving(subscriber: object, **serving: Unpack[Serving]) -> None:
 
 
 def refuse(subscriber: Subscriber[Change], error: PenstockError, where: AnyExecutor | None) -> None:
-    """Gives a subscriber ``on_subscribe`` and then an error."""
+    """Calls ``on_subscribe`` and then ``on_error``."""
     refusal = failing(error)
     if where is not None:
         refusal.subscribe(subscriber, executor=where)
         return
-    # Not the log's pool, which may be closing just now. Both signals come in the one run that is submitted.
+    # Not on the log's pool, which may be closing. Both signals run in one submitted task.
     aside = ThreadPoolExecutor(1, "penstock-refused")
     refusal.subscribe(subscriber, executor=aside)
     aside.shutdown(wait=False)

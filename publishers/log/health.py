@@ -1,4 +1,4 @@
-"""Whether a log is sound, as far as is known, and whether it is written."""
+"""The health of a log: whether it is known to be damaged, and whether it is open for writing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,27 +23,27 @@ from publishers.wal import FileSystem, Follower, LogWriter, Wal, writer_of
 
 __all__ = ["LogHealth", "Soundness", "health_of"]
 
-_STALE: Final = 10.0  # seconds; with ``tail_idle`` above one, so many of those
+_STALE: Final = 10.0  # seconds, multiplied by ``tail_idle`` if that is above 1 s
 
 
 class Soundness(Enum):
-    """How a log is."""
+    """The condition of a log."""
 
     OK = "ok"
     CORRUPT = "corrupt"
     """A read has met damage, or HEAD is damaged."""
     REPLACED = "replaced"
-    """Another log, or another history of it, is at its path."""
+    """Its path now holds another log, or another history of the log."""
     GONE = "gone"
-    """It is not at its path any more, or was dropped from its store."""
+    """It was removed from its path, or dropped from its store."""
     STALE = "stale"
-    """This opening follows it, and has not been able to look at it for ten seconds."""
+    """This opening follows it, and its last successful poll was over ten seconds ago."""
     UNREADABLE = "unreadable"
     """The newest record cannot be read."""
     CLOSED = "closed"
     """This opening was closed."""
     FAILED = "failed"
-    """It takes no commits, because the disk failed under its writer; or something else is wrong."""
+    """It accepts no commits, because the disk failed under its writer; or it has another error."""
 
 
 _WORDS: Final = (
@@ -62,8 +62,8 @@ class LogHealth:
     """What is known of a log.
 
     Attributes:
-        soundness: How it is.
-        why: What is wrong; None if nothing is known to be.
+        soundness: Its condition.
+        why: The error; None if none is known.
         writer: Whether it is open for writing, here or in another process.
         commit_age: Seconds since the newest visible commit; None if there is none, or its time cannot be read.
     """
@@ -75,7 +75,7 @@ class LogHealth:
 
     @classmethod
     def of(cls, why: Exception) -> "LogHealth":
-        """Of a log of which no more is known than what is wrong."""
+        """Returns the health of a log of which only the error is known."""
         return cls(_soundness(why), why)
 
 
@@ -87,15 +87,15 @@ def health_of(
     looked: float | None,
     time_of: Callable[[int], datetime],
 ) -> LogHealth:
-    """Looks at an open log; reads its newest record.
+    """Examines an open log; reads its newest record.
 
     Args:
         path: Its directory.
-        storage: Where that is.
+        storage: The filesystem of the directory.
         files: Its files.
         service: Its subscribers.
-        looked: When a follower looked last, by the clock of the service; None for an owner.
-        time_of: Tells when a version was committed.
+        looked: Time of a follower's last poll, by the clock of the service; None for an owner.
+        time_of: Returns the commit time of a version.
     """
     why: Exception | None = None
     age = None

@@ -1,6 +1,6 @@
-"""One-shot reading of what is past: a bounded list, pulled, in either direction.
+"""Bounded reading of past changes, a page at a time, in either direction.
 
-Forward, changes come as they lie in the log. Reversed, versions come from the newest to the oldest; in each the
+Forward, changes come in the order of the log. Reversed, versions come from the newest to the oldest; in each the
 TRANSACTION event is still first, and then the changes follow from the last to the first.
 """
 
@@ -19,7 +19,7 @@ from publishers.views.view import View
 __all__ = ["History", "PageBounds", "read_back", "read_history"]
 
 _LAST: Final = 2**32
-_CHANGE: Final = 1024  # bytes of a change beside its key and images, as an object and in an answer
+_CHANGE: Final = 1024  # bytes that a change costs beside its key and images, as an object and in an answer
 
 _Found = Iterator[tuple[Block, int]]
 
@@ -30,12 +30,12 @@ class History:
 
     Attributes:
         changes: The changes, in order.
-        since: Where the page begins, resolved.
-        next: Where to go on: the next change that matches. Where there is none it is the position after the watermark, and
-            of a reversed history the one before the oldest.
-        more: Whether ``next`` is a change that matches; found out by going on to it.
+        since: The position where the page begins, resolved.
+        next: The position where the next page begins: the next matching change. Without one it is the position after the
+            watermark, or in a reversed history the one before the oldest.
+        more: Whether ``next`` is a matching change; the reading has continued up to it.
         reverse: Whether the page was read from the newest change to the oldest.
-        nbytes: About how much memory the changes take, as seen.
+        nbytes: Approximate memory of the changes in the view.
     """
 
     changes: tuple[Change, ...]
@@ -48,12 +48,12 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class PageBounds:
-    """What a page may hold, and who may end its reading.
+    """Bounds of a page.
 
     Attributes:
         limit: Most changes.
-        nbytes: Bytes after which it ends, or None.
-        check: Called before each frame that is read; what it raises ends the reading.
+        nbytes: Bytes after which the page ends, or None.
+        check: Called before each frame; its exceptions end the reading.
     """
 
     limit: int
@@ -66,12 +66,12 @@ def read_history(
 ) -> History:
     """Reads a page of matching changes from ``since`` up to the watermark; blocks on the disk.
 
-    A page never splits a record, that is a change of an entity with the field-level changes that belong to it; one that
-    is larger than a page makes a page of its own.
+    A page never splits a record, which is a change of an entity and the field-level changes that belong to it. A record that
+    exceeds the bounds makes a page of its own.
 
     Raises:
         HistoryPruned: If ``since`` is no longer kept.
-        PositionAhead: If it lies beyond the end: a reader who went on there would leave out what is in between.
+        PositionAhead: If it lies beyond the end: a reader that continued there would skip the changes in between.
         WalCorrupted: If the log is damaged there.
     """
     upto = service.watermark.visible
@@ -89,10 +89,10 @@ def read_back(
 
     Args:
         service: The log's watermark and frames.
-        predicate: What matches.
-        since: The first change to return. A place beyond the watermark is the newest.
-        bounds: What the page may hold; it never splits a record, as forward.
-        view: How changes are seen.
+        predicate: Selects the changes.
+        since: The first change to return. A position beyond the watermark means the newest.
+        bounds: Bounds of the page, which never splits a record, as in `read_history`.
+        view: How the changes are rendered.
 
     Raises:
         HistoryPruned: If ``since`` is no longer kept.
@@ -114,15 +114,17 @@ def read_back(
 def _page(
     found: _Found, bounds: PageBounds, view: View, *, reverse: bool
 ) -> tuple[list[Change], int, Position | None]:
-    """The changes of a page, their bytes, and the change with which the next page begins."""
+    """Returns the changes of a page, their bytes, and the position of the first change of the next page."""
     changes: list[Change] = []
-    record = 0  # where the last record in the page begins
-    nbytes = before = 0  # of the page, and of what comes before that record
+    record = 0  # index of the last record of the page
+    nbytes = before = 0  # of the page; of the page without its last record
     for block, index in found:
         change = block.change(index, view)
         size = _weight(change)
         full = len(changes) >= bounds.limit
-        if bounds.nbytes is not None:  # before a change is added, so that the page holds no more
+        if (
+            bounds.nbytes is not None
+        ):  # checked before a change is added, so that the page stays within the bound
             full = full or (bool(changes) and nbytes + size > bounds.nbytes)
         if not changes or not _together(changes[-1], change, reverse=reverse):
             if full:
@@ -136,13 +138,13 @@ def _page(
 
 
 def _weight(change: Change) -> int:
-    """About how much memory a change takes as it is seen."""
+    """Approximate memory in bytes of a change in its view."""
     images = len(change.body_bytes or b"") + len(change.before_bytes or b"") + len(change.meta_bytes or b"")
     return _CHANGE + len(change.key or "") + images
 
 
 def _together(one: Change, other: Change, *, reverse: bool) -> bool:
-    """Whether a change and the one that follows it are of one record: an entity and its fields."""
+    """Whether a change and the next one belong to one record: an entity and its fields."""
     part = one if reverse else other
     return (
         part.field is not None
@@ -154,7 +156,7 @@ def _together(one: Change, other: Change, *, reverse: bool) -> bool:
 def _forward(
     service: Service, predicate: Predicate, since: Position, upto: int, check: Callable[[], None]
 ) -> _Found:
-    """Every change that matches, from ``since`` on."""
+    """Yields every matching change from ``since`` on."""
     if since.version > upto:
         return
     frames = service.frames
@@ -169,10 +171,10 @@ def _forward(
 
 
 def _back(service: Service, predicate: Predicate, since: Position, check: Callable[[], None]) -> _Found:
-    """Every change that matches, in reversed order, from ``since`` on."""
+    """Yields every matching change from ``since`` back, in reversed order."""
     frames = service.frames
     version, index = since
-    last = index or _LAST  # index 0 comes first, and all others after it
+    last = index or _LAST  # the TRANSACTION event, index 0, precedes every other index
     for frame in frames.backward(version, last) if version else ():
         check()
         block = Block.of(frame.header, *frame.decoded)

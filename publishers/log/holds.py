@@ -1,4 +1,4 @@
-"""What the owner of a log keeps for those who have not read it yet: history within caps, and their places."""
+"""What the owner of a log keeps for consumers that have not read it yet: history within caps, and their positions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -42,7 +42,7 @@ class KeepingLog(ReadableLog):
 
     @property
     def slots(self) -> Slots:
-        """The slots of the log: places that it keeps for consumers, for its owner.
+        """The slots of the log: positions that the owner keeps for consumers.
 
         Raises:
             LogReadOnly: If this opening does not own the log.
@@ -55,7 +55,7 @@ class KeepingLog(ReadableLog):
 
     @property
     def groups(self) -> ConsumerGroups:
-        """The groups of the log: consumers that share its changes, for its owner.
+        """The groups of the log: consumers that share its changes. Only the owner has them.
 
         Raises:
             LogReadOnly: If this opening does not own the log.
@@ -67,7 +67,7 @@ class KeepingLog(ReadableLog):
         return self._groups
 
     def _keep(self, files: Wal, committer: Committer, open_beside: Callable[[Path], Any]) -> None:
-        """Makes the slots and, where the options ask for it, the compacted state, which is not started yet."""
+        """Makes the slots, the groups and, if the options ask for it, the compacted state, which is not started yet."""
         log = LogPort(
             self.path.resolve().name,
             self._service,
@@ -111,26 +111,26 @@ class KeepingLog(ReadableLog):
         sync: Callable[[], object] | None = None,
         on_lost: Callable[[Hold], object] | None = None,
     ) -> Hold:
-        """Keeps history from retention for somebody who has not read it yet, within caps; for the owner of the log.
+        """Keeps history from retention for a reader that has not read it yet, within caps; only the owner of the log may call it.
 
-        Move the hold as the reader goes on, and release it when he is done. It is a registration in memory: after a
-        restart register it again, at the place that was stored.
+        Move the hold as the reader progresses, and release it at the end. A hold is a registration in memory: after a restart
+        register it again, at the stored position.
 
         Args:
-            name: Tells it from every other hold of this log.
+            name: Unique name of the hold in this log.
             position: The oldest position that is needed; None for the next version.
             keep_bytes: Most bytes of the log, from the segment of the position to the end, that are kept for it; None for
                 the option ``slot_keep_bytes``.
             keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
-            sync: Makes durable where the reader is. Called by the housekeeping before anything is deleted; while it raises,
-                nothing is. It must be quick.
-            on_lost: Called once, on the log's pool, if a cap was passed and the hold is lost; ``oldest`` of the hold tells
-                where the reader may go on.
+            sync: Makes the reader's position durable. The housekeeping calls it before deleting anything, and deletes nothing
+                while it raises. It must be quick.
+            on_lost: Called once, on the log's pool, if a cap was exceeded and the hold is lost; ``oldest`` of the hold is the
+                position where the reader may continue.
 
         Raises:
             HistoryPruned: If ``position`` is no longer kept.
             PositionAhead: If it lies beyond the end of the log.
-            InvalidOption: If the name is taken or no text, ``position`` is none, or a cap is out of its range.
+            InvalidOption: If the name is in use or not a text, ``position`` is invalid, or a cap is out of its range.
             LogReadOnly: If this opening does not own the log.
         """
         options = self._service.options

@@ -1,4 +1,4 @@
-"""The one background thread of an opened log. It never runs user code on its own account."""
+"""The only background thread of an opened log. It runs no user code of its own accord."""
 
 import logging
 import threading
@@ -15,23 +15,23 @@ _log = logging.getLogger("penstock.housekeeping")
 
 
 class HouseTimer(Protocol):
-    """What the thread waits at between two steps."""
+    """Waits between two steps of housekeeping."""
 
     def wait(self) -> object:
-        """Waits until the next step is due, or somebody wakes it. For one thread at a time."""
+        """Waits until the next step is due, or `wake` is called. One thread waits at a time."""
         ...
 
     def wake(self) -> None:
-        """Ends the wait of another thread, now or the next one; harmless if it is interrupted or done twice."""
+        """Ends the wait of another thread, or else its next one. Idempotent; an interrupt does no harm."""
         ...
 
 
 class Housekeeping:
-    """Calls a step of work at an interval, and when it is told that there is some.
+    """Runs a step of work at an interval, and on request.
 
     Args:
-        step: One step; what it raises is logged, and the next step is tried all the same.
-        interval: Seconds between two steps, or what tells when the next one is due.
+        step: One step. Its exceptions are logged and do not stop later steps.
+        interval: Seconds between two steps, or a timer that decides.
         name: Name of the thread.
     """
 
@@ -39,7 +39,7 @@ class Housekeeping:
         self._step = step
         self._wait: Callable[[], object]
         if isinstance(interval, int | float):
-            # Nobody notifies it, so it waits for the interval, or until it is woken.
+            # No writer notifies this listener, so it waits for the interval or for `wake`.
             timer = PollingListener()
             self._wait, self._wake = partial(timer.wait, interval), timer.wake
         else:
@@ -49,7 +49,7 @@ class Housekeeping:
         self._thread.start()
 
     def poke(self) -> None:
-        """Asks for a step now."""
+        """Requests a step now."""
         self._wake()
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Housekeeping:
             try:
                 self._wait()
                 self._step()
-            except Exception:  # noqa: BLE001 - whatever a step raises, the next one is tried all the same
-                # An interrupt of `close` may end its wait for this thread, and what the thread works with is closed then.
+            except Exception:  # noqa: BLE001 - an error must not stop later steps
+                # An interrupt may end the join in `close`, after which the files are closed under this step.
                 if not self._ended:
                     _log.exception("a step of housekeeping failed")

@@ -1,4 +1,4 @@
-"""How far the subscriptions of a log are behind, taken together, and how soon retention passes the slowest of them."""
+"""The lag of all subscriptions of a log together, and how soon retention reaches the slowest of them."""
 
 import math
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from publishers.wal import Follower, Wal
 __all__ = ["QUANTILES", "Expiry", "LagStatistics", "lag_of"]
 
 QUANTILES: Final = (0.5, 0.9, 0.99, 1.0)
-"""Shares of the subscriptions that are at most so far behind; 1 is the slowest."""
+"""Shares of the subscriptions whose lag is at most the quantile; 1 gives the slowest subscription."""
 
 _NONE: Final = SubscriptionLag(0, 0, 0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What is left until retention deletes what a consumer reads next, if it stopped now.
+    """How much is left until retention deletes what a consumer reads next, if the consumer stopped now.
 
     Attributes:
-        nbytes: Bytes that may still be written; None without a bound in bytes, or if this is not the owner of the log.
-        seconds: The same in time: what is left of ``retain_age``, or of the bytes at the rate of the last minute, whichever
-            is less; None without a bound, while nothing is written, or if this is not the owner.
+        nbytes: Bytes that may still be written; None without a bound in bytes, or if this opening does not own the log.
+        seconds: Time that is left: of ``retain_age``, or of ``nbytes`` at the write rate of the last minute, whichever
+            is less. None without a bound, while nothing is written, or if this opening does not own the log.
     """
 
     nbytes: int | None = None
@@ -35,12 +35,12 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class LagStatistics:
-    """All subscriptions of a log.
+    """All subscriptions of a log together.
 
     Attributes:
-        quantiles: How far behind they are, by each of ``QUANTILES``. What is not remembered is told as the least that is sure.
-        expiry: Of the slowest subscription; with none, of one that had everything.
-        hold_expiry: The least that is left to any hold until it is above a cap of its own.
+        quantiles: The lag by each of ``QUANTILES``. A lag too large to be known exactly counts as its known minimum.
+        expiry: That of the slowest subscription; without subscriptions, that of a consumer at the head.
+        hold_expiry: The least that is left to any hold until it exceeds one of its caps.
     """
 
     quantiles: Mapping[float, SubscriptionLag] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class LagStatistics:
 
 class _Place(NamedTuple):
     position: Position
-    id: int  # so that no two are compared further
+    id: int  # unique, so that a comparison never reaches the subscription
     one: Subscribed | None
 
 
 def lag_of(files: Wal | Follower, service: Service) -> LagStatistics:
-    """Looks at every subscription; costs the more the more there are, about a second of one thread for a million."""
+    """Examines every subscription: about a second of one thread for a million of them."""
     head = service.head
     places = sorted(_place(one, head) for one in service.registry.subscriptions())
     slowest = min(places[0].position, head) if places else head
@@ -67,21 +67,21 @@ def lag_of(files: Wal | Follower, service: Service) -> LagStatistics:
 
 
 def _place(one: Subscribed, head: Position) -> _Place:
-    """Where a subscription is, versions in which nothing matches passed."""
+    """Returns the position of a subscription, past the versions in which nothing matches."""
     if one.cursor.idle:
         return _Place(head, one.id, None)
     return _Place(one.checkpoint().position, one.id, one)
 
 
 def _lag(service: Service, places: list[_Place], share: float) -> SubscriptionLag:
-    """Places are sorted, the slowest first: of a hundred, the 0.99 quantile is the second one."""
+    """Places are sorted, the slowest first: of a hundred, the 0.99 quantile is the second place."""
     one = places[math.floor(round((1 - share) * len(places), 6))].one if places else None
     return _NONE if one is None else service.admission.at_least(one.behind)
 
 
 def _expiry(files: Wal | Follower, service: Service, slowest: Position) -> Expiry:
     if not isinstance(files, Wal):
-        return Expiry()  # who only follows does not know the bounds of the owner
+        return Expiry()  # a follower does not know the owner's bounds
     nbytes, seconds = files.retention.left(slowest.version)
     rate = service.admission.rate()
     known = [] if seconds is None else [seconds]

@@ -1,4 +1,4 @@
-"""Which positions belong to the history of a log."""
+"""Decides which positions belong to the history of a log."""
 
 from bisect import bisect_right
 from operator import attrgetter
@@ -11,30 +11,30 @@ from publishers.wal import Epoch, Follower, Wal
 __all__ = ["Lineage"]
 
 _BEGINNING: Final = Position(1)
-"""Nothing stands before it, so every history of a log has it."""
+"""Every history of a log contains it, because nothing precedes it."""
 
 
 class Lineage:
-    """Puts positions into the form that clients keep, and judges what they bring back.
+    """Turns positions into the tokens that clients keep, and judges the tokens that they bring back.
 
-    A token names the epoch that wrote what stands right before its position. An epoch is one opening of one directory,
-    known by its number and its random bits, and begins behind one history. So a log in which that epoch is found, and
-    reaches to the position, has everything before the position as whoever made the token had it.
+    A token names the epoch that wrote the change right before its position. An epoch is one opening of one directory for
+    writing, identified by its number and its random bits, and it continues exactly one history. So if a log knows that epoch,
+    and the epoch reaches to the position, everything before the position is what the maker of the token had.
 
     Args:
-        files: The log, whose epochs tell where its history may have been cut.
+        files: The log, whose epochs show where its history may have been truncated.
     """
 
     def __init__(self, files: Wal | Follower) -> None:
         self._files = files
 
     def token(self, position: Position) -> PositionToken:
-        """A position with the epoch that wrote what stands before it, or will."""
+        """Returns a position with the epoch that wrote, or will write, the change before it."""
         epoch = self._wrote(_before(position))
         return PositionToken(self._files.log_id, epoch.epoch, position, epoch.random)
 
     def change_id(self, position: Position) -> str:
-        """What tells a change from every other one of any history of any log."""
+        """Returns a text that identifies a change among all changes of any history of any log."""
         epoch = self._wrote(position.version)
         history = f":{epoch_text(epoch.epoch, epoch.random)}" if epoch.random else ""
         return f"{self._files.log_id.hex}{history}:{position}"
@@ -42,18 +42,18 @@ class Lineage:
     def judge(
         self, token: PositionToken, oldest: Position, head: Position, *, pruned: bool = False
     ) -> Position:
-        """The position of a token, if it can be read from.
+        """Returns the position of a token, if it can be read from.
 
         Args:
-            token: What was kept.
+            token: The token that a client kept.
             oldest: The oldest position that is kept.
             head: The position after the newest visible version.
-            pruned: Whether a position before ``oldest`` is given back instead of being refused.
+            pruned: Whether to return a position before ``oldest``, instead of raising.
 
         Raises:
-            PositionForeign: If it belongs to another log.
-            PositionForked: If it lies beyond what survived of its epoch, or the epoch is of another history.
-            PositionAhead: If it lies beyond ``head``, or the owner has told nothing of its epoch yet.
+            PositionForeign: If the token belongs to another log.
+            PositionForked: If it lies beyond the surviving part of its epoch, or its epoch belongs to another history.
+            PositionAhead: If it lies beyond ``head``, or in a follower, if the owner has not recorded its epoch yet.
             HistoryPruned: If it lies before ``oldest``.
         """
         log_id, epoch, position, random = token
@@ -65,7 +65,7 @@ class Lineage:
         if not known and isinstance(self._files, Follower):
             opening, epochs = self._files.epochs_anew()
             known = _knows(epochs, opening, epoch, random)
-            # Since its newest epoch has random bits, a log has no further one without.
+            # Once its newest epoch has random bits, a log gets no further epoch without.
             behind = (epoch, random) == opening or (epoch > opening[0] and bool(random or not opening[1]))
         if known:
             end = next((Position(later.first_version) for later in epochs if later.epoch > epoch), None)
@@ -88,12 +88,12 @@ class Lineage:
         return newest.epoch, newest.random
 
     def _wrote(self, version: int) -> Epoch:
-        """The epoch of a version, or the oldest known one."""
+        """Returns the epoch of a version, or the oldest known epoch."""
         epochs = self._epochs(version)
         return epochs[max(bisect_right(epochs, version, key=attrgetter("first_version")) - 1, 0)]
 
     def _epochs(self, version: int) -> tuple[Epoch, ...]:
-        """The epochs up to that of a version, and as many later ones as are known."""
+        """Returns the epochs up to that of a version, and the later ones that are known."""
         epochs = self._files.epochs
         if version < epochs[0].first_version and isinstance(self._files, Follower):
             return self._files.epochs_then(version)
@@ -101,15 +101,15 @@ class Lineage:
 
 
 def _before(position: Position) -> int:
-    """The version of the last change before a position."""
+    """Returns the version of the last change before a position."""
     return position.version if position.index else position.version - 1
 
 
 def _knows(epochs: tuple[Epoch, ...], opening: tuple[int, int], epoch: int, random: int) -> bool:
-    """Whether an epoch is one of a log.
+    """Whether an epoch belongs to a log.
 
-    An epoch of format 1 is known by its number alone, also one that wrote nothing: whatever lies between the oldest that is
-    known and the first that has random bits. Where older ones ended nobody knows any more.
+    An epoch of format 1 has no random bits and is identified by its number alone, even if it wrote nothing: any number from
+    the oldest known epoch to the first with random bits counts. Where epochs before the oldest known one ended is unknown.
     """
     if random:
         return any((one.epoch, one.random) == (epoch, random) for one in epochs)

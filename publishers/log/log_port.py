@@ -1,4 +1,4 @@
-"""A log as its slots, its groups and its compacted state use it."""
+"""The log as its slots, groups and compacted state use it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,15 +24,15 @@ class LogPort:
     """See `publishers.slots.ports.PlaceLog`, `publishers.groups.ports.GroupLog` and `publishers.state.ports.StatedLog`.
 
     Args:
-        name: What the log is called.
-        service: The watermark, and what is counted.
+        name: Name of the log.
+        service: The watermark and the counters.
         places: Finds and judges positions.
-        files: The log.
-        committer: Syncs it.
+        files: The log's files.
+        committer: Syncs the log.
         hold: ``ChangeLog.hold``.
-        check: Refuses what cannot be done with a closed log.
-        check_published: Refuses subscribers of one that takes none.
-        poke: Asks the housekeeping for a step.
+        check: Raises if the log is closed.
+        check_published: Raises if the log accepts no subscribers.
+        poke: Requests a step of housekeeping.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Telling that there is something to read, without reading it."""
+"""Notification that there is something to read, without reading it."""
 
 import threading
 from collections.abc import Callable
@@ -10,10 +10,10 @@ __all__ = ["NotifyingSubscriber"]
 
 
 class NotifyingSubscriber:
-    """Asks for one change, and tells that it is there, or that the log has ended.
+    """Requests one change, and notifies when it arrives or the log is completed.
 
     Args:
-        notify: What is called.
+        notify: The callback.
     """
 
     def __init__(self, notify: Callable[[], object]) -> None:
@@ -23,7 +23,7 @@ class NotifyingSubscriber:
         self._ended = False
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Asks for one."""
+        """Requests one change, unless `end` was called before."""
         with self._lock:
             ended, self._subscription = self._ended, subscription
         if ended:
@@ -32,18 +32,18 @@ class NotifyingSubscriber:
             subscription.request(1)
 
     def on_next(self, change: Change, /) -> None:
-        """There is one."""
+        """Notifies of the change."""
         self._notify()
 
     def on_error(self, error: Exception, /) -> None:
-        """There will be none; whoever waits has a bound on that."""
+        """Does nothing: the waiting side has a time limit."""
 
     def on_complete(self) -> None:
         """There will be none."""
         self._notify()
 
     def end(self) -> None:
-        """Nothing is told any more."""
+        """Cancels the subscription; no notification follows."""
         with self._lock:
             self._ended, subscription = True, self._subscription
         if subscription is not None:

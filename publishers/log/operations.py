@@ -1,4 +1,4 @@
-"""What an operator does with the subscriptions of a log: whoever looks after them, and is none of them."""
+"""An operator's actions on the subscriptions of a log."""
 
 from collections.abc import Callable, Mapping
 from operator import methodcaller
@@ -27,50 +27,50 @@ class OperatedLog:
         self._places = places
 
     def check_here(self) -> None:
-        """Refuses a log that was opened in another process: the one of which this is a fork.
+        """Checks that the log was opened by this process, and not by the one from which it was forked.
 
         Raises:
-            LogForked: If it was.
+            LogForked: If it was opened before the fork.
         """
         if self._service.inherited is not None:
             raise self._service.inherited
 
     def pause(self, subscription_id: int) -> bool:
-        """Keeps a subscription from getting changes until it is resumed; nothing is lost over it.
+        """Stops deliveries to a subscription until it is resumed; no change is lost.
 
-        It is as if there were no demand: demand and place stay, the ring goes on without it, and it reads from the WAL what
-        it missed when it is resumed. What was pulled for it already, at most one batch, still comes. It does not gate
-        writers meanwhile, whatever its ``max_lag``. History is not kept for it: one that retention passes ends with
-        ``HistoryPruned``, or jumps, as it does without demand; ``hold`` keeps it.
+        Pausing acts as if there were no demand: demand and cursor stay, the ring moves on, and after the resume the subscription
+        reads from the WAL what it missed. Changes that were already pulled for it, at most one batch, are still delivered. It
+        does not gate writers meanwhile, whatever its ``max_lag``. No history is kept for it: if retention passes its position, it
+        ends with ``HistoryPruned``, or jumps, as without demand; ``hold`` prevents that.
 
         Returns:
-            Whether there is such a subscription; again is harmless.
+            Whether there is such a subscription. Idempotent.
         """
         return self._operate(subscription_id, "PAUSED", methodcaller("pause"))
 
     def resume(self, subscription_id: int) -> bool:
-        """Lets a paused subscription go on where it was.
+        """Resumes a paused subscription where it was.
 
         Returns:
-            Whether there is such a subscription; one that was not paused goes on as it did.
+            Whether there is such a subscription; one that is not paused is left as it is.
         """
         return self._operate(subscription_id, "RESUMED", methodcaller("resume"))
 
     def reset(self, subscription_id: int, since: Since) -> bool:
-        """Lets a subscription go on elsewhere: what follows is what a fresh one there would get.
+        """Moves a subscription to another position; from then on it receives what a fresh subscription there would.
 
-        It takes effect between two signals, as ``ChangeSubscription.seek`` does, and ``on_seek(position)`` of the subscriber
-        is told, if it has that. Demand stays, and one that is paused stays paused.
+        It takes effect between two signals, as ``ChangeSubscription.seek`` does, and calls ``on_seek(position)`` of the
+        subscriber if it has that. Demand stays, and a paused subscription stays paused.
 
         Args:
-            subscription_id: Of the subscription.
-            since: A place, as for ``changes``; ``"latest"`` or None for the next version.
+            subscription_id: Id of the subscription.
+            since: A position, as for ``changes``; ``"latest"`` or None for the next version.
 
         Returns:
             Whether there is such a subscription.
 
         Raises:
-            InvalidOption: If ``since`` is no place.
+            InvalidOption: If ``since`` names no position.
             PositionError: If it cannot be read from: it is pruned, or beyond the end of the log.
         """
         self.check_here()
@@ -82,14 +82,16 @@ class OperatedLog:
                     subscription_id, "RESET", methodcaller("seek", position), position=str(position)
                 )
             except HistoryPruned:
-                if start is not Start.EARLIEST:  # retention has passed what was the oldest just now
+                if (
+                    start is not Start.EARLIEST
+                ):  # else retention has passed the position that was the oldest just now: retry
                     raise
 
     def unsubscribe(self, subscription_id: int) -> bool:
-        """Cancels the subscription of an id, which gets no further signal.
+        """Cancels a subscription, which receives no further signal.
 
         Returns:
-            Whether there was one.
+            Whether there was such a subscription.
         """
         return self._operate(subscription_id, "UNSUBSCRIBED", methodcaller("cancel"))
 
@@ -101,7 +103,7 @@ class OperatedLog:
     def _operate(
         self, subscription_id: int, what: str, do: Callable[[Subscribed], bool | None], **more: str
     ) -> bool:
-        """Does something with a subscription, if there is one, and tells unless it changed nothing."""
+        """Applies an action to a subscription, if there is one, and reports it as an event unless it changed nothing."""
         self.check_here()
         found = self._service.registry.find(subscription_id)
         if found is None:

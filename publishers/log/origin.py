@@ -1,4 +1,4 @@
-"""Where changes were first made: a log that has a name for that writes it into every change that tells no other."""
+"""The log in which changes were first made: a log with the option ``origin`` writes it into each change that has none."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ __all__ = ["Origin"]
 
 
 class Origin:
-    """Stamps changes with the origin of the log that they are written to; what was copied from elsewhere keeps its own.
+    """Stamps changes with the origin of the log that stores them; changes copied from another log keep theirs.
 
     Args:
         name: The origin.
@@ -21,14 +21,14 @@ class Origin:
         self._member = b'"origin":' + msgspec.json.encode(name)
 
     def columns(self, columns: Columns) -> Columns:
-        """The same changes, each with an origin."""
+        """Returns the changes, each with an origin."""
         metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
-        # A stream that is stamped has the same few in every change.
+        # Changes that a stream stamps share a few values of meta.
         stamps = {meta: self._stamp(meta) for meta in set(metas)}
         return with_meta(columns, Column.of([stamps[meta] for meta in metas]))
 
     def row(self, row: Mutation) -> Mutation:
-        """The same change with an origin."""
+        """Returns the change with an origin."""
         return msgspec.structs.replace(row, meta=self._stamp(row.meta))
 
     def _stamp(self, meta: bytes | None) -> bytes | None:

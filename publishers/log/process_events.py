@@ -1,11 +1,11 @@
-"""Events of this process (area HOST), which ride on a log and are never stored.
+"""Events of this process (area HOST), delivered with the changes of a log and never stored.
 
-They are told from the moment on when they happen, to those only who ask for area HOST. One tells the version that was
-current when it happened, and comes to each subscriber after everything up to that version and before anything later:
-never before its cause, and in order whatever runs the subscriber. It has index 0 and no position of its own.
+Subscribers that ask for area HOST receive the events that happen while they are subscribed. An event carries the version
+that was current when it happened. Each subscriber receives it after everything up to that version and before anything
+later: never before its cause, and in order, whichever executor runs the subscriber. It has index 0 and no position of its own.
 
-A subscriber may be slow. The newest ``WAITING`` events wait for it; what was dropped before one is counted in its
-``meta`` as ``missed``, and ``on_lagged(total)``, if the subscriber has it, is told at once and without demand.
+A subscriber may be slow. The newest ``WAITING`` events wait for it; the number dropped before an event is its ``missed``
+in ``meta``. A subscriber with ``on_lagged(total)`` is also notified of a drop at once and without demand.
 """
 
 import threading
@@ -32,11 +32,11 @@ from publishers.wal import Column
 __all__ = ["WAITING", "HostBoard", "HostEvent", "HostingSubscription"]
 
 WAITING: Final = 256
-"""Events of this process that wait for one subscriber."""
+"""Most events of this process that wait for one subscriber."""
 
 
 class _HostBlock(Block):
-    """The block of one event of this process: its only row has index 0."""
+    """The block of a single event of this process, whose only row has index 0."""
 
     __slots__ = ()
 
@@ -45,19 +45,19 @@ class _HostBlock(Block):
         return self.columns.kinds[0]
 
     def entity_type(self, _index: int) -> str | None:
-        """What it is about."""
+        """Type of the event's subject."""
         return self.columns.entity_types[0]
 
     def key(self, _index: int) -> bytes | None:
-        """Which one it is about."""
+        """Key of the event's subject."""
         return self.columns.key[0]
 
     def body(self, _index: int) -> bytes | None:
-        """What happened, in full."""
+        """The details of the event."""
         return self._stored(self.columns.body, 0)
 
     def attached(self, _index: int) -> Attached:
-        """Its ``meta``."""
+        """The event's ``meta``."""
         return attached_of(self._stored(self.columns.meta, 0))
 
     def _stored(self, column: Column | None, _index: int) -> bytes | None:
@@ -76,9 +76,9 @@ class HostEvent:
     Args:
         version: The version that was current.
         at: Microseconds since the Unix epoch.
-        key: Of what it is about.
-        what: Upper-case word of what happened.
-        body: What is to be said of it.
+        key: Key of its subject.
+        what: Its kind, an upper-case word.
+        body: Its details.
     """
 
     __slots__ = ("at", "block", "body", "key", "version", "what")
@@ -92,7 +92,7 @@ class HostEvent:
         self.block = self.told(version, 0)
 
     def told(self, version: int, missed: int) -> Block:
-        """The event as a subscriber sees it who is at that version, and has missed so many before it."""
+        """Renders the event for a subscriber at ``version`` that has missed ``missed`` events before it."""
         meta = {"event": self.what} | ({"missed": missed} if missed else {})
         row = replace(upsert("log", self.key, self.body, meta=meta), area=int(Area.HOST))
         return _HostBlock(
@@ -108,11 +108,11 @@ class HostEvent:
 
 
 class HostBoard:
-    """Where events of this process are put up, and who looks at them.
+    """Distributes the events of this process to the subscriptions that receive them.
 
     Args:
-        version: Tells the current version.
-        now: Tells microseconds since the Unix epoch.
+        version: Returns the current version.
+        now: Returns microseconds since the Unix epoch.
     """
 
     def __init__(self, version: Callable[[], int], now: Callable[[], int]) -> None:
@@ -122,18 +122,18 @@ class HostBoard:
         self._readers: dict[HostingSubscription, None] = {}
 
     def add(self, reader: "HostingSubscription") -> None:
-        """Tells a subscription what happens from now on."""
+        """Registers a subscription for the events that happen from now on."""
         with self._lock:
             self._readers[reader] = None
 
     def remove(self, reader: "HostingSubscription") -> None:
-        """Tells it nothing more; again is harmless."""
+        """Unregisters a subscription. Idempotent."""
         with self._lock:
             self._readers.pop(reader, None)
 
     def tell(self, key: str, what: str, body: Mapping[str, Any]) -> None:
-        """Puts up an event. User code may run here, so hold no lock."""
-        with self._lock:  # all readers get all events in the same order
+        """Publishes an event. The caller must hold no lock, because user code may run here."""
+        with self._lock:  # all subscriptions receive the events in the same order
             readers = list(self._readers)
             if not readers:
                 return
@@ -144,32 +144,34 @@ class HostBoard:
 
 
 class HostingSubscription(ChangeSubscription):
-    """A subscription that gets events of this process between the changes of the log.
+    """A subscription that receives events of this process between the changes of the log.
 
     Args:
-        board: Where they are put up.
-        wanted: Which of them it wants.
+        board: Distributes the events.
+        wanted: Selects the events to receive.
     """
 
-    _joins = False  # an event may have to come first
+    _joins = False  # an event may have to come before the changes
 
     def __init__(self, *args: Any, board: HostBoard, wanted: Predicate, **named: Any) -> None:
         self._board = board
         self._wanted = wanted
         self._guard = threading.Lock()
         self._waiting: deque[HostEvent] = deque()
-        self._missed = 0  # before the first that waits
+        self._missed = 0  # before the first waiting event
         self._missed_ever = 0
-        self._passed = 0  # the newest version of which something was delivered
+        self._passed = 0  # the newest version of which a change or event was delivered
         super().__init__(*args, **named)
-        self._reader.alone = True  # its queue has another use
+        self._reader.alone = (
+            True  # no other subscription may share what it reads: _filled is also the rest of a batch
+        )
         self._lags = callable(getattr(args[2], "on_lagged", None))
         board.add(self)
 
-    # On the thread of whoever tells.
+    # On the thread that publishes an event.
 
     def offer(self, event: HostEvent) -> bool:
-        """Keeps an event if it is wanted; answers whether it was. Calls nobody."""
+        """Queues an event if the subscription wants it; returns whether it does. Runs no user code."""
         if not self._wanted.select(event.block):
             return False
         with self._guard:
@@ -181,7 +183,7 @@ class HostingSubscription(ChangeSubscription):
         return True
 
     def heed(self) -> None:
-        """There is an event."""
+        """Wakes the drain for a queued event."""
         if self._missed_ever and self._lags:
             self._run(partial(self.drain.tell, "lagged", self._deliver_lagged))
         self._run(self.drain.signal)
@@ -192,7 +194,7 @@ class HostingSubscription(ChangeSubscription):
     # On the drain.
 
     def _pull(self, limit: int) -> Sequence[Change]:
-        """Changes up to the version of the event that waits first, then that event, then what is later."""
+        """Returns changes up to the version of the first waiting event, then that event, then later changes."""
         if not self._ready():
             return ()
         batch, self._filled = self._filled, None
@@ -220,7 +222,7 @@ class HostingSubscription(ChangeSubscription):
         return self._pass(given, self._filled)
 
     def release(self) -> None:
-        """Leaves the board too."""
+        """Also leaves the board."""
         self._board.remove(self)
         super().release()
 
@@ -230,7 +232,7 @@ class HostingSubscription(ChangeSubscription):
         return given
 
     def _hosted(self, limit: int, bound: Position) -> Sequence[Change]:
-        """The waiting events of versions before ``bound``, up to which everything has been delivered."""
+        """Returns the waiting events of versions before ``bound``, up to which every change has been delivered."""
         told: list[Slice] = []
         with self._guard:
             while self._waiting and len(told) < limit:

@@ -1,4 +1,4 @@
-"""What every opening of a log offers to readers: feeds, history, positions."""
+"""The reading face of every opening of a log: feeds, history, positions."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -47,7 +47,7 @@ Masking = Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None
 
 
 class Reading(TypedDict, total=False):
-    """From where, how far and how changes are read; see ``ReadableLog.changes``."""
+    """Start, end and view of a feed; see ``ReadableLog.changes``."""
 
     since: Since
     until: int | None
@@ -64,12 +64,12 @@ class Reading(TypedDict, total=False):
 
 
 class ReadableLog(OperatedLog):
-    """The reading half of a log, the same for its owner and for those who follow it.
+    """The reading half of a log, the same for its owner and its followers.
 
     Attributes:
-        name: What the log is called.
-        failure: Why a follower has ended, and its subscribers with it: ``LogReplaced``, ``LogGone``, ``WalCorrupted`` or
-            ``FormatTooNew``. None as long as it goes on, and if it was closed.
+        name: Name of the log.
+        failure: Why a follower, and its subscribers with it, has ended: ``LogReplaced``, ``LogGone``, ``WalCorrupted`` or
+            ``FormatTooNew``. None while it follows, and after an ordinary close.
     """
 
     name: str
@@ -108,45 +108,45 @@ class ReadableLog(OperatedLog):
         source: Source = None,
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> ChangeFeed | ModelFeed[Any]:
-        """The changes that fulfil any of the wishes, as a publisher.
+        """Returns a publisher of the changes that match any of the criteria.
 
         Args:
-            wishes: ``Criterion`` objects or ``Criteria``; none, or None, for everything.
+            wishes: ``Criterion`` objects or ``Criteria``; without any, or with None, every change matches.
             since: The first change to deliver: a ``Position``, the text that a client kept, a version, a ``Commit``, the id
                 of a transaction, a time (the first version committed then or later), or ``"earliest"``. None or
-                ``"latest"``: the next version. The last three are resolved at the time of each subscribe. ``"state"``:
-                first the entities that there are, as rows of operation READ, then every change after them; so does a
-                cursor that was kept before the rows had ended, behind it.
-            until: The last version to deliver, after which subscribers are completed; None for ever.
-            content: Whether bodies are wanted.
-            images: Which images are wanted with them.
-            fields: Paths that are shown of an entity, such as ``customer.name``; None for all.
-            mask: Of each path what is shown in place of its value: a text, or ``Redact``, ``Hash``, ``Partial``, ``Drop``.
+                ``"latest"``: the next version. These names are resolved at each subscribe. ``"state"``:
+                first the entities that exist, as rows of operation READ, then every change after them; a cursor kept before the
+                rows had ended continues behind its row.
+            until: The last version to deliver, after which subscribers are completed; None for no end.
+            content: Whether changes have bodies.
+            images: Which images changes with bodies have.
+            fields: Paths of an entity to include, such as ``customer.name``; None for all.
+            mask: Replacement for the value of each path: a text, or ``Redact``, ``Hash``, ``Partial``, ``Drop``.
             integers: Whether whole numbers beyond 2^53 are numbers, or text for readers that keep numbers in doubles.
-            view: All of the last five at once, in place of them.
-            on_gap: What happens where retention has deleted what was still to be read: ``"fail"`` ends the subscription with
-                ``HistoryPruned``; ``"jump"`` goes on at the oldest position, and tells the subscriber's ``on_gap(gap)``; a
-                callable is told likewise.
+            view: Replaces the last five arguments.
+            on_gap: What to do if retention has deleted changes that were still to be read: ``"fail"`` ends the subscription with
+                ``HistoryPruned``; ``"jump"`` continues at the oldest position, and calls the subscriber's ``on_gap(gap)``; a
+                callable continues likewise, and is called itself.
             snapshot: With ``since="state"``: ``"initial_only"`` completes subscribers after the rows. With any ``since``:
-                ``"on_gap"`` gives rows of the present, between ``SnapshotBegin`` and ``SnapshotEnd``, where history is missing
-                that was still to be read; ``"initial"`` lets ``subscription.again`` ask for rows; ``"never"`` gives no rows. None is
+                ``"on_gap"`` replaces deleted history by rows of the present, between ``SnapshotBegin`` and ``SnapshotEnd``;
+                ``"initial"`` allows ``subscription.again`` to request rows; ``"never"`` delivers no rows. None means
                 ``"initial"`` with ``since="state"`` or a source, else ``"never"``.
-            source: Where rows come from, such as a ``SqlSource``; several for several entity types. None for what
-                ``snapshots_from`` names, else the state that the log keeps. Give the same one with a cursor that was kept before
+            source: Source of rows, such as a ``SqlSource``; several for several entity types. None means the sources of
+                ``snapshots_from``, else the state that the log keeps. Pass the same source with a cursor that was kept before
                 the rows had ended.
-            whole: Whether a start inside a transaction sends that transaction again from its beginning.
-            as_: A dataclass, ``msgspec.Struct`` or pydantic model of which ``body`` and ``before`` are to be, or such a class
-                of each entity type. Bodies are wanted then, whatever ``content`` says. A body that does not fit ends the
-                subscription with ``BodyMismatch``.
+            whole: Whether a start inside a transaction delivers that transaction again from its beginning.
+            as_: A dataclass, ``msgspec.Struct`` or pydantic model for ``body`` and ``before``, or a mapping from entity types to
+                such classes. It implies ``Content.BODY``. A body that does not fit ends the subscription with
+                ``BodyMismatch``.
 
         Raises:
-            InvalidCriteria: If a wish is not one.
-            InvalidOption: If ``until`` is no version, ``since`` no place, or something in ``fields`` or ``mask`` no path,
-                or ``as_`` no such class.
+            InvalidCriteria: If a criterion is invalid.
+            InvalidOption: If an argument is invalid: ``until`` is not a version, ``since`` names no position, ``fields`` or
+                ``mask`` contain something that is not a path, or ``as_`` is not such a class.
             PositionError: If ``since`` is not a position of this log, or cannot be read from.
-            SnapshotGone: If it is a cursor of a snapshot that cannot be gone on with, unless ``snapshot`` is ``"on_gap"``.
-            StateOff: If the state is asked for, and the log does not keep it.
-            LogForked: In a child of ``fork``; as everything else here but ``close``.
+            SnapshotGone: If the cursor of a snapshot can no longer be continued, unless ``snapshot`` is ``"on_gap"``.
+            StateOff: If the state is requested, and the log does not keep it.
+            LogForked: In a child of ``fork``, like every method except ``close``.
         """
         if until is not None:
             check_whole("until", until, "a version, from 0, or None")
@@ -201,7 +201,7 @@ class ReadableLog(OperatedLog):
             except SnapshotGone:
                 if mode != "on_gap":
                     raise
-                begin = None  # other rows come in place of those
+                begin = None  # new rows replace those of the lost snapshot
         elif since != "state":
             rows_first = False
             start = self._places.find(since, pruned=mode == "on_gap" or on_gap != "fail")
@@ -226,17 +226,18 @@ class ReadableLog(OperatedLog):
         )
 
     def snapshots_from(self, *sources: SnapshotSource) -> None:
-        """Names where the rows of snapshots come from if a subscriber names nothing, as none does over the network.
+        """Sets the default sources of rows, for subscribers that pass no source, as no remote subscriber does.
 
-        They are given to subscribers of this opening of the log that begin with ``"state"``, ask for rows ``again``, or miss
-        history with ``snapshot="on_gap"``; what has begun goes on as it is. A cursor that was kept before rows had ended goes on with
-        the sources of now, so name the same ones after a restart.
+        Subscribers of this opening use them that begin with ``"state"``, request rows ``again``, or lose history with
+        ``snapshot="on_gap"``; running snapshots keep their sources. A cursor kept before the rows had ended continues with the
+        sources set at that time, so set the same ones after a restart.
 
         Args:
-            sources: Such as a ``SqlSource``, each of another entity type. None for the state that the log keeps, as at first.
+            sources: Such as a ``SqlSource``, each of another entity type. None at all means the state that the log keeps, which
+                is the initial setting.
 
         Raises:
-            InvalidOption: If one is no source, or two are of one entity type.
+            InvalidOption: If a source is invalid, or two sources are of one entity type.
         """
         self._sources = checked_sources(sources) if sources else ()
 
@@ -245,7 +246,7 @@ class ReadableLog(OperatedLog):
         return SourceThreads(self._service.options.source_threads, f"penstock-{self.name}-rows")
 
     def _pages(self, source: Source, *, asked: bool) -> Callable[[KeyRange], Pages]:
-        """Where rows come from; ``asked``: only if they are asked for, so that it may be that there are none."""
+        """Returns the maker of pages of rows; ``asked``: rows are read only on request, so the state may be missing until then."""
         if source is not None:
             return partial(SourcePages, self._service, self._source_threads, checked_sources(source))
         if self._sources:
@@ -253,11 +254,11 @@ class ReadableLog(OperatedLog):
         return (lambda keys: StatePages(self.state, keys)) if asked else partial(StatePages, self.state)
 
     def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
-        """For the store of the log.
+        """Connects the log to its store.
 
         Args:
-            tell: Is told what happens to the log in this process: a word, and what is to be said of it.
-            explain: Makes of an error of a read what the subscriber should know, such as that the log was dropped.
+            tell: Called with each event of the log in this process: an upper-case word, and its details.
+            explain: Maps the error of a read to the error for the subscriber, such as that the log was dropped.
         """
         self._tell = tell
         first = self._service.explain
@@ -265,15 +266,15 @@ class ReadableLog(OperatedLog):
 
     @property
     def closed(self) -> bool:
-        """Whether the log was closed, or was opened in the process of which this one is a fork."""
+        """Whether the log was closed, or was opened by the process from which this one was forked."""
         return self._service.closed
 
     @property
     def state(self) -> CompactedState:
-        """The newest body of each entity, kept beside the log by its owner if it was opened with ``state=True``.
+        """The newest body of each entity, kept beside the log by its owner if opened with ``state=True``.
 
         Raises:
-            StateOff: If it was not, or this opening follows the log.
+            StateOff: If the log keeps no state, or this opening follows the log.
             LogClosed: If the log was closed.
         """
         self._check_open()
@@ -297,28 +298,28 @@ class ReadableLog(OperatedLog):
         max_bytes: int | None = None,
         check: Callable[[], None] | None = None,
     ) -> History:
-        """Past changes as a bounded list; reads the disk on the calling thread.
+        """Returns past changes as a bounded list; reads the disk on the calling thread.
 
         Args:
             wishes: As for ``changes``.
             since: The first change to return, as for ``changes``; None for the oldest, or with ``reverse`` for the newest.
             limit: Most changes to return, from 1 to 1,000,000.
-            content: Whether bodies are wanted.
-            images: Which images are wanted with them.
+            content: Whether changes have bodies.
+            images: Which images changes with bodies have.
             fields: As for ``changes``.
             mask: As for ``changes``.
             integers: As for ``changes``.
             view: As for ``changes``.
-            reverse: Versions from the newest to the oldest; in each the TRANSACTION event first, and then the changes from
-                the last to the first.
-            max_bytes: Bytes of changes after which the page ends, 1 KiB counted for each beside its key and images; a
-                single larger record goes alone. None for no bound.
-            check: Called before each record of the log that is looked at; what it raises ends the reading.
+            reverse: Versions from the newest to the oldest; in each the TRANSACTION event first, then the changes from the last
+                to the first.
+            max_bytes: Bytes of changes after which the page ends; each change counts its key and images and 1 KiB. A
+                single larger record makes a page of its own. None for no bound.
+            check: Called before each record of the log that is examined; its exceptions end the reading.
 
         Raises:
             HistoryPruned: If ``since`` is no longer kept.
-            PositionAhead: If it lies beyond the end of the log; of a reversed history that is the newest.
-            LogReplaced, LogGone: If this opening follows a log that is not there any more.
+            PositionAhead: If ``since`` lies beyond the end of the log; a reversed history begins at the newest change instead.
+            LogReplaced, LogGone: If this opening follows a log that was replaced or removed.
         """
         check_whole("limit", limit, "a whole number from 1 to 1000000", 1, 1_000_000)
         if max_bytes is not None:
@@ -351,21 +352,21 @@ class ReadableLog(OperatedLog):
         return self._service.head
 
     def token(self, position: Position) -> PositionToken:
-        """A position with the history it belongs to; its text is what clients keep."""
+        """Returns a position with the history it belongs to; clients keep its text."""
         check_position("position", position)
         self.check_here()
         return self._places.lineage.token(position)
 
     def cursor(self, change: Change) -> str:
-        """The text that goes on behind a change, with ``changes(since=text)``: also behind one that a snapshot gave."""
+        """Returns the text for ``changes(since=text)`` that continues behind a change; also behind a row of a snapshot."""
         if not isinstance(change, Change):
             raise InvalidOption("change", change, "a Change, as subscribers get it")
         return str(change.cursor if isinstance(change, SnapshotChange) else self.token(change.after))
 
     def idempotency_key(self, change: Change) -> str:
-        """A text that this change has in every replay and over every transport, and no other change of any log has.
+        """Returns a text that identifies this change: equal in every replay and over every transport, unique over all logs.
 
-        That of a row of a snapshot (operation READ) names the entity as well, since all rows of a page have one position.
+        For a row of a snapshot (operation READ) it contains the entity as well, since all rows of a page have one position.
         """
         if not isinstance(change, Change):
             raise InvalidOption("change", change, "a Change, as subscribers get it")
@@ -373,31 +374,31 @@ class ReadableLog(OperatedLog):
         return row_id(found, change) if change.operation is Operation.READ else found
 
     def position_of(self, token: str | PositionToken) -> Position:
-        """The position that a client kept.
+        """Returns the position of a token that a client kept.
 
         Raises:
-            PositionMalformed: If the text is not a position.
+            PositionMalformed: If the text is not a token.
             PositionForeign: If it belongs to another log.
-            PositionForked: If it lies beyond what survived of its epoch.
+            PositionForked: If it lies beyond the surviving part of its epoch.
             PositionAhead: If it lies beyond the end of the log.
-            HistoryPruned: If it is older than what is kept.
+            HistoryPruned: If it is no longer kept.
         """
         self.check_here()
         return self._places.kept(token)
 
     def position_at(self, moment: datetime) -> Position:
-        """The first position that was committed at or after a moment; the head if there is none yet.
+        """Returns the first position that was committed at or after a moment; the head if there is none yet.
 
-        Commit times rise strictly with the versions, whatever the clock did, so a few frames are read and not the log.
+        Commit times rise strictly with the versions, whatever the clock did, so only a few frames are read.
 
         Raises:
-            InvalidOption: If ``moment`` does not know its time zone.
+            InvalidOption: If ``moment`` has no time zone.
         """
         self._check_open()
         return self._places.at(moment)
 
     def time_of(self, place: Position | int) -> datetime:
-        """When the transaction of a position, or of a version, was committed.
+        """Returns the commit time of a position or a version.
 
         Raises:
             PositionAhead: If it is not visible yet.
@@ -409,17 +410,17 @@ class ReadableLog(OperatedLog):
     def versions_of(
         self, producer: str | UUID | RemoteProducer, since: int, *, most: int = 10_000
     ) -> dict[int, int]:
-        """Which versions a producer has committed under its sequences from one on; reads the disk, back from the newest.
+        """Returns the versions of a producer's sequences from a given one on; reads the disk, from the newest version back.
 
-        A repetition of what is not the producer's last does not know its version; here it is found.
+        A repeated commit gets the version of its first attempt only if that is the producer's last; here older ones are found.
 
         Args:
             producer: Its name.
             since: The lowest sequence to look for.
-            most: Most transactions to look at.
+            most: Most transactions to examine.
 
         Returns:
-            Versions by sequences, as far as they were found.
+            Versions by sequence, as far as they were found.
         """
         wanted, found = producer_id(producer).bytes, {}
         for frame in islice(self._service.frames.backward(self._service.watermark.visible, 2**32), most):
@@ -443,7 +444,7 @@ class ReadableLog(OperatedLog):
 def _view(
     view: View | None, content: Content, images: Images, fields: Fields, mask: Masking, integers: Integers
 ) -> View:
-    """The view that was given as a whole, or in its parts."""
+    """Returns the view that was passed as a whole, or makes it from its parts."""
     if view is None:
         return View.of(content, images, fields=fields, mask=mask, integers=integers)
     if not isinstance(view, View):

@@ -1,4 +1,4 @@
-"""What a subscriber subscribes to who wants the state first, and then every change."""
+"""A feed of the state first, and then of every change."""
 
 import itertools
 from collections.abc import Callable
@@ -36,19 +36,19 @@ class Holding(Protocol):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SnapshotFeed(ChangeFeed):
-    """A publisher of rows and then changes; each subscriber has a snapshot of its own.
+    """A publisher of rows, followed by changes; each subscriber has a snapshot of its own.
 
-    A subscriber with a method ``on_snapshot(signal)`` is told ``SnapshotBegin``, ``ChunkEnd`` and ``SnapshotEnd`` beside
-    what it gets; one with a method ``on_following(subscription)`` is given the subscription to what follows the rows, when it
-    begins. ``max_lag`` counts where no rows are given. Its subscription has a method ``again``.
+    If the subscriber has a method ``on_snapshot(signal)``, it receives ``SnapshotBegin``, ``ChunkEnd`` and ``SnapshotEnd``
+    between its rows and changes. If it has ``on_following(subscription)``, that is called with the subscription to the changes
+    when they begin. ``max_lag`` applies except while rows are delivered. The subscription has a method ``again``.
 
     Attributes:
-        pages: Where rows come from; takes the keys that are wanted.
-        lineage: Puts positions into the form that clients keep.
+        pages: Makes the pages of rows for a range of keys.
+        lineage: Makes the tokens that clients keep.
         holding: Keeps history from a position on, under a name; None if this opening does not own the log.
-        start: Where to go on; None for a new snapshot.
-        mode: When there are rows.
-        rows_first: Whether it begins with rows.
+        start: The cursor to continue from; None for a new snapshot.
+        mode: When rows are delivered.
+        rows_first: Whether the subscription begins with rows.
     """
 
     pages: Callable[[KeyRange], Pages]
@@ -59,7 +59,7 @@ class SnapshotFeed(ChangeFeed):
     rows_first: bool
 
     def subscribe(self, subscriber: Subscriber[Change], /, **serving: Unpack[Serving]) -> None:
-        """Gives the subscriber its subscription; see ``ChangeFeed.subscribe``."""
+        """Calls ``on_subscribe`` with a subscription; see ``ChangeFeed.subscribe``."""
         checked_serving(subscriber, **serving)
         require_told(self.on_gap, subscriber)
         given = serving.get("executor")
@@ -144,8 +144,8 @@ class _Plan:
     """See `SnapshotPlan`; for one subscriber.
 
     Args:
-        feed: What it has subscribed to.
-        serving: How it is served.
+        feed: The feed.
+        serving: The keyword arguments of ``subscribe``.
     """
 
     def __init__(self, feed: SnapshotFeed, serving: Serving) -> None:

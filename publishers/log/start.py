@@ -1,4 +1,4 @@
-"""Where to begin: whatever names a place in a log, as a position."""
+"""Start positions: resolves every way to name a position in a log."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,24 +19,24 @@ from publishers.wal.format.frame import FIRST
 __all__ = ["Places", "Since"]
 
 Since = Position | PositionToken | Commit | Start | UUID | datetime | int | str | None
-"""A place in a log.
+"""A way to name a position in a log.
 
 ``Position``
     The first change to deliver.
 text, ``PositionToken``
-    The same, as a client kept it.
+    A position that a client kept.
 ``Start.EARLIEST``, ``"earliest"``
-    The oldest position that is kept when it is asked for.
+    The oldest position that is kept at the time of resolving.
 ``Start.LATEST``, ``"latest"``, None
-    The version after the newest visible one when it is asked for.
+    The version after the newest visible one at the time of resolving.
 int
     The beginning of a version.
 ``Commit``
-    The beginning of the transaction that was committed.
+    The beginning of the committed transaction.
 ``UUID``
-    The beginning of the transaction of this id; it is searched from the newest on.
+    The beginning of the transaction with this id, which is searched from the newest back.
 ``datetime``
-    The first version that was committed then or later; it must know its time zone.
+    The first version committed at this time or later; it must have a time zone.
 """
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,11 +45,11 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Places:
-    """Finds positions by time, by transaction and by name; may read the disk on the calling thread.
+    """Finds positions by name, by time and by transaction; may read the disk on the calling thread.
 
     Args:
         service: The log's watermark and frames.
-        lineage: Judges the positions that clients kept.
+        lineage: Judges the tokens that clients kept.
 
     Attributes:
         lineage: The same.
@@ -62,16 +62,16 @@ class Places:
     def find(
         self, since: Since, *, pruned: bool = False, check: Callable[[], None] = lambda: None
     ) -> Position | Start:
-        """The position of a place, or a name that is resolved when somebody subscribes.
+        """Returns a position, or a name that is resolved at each subscribe.
 
         Args:
-            since: The place.
-            pruned: Whether a position that is no longer kept is given back instead of being refused.
-            check: Called before each record that is looked at; what it raises ends the search.
+            since: Names the position.
+            pruned: Whether to return a position that is no longer kept, instead of raising.
+            check: Called before each record that is examined; its exceptions end the search.
 
         Raises:
-            InvalidOption: If it is no place.
-            PositionError: If it is a token and not of this log, or not good any more.
+            InvalidOption: If ``since`` names no position.
+            PositionError: If a token belongs to another log, or is no longer valid.
         """
         if since is None or since == Start.LATEST:
             return Start.LATEST
@@ -97,21 +97,21 @@ class Places:
         raise InvalidOption("since", since, "a position, its text, a version, a time or a transaction")
 
     def kept(self, token: str | PositionToken, *, pruned: bool = False) -> Position:
-        """The position that a client kept; ``pruned`` as for ``find``.
+        """Returns the position of a token that a client kept; ``pruned`` as for `find`.
 
         Raises:
-            PositionError: If it is not of this log, or not good any more.
+            PositionError: If the token belongs to another log, or is no longer valid.
         """
         found = token if isinstance(token, PositionToken) else PositionToken.parse(token)
         with self._service.noting():
             return self.lineage.judge(found, self._service.oldest, self._service.head, pruned=pruned)
 
     def in_snapshot(self, cursor: SnapshotCursor) -> Position:
-        """The position in the cursor of a snapshot.
+        """Returns the position in the cursor of a snapshot.
 
         Raises:
-            PositionError: If it is not of this log, or not good any more.
-            SnapshotGone: If the changes that follow are no longer kept.
+            PositionError: If the cursor belongs to another log, or is no longer valid.
+            SnapshotGone: If the changes that follow it are no longer kept.
         """
         try:
             return self.kept(cursor.token)
@@ -119,10 +119,10 @@ class Places:
             raise SnapshotGone(cursor.snapshot, error.oldest) from error
 
     def at(self, moment: datetime) -> Position:
-        """The first position that was committed at or after a moment; the head if there is none yet.
+        """Returns the first position that was committed at or after a moment; the head if there is none yet.
 
         Raises:
-            InvalidOption: If ``moment`` is no time, or does not know its time zone.
+            InvalidOption: If ``moment`` is not a time, or has no time zone.
         """
         if not isinstance(moment, datetime):
             raise InvalidOption("moment", moment, "a time with a time zone, such as datetime.now(UTC)")
@@ -132,7 +132,7 @@ class Places:
         return min(Position(version), self._service.head)
 
     def time(self, place: Position | int) -> datetime:
-        """When a version was committed, or the next one that exists.
+        """Returns the commit time of a version.
 
         Raises:
             PositionAhead: If it is not visible yet.
@@ -145,11 +145,11 @@ class Places:
         if version >= head.version:
             raise PositionAhead(head)
         found = frames.read(frames.locate(version, 0))
-        assert found is not None  # what is visible and not pruned is there
+        assert found is not None  # every visible version that is not pruned exists
         return time_of(found[0].committed_at)
 
     def transaction(self, transaction_id: UUID, check: Callable[[], None] = lambda: None) -> Position:
-        """The beginning of a transaction, searched from the newest version back; ``check`` as for ``find``.
+        """Returns the beginning of a transaction, searched from the newest version back; ``check`` as for `find`.
 
         Raises:
             InvalidOption: If no transaction that is kept has this id.

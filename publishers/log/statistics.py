@@ -1,4 +1,4 @@
-"""What a log tells of itself."""
+"""Statistics of a log."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,20 +23,20 @@ __all__ = ["LogStatistics", "Produced", "PublisherStatistics", "SubscriptionStat
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatistics:
-    """One subscription.
+    """Statistics of one subscription.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         position: Everything before it was delivered, or did not match.
         state: LIVE or RESYNC, or PAUSED by an operator.
-        lag: Changes of the log that it is behind; None if too many to be remembered.
+        lag: Changes of the log that it is behind; None if there are too many to count.
         demand: Changes requested and not delivered.
-        max_lag: The lag from which on it holds writers back, or None.
-        behind: The same in versions, changes, bytes and seconds.
-        reads: Frames of the WAL that it was given, from the disk or from memory.
-        delivered: Changes that it was given.
-        queued: Changes that were read for it from the WAL and that it has not been given yet; at most one batch.
-        id: By which ``log.pause``, ``log.resume``, ``log.reset`` and ``log.unsubscribe`` find it.
+        max_lag: The lag above which it gates writers, or None.
+        behind: The lag in versions, changes, bytes and seconds.
+        reads: Frames of the WAL that were read for it, from the disk or from memory.
+        delivered: Changes delivered to it.
+        queued: Changes that were read for it from the WAL and not delivered yet; at most one batch.
+        id: Its id for ``log.pause``, ``log.resume``, ``log.reset`` and ``log.unsubscribe``.
     """
 
     name: str
@@ -54,15 +54,15 @@ class SubscriptionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PublisherStatistics:
-    """One shared publisher.
+    """Statistics of one shared publisher.
 
     Attributes:
-        criteria: Its criteria as they travel.
+        criteria: Its criteria in their wire form.
         ring: Its ring.
-        subscriptions: Its subscriptions, as many as are listed.
-        subscription_count: How many there are.
+        subscriptions: Its listed subscriptions.
+        subscription_count: The number of all its subscriptions.
         standing: Whether commits are matched with it; if it is DETACHED, ``ring.start`` is behind every version.
-        weight: How many questions it has for each change.
+        weight: Questions that it asks of each change.
     """
 
     criteria: tuple[dict[str, list[Any]], ...]
@@ -75,10 +75,10 @@ class PublisherStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What a producer has committed last.
+    """The last commit of a producer.
 
     Attributes:
-        sequence: Its greatest sequence.
+        sequence: The producer's greatest sequence.
         version: The version of that transaction.
     """
 
@@ -88,54 +88,54 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """One opened log.
+    """Statistics of one opened log.
 
     Attributes:
         name: Its name.
-        epoch: Of the writer.
+        epoch: Epoch of the writer.
         oldest: The oldest kept position.
         head: The position after the watermark.
-        publishers: Its shared publishers, as many as are listed.
-        evaluations: How often a predicate matched a frame, or was asked about one and did not.
+        publishers: Its listed shared publishers.
+        evaluations: How often a predicate matched a frame, or was evaluated on one without a match.
         frames_read: Frames read from the WAL for subscribers, followers and history.
-        bytes_read: Likewise in bytes.
-        replay_bytes: Bytes of frames that are kept for those who lag.
-        dispatch_threads: Threads for subscribers that named no executor, at most ``dispatch_threads_max``.
+        bytes_read: Bytes of these frames.
+        replay_bytes: Bytes of frames cached for lagging subscriptions.
+        dispatch_threads: Threads for subscribers without an executor, at most ``dispatch_threads_max``.
         replay_waiting: Subscriptions that wait for the replayer.
-        source_waiting: Pages of sources of rows that wait for one of ``source_threads``.
-        holds: What keeps history from retention; empty for those who do not own the log.
-        slots: Its slots, as many as are listed; none for those who do not own the log.
-        consumer_groups: Its groups of consumers, likewise.
-        held_bytes: Bytes of deleted segments that consumers keep by hard links; 0 if this is not the owner.
-        visible: Newest version that subscribers may be given.
-        durable: Newest version that a crash cannot take (``sync="os"``: newest written); never below ``visible``.
+        source_waiting: Pages of row sources that wait for one of ``source_threads``.
+        holds: Holds that keep history from retention; empty if this opening does not own the log.
+        slots: Its slots, listed and counted; empty if this opening does not own the log.
+        consumer_groups: Its consumer groups, likewise.
+        held_bytes: Bytes of deleted segments that consumers keep by hard links; 0 if this opening does not own the log.
+        visible: Newest version that may be delivered.
+        durable: Newest version that a crash cannot lose (``sync="os"``: newest written); never below ``visible``.
         appended: Newest version written; never below ``durable``. For a read-only opening all three are the same.
-        withheld: How many versions wait for ``publish`` or ``forget_after``.
-        withheld_bytes: Bytes of them that are kept in memory, at most ``deferred_bytes``.
-        reserve_bytes: Room on the disk that is kept back; while it is below its option, the log takes no changes.
-        queued: Commits that wait for their turn.
+        withheld: Versions withheld until ``publish`` or ``forget_after``.
+        withheld_bytes: Bytes of them kept in memory, at most ``deferred_bytes``.
+        reserve_bytes: Reserved room on the disk; while it is below its option, the log accepts no changes.
+        queued: Commits in the queue.
         queue_bytes: Their bytes, at most the option of that name, or one commit.
         producers: Producers whose last sequence is remembered, at most the option of that name.
-        delivered: What subscribers were given since the log was opened, by area and by entity type.
+        delivered: Changes delivered to subscribers since the log was opened, by area and by entity type.
         space_low: Whether the housekeeping has found no room on the disk.
-        publisher_count: How many shared publishers there are.
-        subscription_count: How many subscriptions.
-        detached_count: How many publishers are detached.
-        attached_weight: Questions that attached publishers have for each change, at most the option of that name.
+        publisher_count: The number of all shared publishers.
+        subscription_count: The number of all subscriptions.
+        detached_count: The number of detached publishers.
+        attached_weight: Questions that attached publishers ask of each change, at most the option of that name.
         match_weight: Questions of all publishers, at most the option of that name.
-        lagging: How many of them no ring serves, so that they read from the WAL; paused ones too.
-        clock_ahead: Seconds by which the time of the last commit is ahead of the clock; above 0 only after the clock was ahead, and
-            then each commit is stamped a microsecond after the one before. 0 for those who do not own the log.
+        lagging: Subscriptions that no ring serves, so that they read from the WAL; paused ones too.
+        clock_ahead: Seconds by which the time of the last commit is ahead of the clock. It is above 0 only after the clock was set
+            back; then each commit is stamped a microsecond after the one before. 0 if this opening does not own the log.
         published_changes: Changes that became visible since the log was opened, as far as they were counted.
         published_bytes: Stored bytes of their transactions.
-        groups: Groups of commits that were written since the log was opened; each with one write, and one sync at most.
-        syncs: How often commits were synced.
-        sync_seconds: How long that took.
-        segments: Segments that are kept, as far as this opening has looked.
-        nbytes: Their bytes; None if this is not the owner.
-        ring_events, ring_bytes: What all rings hold.
-        ring_fill: How full the fullest of them is, from 0 to 1.
-        lag: All subscriptions together, if that was asked for.
+        groups: Groups of commits written since the log was opened; each with one write, and one sync at most.
+        syncs: Syncs of commits.
+        sync_seconds: Total duration of these syncs.
+        segments: Segments that are kept, as far as this opening has examined them.
+        nbytes: Their bytes; None if this opening does not own the log.
+        ring_events, ring_bytes: Changes and bytes in all rings.
+        ring_fill: Fill of the fullest ring, from 0 to 1.
+        lag: The lag of all subscriptions together, if requested.
         state: The compacted state, if the log keeps it.
     """
 
@@ -188,7 +188,7 @@ class LogStatistics:
 
     @property
     def subscriptions(self) -> tuple[SubscriptionStatistics, ...]:
-        """The subscriptions that are listed."""
+        """All listed subscriptions."""
         return tuple(one for publisher in self.publishers for one in publisher.subscriptions)
 
 
@@ -206,20 +206,20 @@ def statistics_of(
     listed: int | None = None,
     lag: bool = False,
 ) -> LogStatistics:
-    """Gathers the statistics of an opened log.
+    """Collects the statistics of an opened log.
 
     Args:
-        name: Of the log.
+        name: Name of the log.
         files: Its files.
         service: Its subscribers.
-        publication: Where it publishes.
-        committer: Who commits, if this is the owner.
+        publication: Its publish gate.
+        committer: Its write path, if this opening owns the log.
         state: The compacted state, if there is one.
-        slots: Its slots, if this is the owner.
-        consumer_groups: Its groups of consumers, likewise.
-        source_waiting: How many pages of sources wait for a thread.
-        listed: How many publishers, how many subscriptions of each, how many slots and how many groups are told; None for all.
-        lag: Whether every subscription is looked at, for ``lag``.
+        slots: Its slots, if this opening owns the log.
+        consumer_groups: Its consumer groups, likewise.
+        source_waiting: Pages of row sources that wait for a thread.
+        listed: Most publishers, subscriptions of each, slots and groups to list; None for all.
+        lag: Whether to examine every subscription for ``lag``.
     """
     publisher_count, subscription_count, live = service.registry.counts()
     visible, durable, appended = _versions(files, service)
@@ -272,7 +272,7 @@ def statistics_of(
 
 
 def _of_files(files: Wal | Follower) -> dict[str, Any]:
-    """What only the owner's files tell; fields keep their defaults in a follower."""
+    """Returns the fields that only the owner's files know; in a follower they keep their defaults."""
     if not isinstance(files, Wal):
         return {}
     return {
@@ -291,8 +291,8 @@ def _groups(groups: ConsumerGroups | None, listed: int | None) -> GroupTotals:
 
 
 def _versions(files: Wal | Follower, service: Service) -> tuple[int, int, int]:
-    """The newest versions that are visible, durable and appended."""
-    # Read one after the other, and something may be forgotten in between.
+    """Returns the newest visible, durable and appended versions."""
+    # They are read one after the other, and a truncation may come in between.
     visible = service.watermark.visible
     durable, appended = (files.durable, files.appended) if isinstance(files, Wal) else (visible, visible)
     durable = min(durable, appended)

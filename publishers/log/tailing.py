@@ -1,4 +1,4 @@
-"""How a read-only opening learns of commits and carries them to its own subscribers."""
+"""How a read-only opening notices commits and publishes them to its own subscribers."""
 
 import contextlib
 import math
@@ -16,10 +16,10 @@ from publishers.wal import Follower, Listener, Location
 __all__ = ["Following"]
 
 _DOUBT: Final = 1.0
-"""Seconds for which it looks often after it was not told of something; an owner finds a new reader in a quarter of that."""
+"""Seconds of frequent polling after a missed notification; an owner finds a new reader in a quarter of that."""
 
 _ENDS: Final = (FormatTooNew, LogGone, LogReplaced, WalCorrupted)
-"""What ends a follower if two looks in a row meet it."""
+"""Errors that end a follower if two polls in a row meet one."""
 
 
 class Following:
@@ -29,11 +29,11 @@ class Following:
         follower: The log's files, read-only.
         service: This process's subscribers.
         publication: This process's publish gate.
-        listener: Where it waits until the writer has committed.
-        lose: Is told why nothing can follow any more.
+        listener: Waits for a notification of the writer.
+        lose: Called with the error that ends the follower.
 
     Attributes:
-        looked: When it looked last and saw the log, in seconds of the service's clock.
+        looked: Time of the last successful poll, in seconds of the service's monotonic clock.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Following:
         self._behind_max = service.options.ring_bytes
 
     def wait(self) -> None:
-        """Waits until it is worth to look again.
+        """Waits until the next poll is due.
 
-        A follower that is notified needs to look at TAIL only now and then. It knows that it is notified from the first
-        notification, which a writer sends to each new listener; until then, and after it has found something without a
-        notification, it looks every ``tail_poll`` for a while. One that cannot be notified does so always.
+        A follower that receives notifications polls TAIL only rarely, every ``tail_idle``. It counts on notifications from the
+        first one, which a writer sends to each new listener. Until then, and for a while after a poll has found something
+        without a notification, it polls every ``tail_poll``. A follower that cannot be notified always does.
         """
         often = self._doubting or self._listener.kind == "poll"
         self._notified = self._listener.wait(self._often if often else self._seldom)
@@ -78,9 +78,9 @@ class Following:
         self._listener.close()
 
     def explain(self, error: Exception) -> Exception:
-        """What an error of a read comes from: that the log is not there any more, or something else is; else it is the error itself.
+        """Returns why a read failed: the log is gone, or was replaced; else the error itself.
 
-        The read has failed and a look says why, so one look is enough.
+        The read has already failed, so a single check is enough.
         """
         try:
             self._follower.check()
@@ -91,9 +91,9 @@ class Following:
         return error
 
     def step(self) -> bool:
-        """Looks once for something new; answers whether there was something.
+        """Polls once; returns whether there was something new.
 
-        What would end it is looked at again after ``tail_poll``: it may pass.
+        An error that would end the follower is checked again after ``tail_poll``, because it may pass.
         """
         try:
             visible = self._follower.refresh()
@@ -112,7 +112,7 @@ class Following:
             self._doubting = self._looks
         transactions = None
         if self._service.registry.publishers():
-            # What cannot be read here is told to those who need it, by the replayer.
+            # The replayer reports a read error to the subscriptions that it concerns.
             with contextlib.suppress(PenstockError):
                 transactions = self._read(published, visible)
         if transactions is None:
@@ -124,7 +124,7 @@ class Following:
         return True
 
     def _read(self, published: int, visible: int) -> list[Published] | None:
-        """What became visible, or None if it is more than the rings would keep."""
+        """Reads the versions that became visible; None if they exceed what the rings would keep."""
         frames: FrameCache = self._service.frames
         location = self._location or frames.locate(published + 1, 0)
         transactions: list[Published] = []

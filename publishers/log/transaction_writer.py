@@ -1,4 +1,4 @@
-"""How a writer's changes become transactions: small ordinary ones by a short way, the others as columns that schemas stamp."""
+"""Turns a writer's changes into transactions: small ordinary ones by a short path, the rest as columns stamped with schemas."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -27,14 +27,14 @@ __all__ = ["Committing", "Submitting", "Tracer", "TransactionWriter", "W", "chec
 
 
 class Showing(TypedDict, total=False):
-    """When a transaction is synced and shown; see ``ChangeLog.commit``."""
+    """When a transaction is synced and published; see ``ChangeLog.commit``."""
 
     durable: bool
     visible: bool
 
 
 class Committing(Showing, total=False):
-    """How a transaction is committed; see ``ChangeLog.commit``."""
+    """The keyword arguments of ``ChangeLog.commit``."""
 
     meta: Mapping[str, Any] | None
     producer: Producer | None
@@ -42,7 +42,7 @@ class Committing(Showing, total=False):
 
 
 class Submitting(Committing, total=False):
-    """How a transaction is submitted; see ``ChangeLog.submit``."""
+    """The keyword arguments of ``ChangeLog.submit``."""
 
     after: Submission | None
 
@@ -51,24 +51,24 @@ W = TypeVar("W", Commit, Submission)
 
 
 class Tracer(Protocol):
-    """Stands around each write of a log; ``publishers.tracing.CommitSpans`` is one."""
+    """Wraps each write of a log, as ``publishers.tracing.CommitSpans`` does."""
 
     def __call__(
         self, log: str, write: Callable[..., W], changes: Iterable[Any], /, **committing: Unpack[Submitting]
     ) -> W:
-        """Calls ``write`` once, with the changes and the other arguments, of which it may change ``meta``; returns what that returns.
+        """Calls ``write`` once with the changes and the keyword arguments, of which it may replace ``meta``; returns its result.
 
         Args:
             log: Name of the log.
             write: Commits or submits.
-            changes: What is written.
-            committing: How.
+            changes: The changes to write.
+            committing: The keyword arguments of ``write``.
         """
         ...
 
 
 def check_tracer(tracer: object) -> None:
-    """Refuses what cannot stand around a write.
+    """Checks a tracer.
 
     Raises:
         InvalidOption: If it is neither None nor callable.
@@ -78,17 +78,17 @@ def check_tracer(tracer: object) -> None:
 
 
 class TransactionWriter:
-    """Commits and submits transactions of any size and kind to one log; what it raises stands at ``ChangeLog.commit``.
+    """Commits and submits transactions of any size and kind to one log; errors are those of ``ChangeLog.commit``.
 
     Args:
-        directory: Of the log.
-        wal: Its files.
-        committer: Its write path.
-        schemas: Those that were told.
-        lineage: Judges tokens that are expected to be the newest.
-        storage: Where the log is.
+        directory: Directory of the log.
+        wal: The log's files.
+        committer: The log's write path.
+        schemas: The log's schemas.
+        lineage: Judges the tokens of expectations.
+        storage: The filesystem of the log.
         options: Bounds of transactions.
-        check: Raises if the log is not open here.
+        check: Raises if the log is not open in this process.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class TransactionWriter:
         if transaction is None:
             columns = [columns_of(rows, keyed=True)]
             stamping, transaction = self._stamped(columns, label)
-            if transaction is None:  # it tells schemas, on which what follows depends
+            if transaction is None:  # it carries schemas, on which later transactions depend
                 if after is not None:
                     after.check()
                 return Submission.of(self._tell(columns, label, stamping, None, expected, **showing))
@@ -206,9 +206,9 @@ class TransactionWriter:
         return self._lineage.judge(token, Position(self._wal.reader.oldest), head, pruned=True)
 
     def _stamped(self, columns: Iterable[Columns], label: Label) -> tuple[Stamping, Transaction | None]:
-        """The changes, sealed; None if some of them, which are at hand, tell schemas.
+        """Stamps and seals the changes; None instead of a transaction if they are a list and carry schemas.
 
-        The code that makes changes runs here, before anybody is kept waiting; it may commit, and tell schemas, itself.
+        An iterator of the caller runs here, before the schemas' turn is held; it may itself commit, even schemas.
         """
         stamping = Stamping(self._schemas)
         if isinstance(columns, list):
@@ -227,7 +227,7 @@ class TransactionWriter:
         showing["durable"] = True
         woken: deque[Wakeable] = deque()
         try:
-            self._check()  # in a child of fork the turn may be that of a thread which is not there
+            self._check()  # in a child of fork a thread of the parent may hold the turn
             with self._schemas.turn:
                 stamped = stamping.telling(columns if kept is None else unsealed(kept))
                 commit = self._committer.commit(
@@ -239,11 +239,11 @@ class TransactionWriter:
                 )
                 if not commit.duplicate:
                     stamping.done(commit.version)
-            wake(woken)  # only now: what they run may tell schemas, or forget
+            wake(woken)  # after the schemas' turn: INLINE subscribers may commit schemas or truncate
         finally:
             if kept is not None:
                 kept.discard()
-            wake(woken)  # whatever was raised, and wherever an interrupt came
+            wake(woken)  # after any error, and wherever an interrupt hit
         return commit
 
     def _sealed(self, batches: Iterable[Columns], label: Label) -> Transaction:
@@ -260,7 +260,7 @@ class TransactionWriter:
                 directory=self._directory,
             )
         except OSError as error:
-            self._check()  # a child of fork has no spool
-            if means_full(error):  # of the spool: the log itself has not been touched
+            self._check()  # the spool does not exist in a child of fork
+            if means_full(error):  # from the spool: the log itself is unchanged
                 raise LogFull(None, self._options.spool_bytes) from error
             raise
