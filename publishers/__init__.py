@@ -1,4 +1,4 @@
-"""Change logs and their shared publishers: what a change is, how it is kept, and how it is fanned out."""
+"""Change logs and their shared publishers: changes, their storage, and their delivery to many subscribers."""
 
 from publishers import errors
 from publishers.backups import BackupReport, backup, restore
@@ -7,7 +7,7 @@ from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Submission, Wait
 from publishers.criteria.conditions import Comparison, Transition, Where
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import *  # noqa: F403 - every error that there is, see __all__ there
+from publishers.errors import *  # noqa: F403 - all errors, see __all__ there
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
 from publishers.fanout.shared_publisher import Standing

@@ -1,4 +1,4 @@
-"""The threads of a log that serve everybody."""
+"""Threads of a log that serve all its subscribers."""
 
 import threading
 from typing import Final
@@ -11,11 +11,11 @@ class _Here(threading.local):
 
 
 HERE: Final = _Here()
-"""Of the calling thread: whether it is such a thread."""
+"""Whether the calling thread is such a thread."""
 
 
 class BackgroundThread(threading.Thread):
-    """A thread that never runs a subscriber's code, because one that blocks there would stop all others."""
+    """A thread that never runs a subscriber's code: a subscriber that blocks it would stop all others."""
 
     def run(self) -> None:
         """See `threading.Thread`."""
@@ -24,5 +24,5 @@ class BackgroundThread(threading.Thread):
 
 
 def in_background() -> bool:
-    """Whether the caller runs on such a thread."""
+    """Whether the caller runs on a background thread."""
     return HERE.background

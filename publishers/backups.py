@@ -1,8 +1,8 @@
 """Backups of logs and of stores, and restoring them: the public face of `publishers.wal.backups`.
 
-**A store** is copied log by log, and its system log last: that one tells which logs there are, so it never tells of one that is
-not there. Logs that were made meanwhile are copied until it knows of no other. A log that was dropped stays in a backup that
-had it, as a directory of which the system log tells nothing. A restore goes the same way.
+**A store** is copied log by log, and its system log last: the system log lists the logs, so the copy never lists a log that
+it lacks. If the system log meanwhile lists new logs, these are copied too, and then the system log again. A dropped log stays
+in a backup that already had it, as a directory that the system log does not list. A restore works the same way.
 """
 
 import time
@@ -30,14 +30,14 @@ _Copy = Callable[[Path, Path], Copied]
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup, or a restore, has done.
+    """The result of a backup or a restore.
 
     Attributes:
         source: Directory that was copied.
-        target: Directory that it is in now.
-        logs: What was done for each log; of a store the system log is the last one.
-        replaced: Where a restore has put what was in the directory before; None if there was nothing.
-        seconds: How long it took.
+        target: Directory of the copy.
+        logs: The result for each log; for a store the system log is the last one.
+        replaced: Where a restore has moved the previous content of the directory; None if there was none.
+        seconds: Duration.
     """
 
     source: Path
@@ -48,11 +48,11 @@ class BackupReport:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of what `penstock verify` says of the copies."""
+        """The worst verdict of ``penstock verify`` on the copies."""
         return max(one.report.verdict for one in self.logs)
 
     def as_json(self) -> dict[str, Any]:
-        """As it is printed."""
+        """The report in the form that the command prints."""
         return {
             "source": str(self.source),
             "target": str(self.target),
@@ -81,25 +81,25 @@ def backup(
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> BackupReport:
-    """Copies what a log, or each log of a store, shows; also while another process writes it.
+    """Copies the visible part of a log, or of each log of a store, even while another process writes it.
 
-    Run again with the same target, after an interrupt or some time later, it adds what is new. The target is a backup at
-    every moment. What is withheld is not copied (``docs/backup.md``).
+    Repeated with the same target, after an interrupt or some time later, it adds what is new. The target is a valid backup at
+    every moment. Withheld transactions are not copied (``docs/backup.md``).
 
     Args:
         path: Directory of the log or store. Nothing in it is changed.
         target: Directory of the backup: empty, missing, or with an earlier backup of the same log.
-        copy: Copy closed segments also where hard links to them would do. Without links they are copied anyway.
-        filesystem: Where both are; the real one if None.
-        progress: Told now and then how many bytes of how many have been copied, and then examined.
+        copy: Copy closed segments even where hard links are possible. Where they are not, segments are copied anyway.
+        filesystem: Holds both directories; the real one if None.
+        progress: Called now and then with the bytes done and the bytes in total, first while copying, then while examining.
 
     Raises:
         BackupRefused: If the target holds something else, or retention deletes faster than can be copied.
-        InvalidOption: If one of the directories lies in the other, or an argument is none.
+        InvalidOption: If one of the directories lies in the other, or an argument is invalid.
         LogBusy: If the target is open for writing, or another backup writes into it.
         NotALog: If there is no log.
         WalCorrupted: If the log is damaged where it ends.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     check_switches(copy=copy)
     storage = filesystem or RealFileSystem()
@@ -122,24 +122,24 @@ def restore(
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> BackupReport:
-    """Copies a backup, after a look at every byte of it, to where it can be opened for writing.
+    """Examines every byte of a backup, and then copies it to where it can be opened for writing.
 
-    That opening begins an epoch, so that positions which clients have kept of what the backup does not hold are refused, with
-    `PositionForked`. Interrupted, and called again, it goes on.
+    The first opening for writing begins an epoch. So positions that clients have kept beyond the backup are refused with
+    `PositionForked`. A call after an interrupt continues the restore.
 
     Args:
         backup: Directory of the backup. Nothing in it is changed.
-        path: Where the log, or the store, is to be: an empty directory, or a missing one.
-        replace: If it is not empty, rename it, and say so in the report, instead of refusing it.
-        filesystem: Where both are; the real one if None.
-        progress: Told now and then how many bytes of how many have been examined, and copied.
+        path: Directory for the log or the store: an empty or a missing one.
+        replace: If the directory is not empty, rename it, and name it in the report, instead of refusing it.
+        filesystem: Holds both directories; the real one if None.
+        progress: Called now and then with the bytes done and the bytes in total, first while examining, then while copying.
 
     Raises:
-        BackupRefused: If the backup is damaged, or the directory holds something.
-        InvalidOption: If one of the directories lies in the other, or an argument is none.
+        BackupRefused: If the backup is damaged, or the directory is not empty.
+        InvalidOption: If one of the directories lies in the other, or an argument is invalid.
         LogBusy: If the directory is open for writing.
         NotALog: If there is no log in the backup.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     check_switches(replace=replace)
     storage = filesystem or RealFileSystem()
@@ -156,7 +156,7 @@ def restore(
             check_backup(storage, source / name, progress)
 
         def unfinished(names: list[str]) -> bool:
-            system = place / SYSTEM_DIRECTORY  # which comes last
+            system = place / SYSTEM_DIRECTORY  # copied last
             done = SYSTEM_DIRECTORY in names and HEAD_NAME in storage.listing(system)
             return directories.issuperset(names) and not done
 
@@ -176,13 +176,13 @@ def _apart(source: str | Path, target: str | Path, parameter: str) -> tuple[Path
 
 
 def _directories(storage: FileSystem, store: Path) -> set[str]:
-    """Where the logs of a store are, as its system log tells."""
+    """Returns the directories of the logs of a store, as its system log lists them."""
     with ChangeStore.open(store, read_only=True, filesystem=storage) as opened:
         return {opened.entry(name).directory for name in opened.names()}
 
 
 def _check_store(storage: FileSystem, source: Path, target: Path) -> None:
-    """Refuses a target that holds something else than logs."""
+    """Refuses a target that holds anything but logs."""
     try:
         names = storage.listing(target)
     except FileNotFoundError:
@@ -207,7 +207,7 @@ def _copy_store(storage: FileSystem, source: Path, target: Path, make: _Copy) ->
                 done[name] = make(source / name, target / name)
             except NotALog:
                 if name in _directories(storage, source):
-                    raise  # it was not dropped meanwhile
+                    raise  # the log still exists: its absence is not due to a drop
         system = make(source / SYSTEM_DIRECTORY, target / SYSTEM_DIRECTORY)
         if _directories(storage, target) <= done.keys():
             return (*done.values(), system)

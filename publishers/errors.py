@@ -1,14 +1,14 @@
-"""Everything that a change log raises, in one tree.
+"""All errors of change logs, in one tree.
 
 ::
 
     PenstockError
     |-- InvalidOption          an option of a log is out of its bounds          (parameter, value)
-    |-- InvalidName            a log cannot be called that                      (name)
-    |-- InvalidCriteria        a criterion cannot be understood                 (path, value)
+    |-- InvalidName            a log cannot have that name                      (name)
+    |-- InvalidCriteria        a criterion is not understood                    (path, value)
     |-- TooCostly              a request costs more than an option allows       (option, cost, limit, cheaper)
     |-- InvalidChange          a change cannot be stored as it is               (parameter, value)
-    |-- BodyMismatch           an image does not fit the class that was asked for (entity_type, key, position)
+    |-- BodyMismatch           an image does not fit the class given as ``as_`` (entity_type, key, position)
     |-- InvalidTransactionState  a transaction is used outside of its block     (log, state)
     |-- LogError
     |   |-- NotALog            the directory holds no change log                (path)
@@ -18,40 +18,40 @@
     |   |-- LogDropped         the log was dropped from its store               (name)
     |   |-- PublishingOff      the log was opened without publishing            (name)
     |   |-- LogBusy            another process writes to this log               (path, pid)
-    |   |   `-- ConsumerBusy   another process is this consumer of links      (path, pid)
-    |   |-- LogForked          it belongs to the process of which this one is a fork  (path, pid)
+    |   |   `-- ConsumerBusy   another process reads as this consumer of links  (path, pid)
+    |   |-- LogForked          the log was opened before a fork, by the parent  (path, pid)
     |   |-- LogReadOnly        this opening of the log cannot write
     |   |-- LogClosed          the log was closed                               (position)  retryable
     |   |-- LogUnreadable      a file of the log cannot be opened               (path, why)
-    |   |-- LogReplaced        what is followed is not what its path names now  (old, new)
-    |   |-- LogGone            what is followed is not at its path any more     (path)
+    |   |-- LogReplaced        another log is now at the path of a follower     (old, new)
+    |   |-- LogGone            no log is now at the path of a follower          (path)
     |   |-- LogFull            the disk has no room for the commit              (free, needed)  retryable
     |   |-- LogFailed          the disk failed; only reopening recovers         (outcome)
-    |   |-- AlreadyVisible     what was shown cannot be forgotten               (version, visible)
-    |   |-- NoSuchVersion      it was never committed, or was forgotten         (version, newest)
-    |   |-- ExpectationFailed  something was committed that the writer did not know of (expected, found, at, key)
-    |   |-- PredecessorFailed  what was submitted before it was refused                    retryable
+    |   |-- AlreadyVisible     a visible version cannot be truncated            (version, visible)
+    |   |-- NoSuchVersion      it was never committed, or was truncated         (version, newest)
+    |   |-- ExpectationFailed  a commit came that the writer did not expect     (expected, found, at, key)
+    |   |-- PredecessorFailed  the transaction submitted before was refused                retryable
     |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
-    |   |   `-- KeyTooLong     a key is above ``max_key_bytes``               (option, value, limit)
-    |   |-- BackupRefused      a directory is not what a backup or a restore can go by  (path, why, choice)
-    |   |-- StateOff           the log was opened without its compacted state  (name)
-    |   |-- StateIncomplete    the compacted state cannot be made of what is kept  (since)
-    |   |-- StateUnusable      the file of the compacted state cannot be used  (path, why)  retryable
-    |   |-- SourceRowRefused   rows of a snapshot have a null key, or one twice  (entity_type, key)
+    |   |   `-- KeyTooLong     a key is above ``max_key_bytes``                 (option, value, limit)
+    |   |-- BackupRefused      a directory is unfit for a backup or a restore   (path, why, choice)
+    |   |-- StateOff           the log was opened without its compacted state   (name)
+    |   |-- StateIncomplete    the kept history is too short for the compacted state  (since)
+    |   |-- StateUnusable      the file of the compacted state cannot be used   (path, why)  retryable
+    |   |-- SourceRowRefused   rows of a snapshot have a null or repeated key   (entity_type, key)
     |   |-- FormatTooNew       a newer version of penstock wrote the log        (found, known)
     |   `-- WalCorrupted       acknowledged data are damaged                    (segment, offset)
     |-- AdmissionStopped       the wait for gating subscribers was ended
-    |-- SubscriberStalled      a gating subscriber took nothing for too long    (subscriber, lag)  retryable
+    |-- SubscriberStalled      a gating subscriber made no progress for too long  (subscriber, lag)  retryable
     `-- PositionError
         |-- PositionMalformed  not the text of a position                       (text)
         |-- PositionForeign    a position of another log                        (log_id, expected)
-        |-- PositionForked     of a history that is not, or not all, in this log  (epoch, end)
+        |-- PositionForked     of a history that this log does not hold, or not all of it  (epoch, end)
         |-- PositionAhead      beyond the end of the log                        (head)  retryable
         `-- HistoryPruned      older than the oldest kept segment               (oldest)
-            `-- SnapshotGone   so is the place in a snapshot                    (snapshot, oldest)
+            `-- SnapshotGone   a snapshot can no longer be continued            (snapshot, oldest)
 
-Errors carry data; the text is made from it and says what was wrong, what value it had, and what would be right.
-``retryable`` says whether the same call may succeed later without anything being changed by the caller.
+Errors carry data. Their text is made from it: what was wrong, its value, and what would be right.
+``retryable`` says whether the same call may succeed later although the caller changes nothing.
 """
 
 from datetime import timedelta
@@ -121,7 +121,7 @@ __all__ = [
 
 
 class InvalidName(PenstockError, ValueError):
-    """A log cannot be called that."""
+    """A log cannot have that name."""
 
     def __init__(self, name: object, right: str) -> None:
         super().__init__(f"a log cannot be called {name!r:.120}; its name must be {right}")
@@ -129,7 +129,7 @@ class InvalidName(PenstockError, ValueError):
 
 
 class InvalidCriteria(PenstockError, ValueError):
-    """A criterion names an unknown field, or holds a value that the field does not take."""
+    """A criterion names an unknown field, or has a value that the field does not accept."""
 
     def __init__(self, path: str, value: object, right: str) -> None:
         super().__init__(f"{path} is {shown(value)}, but must be {right}")
@@ -138,23 +138,23 @@ class InvalidCriteria(PenstockError, ValueError):
         self.right = right
 
     def at(self, place: str) -> "InvalidCriteria":
-        """The same error, seen from where the criterion stands."""
+        """Returns the same error with the path of the criterion prepended."""
         return InvalidCriteria(f"{place}.{self.path}" if self.path else place, self.value, self.right)
 
 
 class TooCostly(PenstockError):
-    """What is asked for costs more than there is to spend; it was counted, and not done.
+    """A request costs more than a bound allows; its cost was counted, and the request was not executed.
 
-    It is ``retryable`` if the same may succeed once others have ended.
+    It is ``retryable`` if the same request may succeed after others have ended.
 
     Args:
         option: The name of the bound.
-        cost: What was counted, in the unit of the bound (see ``publishers.criteria.cost`` for weights); counting may end
+        cost: The counted cost, in the unit of the bound (see ``publishers.criteria.cost`` for weights); counting may stop
             soon after the limit.
         limit: The bound.
         cheaper: What would cost less.
         what: What was counted.
-        left: What others have left of the bound; None for a bound that is not shared.
+        left: What other requests have left of the bound; None for a bound that is not shared.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class TooCostly(PenstockError):
 
 
 class InvalidChange(PenstockError, ValueError):
-    """A change cannot be stored as it is given."""
+    """A change cannot be stored as it is."""
 
     def __init__(self, parameter: str, value: object, right: str) -> None:
         super().__init__(f"{parameter} is {shown(value)}, but must be {right}")
@@ -186,20 +186,20 @@ class InvalidChange(PenstockError, ValueError):
         self.right = right
 
     def at(self, place: str) -> "InvalidChange":
-        """The same error, seen from where the change stands."""
+        """Returns the same error with the path of the change prepended."""
         parameter = place if self.parameter == "change" else f"{place}.{self.parameter}"
         return InvalidChange(parameter, self.value, self.right)
 
 
 class BodyMismatch(PenstockError, ValueError):
-    """An image of a change does not fit the class that was asked for with ``as_``.
+    """An image of a change does not fit the class that was passed as ``as_``.
 
     Attributes:
         image: ``"body"`` or ``"before"``.
-        entity_type: Of the change.
-        key: Of the change.
-        position: Of the change; subscribe there to read it with another class, or as it is.
-        after: The position behind it: subscribe there to go on without it.
+        entity_type: Entity type of the change.
+        key: Key of the change.
+        position: Position of the change; subscribe there to read it with another class, or without one.
+        after: The next position; subscribe there to skip the change.
         flaw: What did not fit.
     """
 
@@ -225,7 +225,7 @@ class BodyMismatch(PenstockError, ValueError):
 
 
 class InvalidTransactionState(PenstockError, RuntimeError):
-    """A transaction is used before its block was entered, or after it was left (SQLSTATE class 25)."""
+    """A transaction is used before its block begins, or after its block has ended (SQLSTATE class 25)."""
 
     def __init__(self, log: str, state: "Enum", right: str) -> None:
         super().__init__(f"the transaction of log {log!r} {state.value}; {right}")
@@ -234,7 +234,7 @@ class InvalidTransactionState(PenstockError, RuntimeError):
 
 
 class LogError(PenstockError):
-    """Something about the log itself, not about a position in it."""
+    """An error of the log itself, not of a position in it."""
 
 
 class NotALog(LogError):
@@ -254,7 +254,7 @@ class NotAStore(LogError):
 
 
 class NotThere(PenstockError, KeyError):
-    """Something that is asked for by its name is not there (any more)."""
+    """A named object does not exist (any more)."""
 
     what, where = "", ""
 
@@ -266,7 +266,7 @@ class NotThere(PenstockError, KeyError):
             f"there is no {self.what} {name!r:.120} in the {self.where}; it has {listed or 'none yet'}"
         )
 
-    __str__ = Exception.__str__  # that of KeyError would put it in quotes
+    __str__ = Exception.__str__  # KeyError would quote the text
 
 
 class NoSuchLog(LogError, NotThere):
@@ -276,7 +276,7 @@ class NoSuchLog(LogError, NotThere):
 
 
 class LogExists(LogError):
-    """The store has a log of that name already, or of one that differs in upper and lower case only."""
+    """The store already has a log of that name, or of a name that differs in upper and lower case only."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the store has a log {name!r} already; choose another name, or drop it first")
@@ -284,7 +284,7 @@ class LogExists(LogError):
 
 
 class LogDropped(LogError):
-    """The log was dropped from its store, with everything in it. Nothing will follow."""
+    """The log was dropped from its store, with everything in it. No change will follow."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the log {name!r} was dropped")
@@ -312,7 +312,7 @@ class LogBusy(LogError):
 
 
 class ConsumerBusy(LogBusy):
-    """Another process reads the links of this consumer, and removes them as it goes on."""
+    """Another process reads through the links of this consumer, and removes them as it proceeds."""
 
     def __init__(self, path: "Path", pid: int | None) -> None:
         LogError.__init__(self, f"{path} is in use by {f'process {pid}' if pid else 'another process'}")
@@ -321,7 +321,7 @@ class ConsumerBusy(LogBusy):
 
 
 class LogForked(LogError, Forked):
-    """What one process has opened is used in a fork of that, which can neither write, follow nor serve it.
+    """An object that was opened before a fork is used in the child, which can neither write, follow nor serve it.
 
     Attributes:
         path: What was opened: the directory of a log or of a store, or the URL of a server.
@@ -335,7 +335,7 @@ class LogForked(LogError, Forked):
 
 
 class LogReadOnly(LogError):
-    """The log was opened to be followed, not to be written, or is written by its store only."""
+    """The log was opened for following and not for writing, or only its store may write it."""
 
     def __init__(self, path: "Path", why: str = "was opened with read_only=True") -> None:
         super().__init__(f"{path} {why} and cannot be written")
@@ -353,7 +353,7 @@ class LogClosed(LogError):
 
 
 class LogUnreadable(LogError):
-    """A file of the log is there and cannot be opened: it is no regular file, or this process may not. That is no damage."""
+    """A file of the log exists but cannot be opened: it is not a regular file, or permission is missing. This is no damage."""
 
     def __init__(self, path: "Path", why: str) -> None:
         super().__init__(
@@ -364,12 +364,12 @@ class LogUnreadable(LogError):
 
 
 class LogReplaced(LogError):
-    """What a follower has open is not what its path names now: another log, another copy, or another history of the log.
+    """The path of a follower now holds another log, another copy, or another history of the log.
 
     Attributes:
-        old: What was followed.
-        new: What is there now. With the same log id it is a copy, or the log with a part of its history lost; what of the
-            places that were kept is good in it, it tells when it is opened.
+        old: The log that was followed.
+        new: The log at the path now. With the same log id it is a copy, or the log with a part of its history lost; once
+            opened, it judges which kept positions are still valid.
     """
 
     def __init__(self, old: "LogIdentity", new: "LogIdentity") -> None:
@@ -385,7 +385,7 @@ class LogReplaced(LogError):
 
 
 class LogGone(LogError):
-    """The log that was followed is not at its path any more: it was renamed or removed. Nothing will follow."""
+    """The log that was followed is no longer at its path: it was renamed or removed. No change will follow."""
 
     def __init__(self, path: "Path") -> None:
         super().__init__(f"there is no log at {path} any more; open it anew where it is now")
@@ -393,7 +393,7 @@ class LogGone(LogError):
 
 
 class LogFull(LogError):
-    """The disk has no room for the commit. Nothing of it was kept, and the log stays good."""
+    """The disk has no room for the commit. Nothing of the commit was kept, and the log remains usable."""
 
     retryable = True
 
@@ -407,11 +407,11 @@ class LogFull(LogError):
 
 
 class LogFailed(LogError):
-    """The disk failed under the log, which takes no more commits until it is opened again.
+    """The disk failed under the log, which accepts no more commits until it is opened again.
 
-    ``outcome`` is ``"unknown"`` for the commits in progress: they may or may not be there after reopening (a retry
-    with the same producer and sequence is safe), and ``"refused"`` for later ones, of which nothing was written, and for
-    an opening.
+    ``outcome`` is ``"unknown"`` for the commits in progress: after reopening they may or may not exist (a retry
+    with the same producer and sequence is safe). It is ``"refused"`` for later commits, of which nothing was written, and
+    for an opening.
     """
 
     def __init__(self, outcome: Literal["unknown", "refused"], why: str, *, opening: bool = False) -> None:
@@ -424,7 +424,7 @@ class LogFailed(LogError):
 
 
 class AlreadyVisible(LogError):
-    """Somebody may have been shown what is to be forgotten."""
+    """The versions to truncate may already have been delivered."""
 
     def __init__(self, version: int, visible: int) -> None:
         super().__init__(
@@ -435,7 +435,7 @@ class AlreadyVisible(LogError):
 
 
 class BackupRefused(LogError):
-    """A directory holds what a backup, or a restore, must not go by or write over. Nothing in it was changed.
+    """A directory is unfit as the source or the target of a backup or a restore. Nothing in it was changed.
 
     Attributes:
         path: The directory.
@@ -451,7 +451,7 @@ class BackupRefused(LogError):
 
 
 class NoSuchVersion(LogError):
-    """A version that was never committed, or was forgotten."""
+    """A version was never committed, or was truncated."""
 
     def __init__(self, version: int, newest: int) -> None:
         super().__init__(f"there is no version {version}; the newest one is {newest}")
@@ -460,16 +460,16 @@ class NoSuchVersion(LogError):
 
 
 class ExpectationFailed(LogError):
-    """Something was committed that the writer, by its ``expect``, did not know of. Nothing was written.
+    """The log contains commits that the writer's ``expect`` excludes. Nothing was written.
 
-    Read on from ``expected`` up to ``found``, and commit what is right then, expecting ``found``.
+    Read from ``expected`` up to ``found``, decide again what to commit, and expect ``found``.
 
     Attributes:
-        expected: From where on nothing was expected.
+        expected: The position from which on no commit was expected.
         found: The end of the log at the turn of the commit.
-        at: Of an expectation of keys, the first change that concerns one of them; None if nobody could tell.
-        entity_type: Of that change.
-        key: Of that change; None if it concerns all keys, as a TRUNCATE does.
+        at: For an expectation of keys, the position of the first change of one of them; None if it could not be determined.
+        entity_type: Entity type of that change.
+        key: Key of that change; None if the change concerns all keys, as a TRUNCATE does.
     """
 
     def __init__(
@@ -498,7 +498,7 @@ class ExpectationFailed(LogError):
 
 
 class PredecessorFailed(LogError):
-    """What was submitted before this was refused. Nothing of this was written, so that it may be submitted again behind that."""
+    """The predecessor of a submitted transaction was refused. Nothing was written, so both may be submitted again in order."""
 
     retryable = True
 
@@ -510,7 +510,7 @@ class PredecessorFailed(LogError):
 
 
 class TransactionTooLarge(LogError):
-    """A transaction is above one of the bounds of the log."""
+    """A transaction exceeds a bound of the log."""
 
     def __init__(self, option: str, value: int, limit: int, why: str | None = None) -> None:
         super().__init__(
@@ -523,7 +523,7 @@ class TransactionTooLarge(LogError):
 
 
 class KeyTooLong(TransactionTooLarge):
-    """A change has a key above the bound. Keys that were stored under another bound are read all the same."""
+    """A key of a change exceeds the bound. Keys stored under a larger bound can still be read."""
 
     def __init__(self, value: int, limit: int) -> None:
         why = f"a key has {value} bytes, but max_key_bytes is {limit}; shorten the key or raise the option"
@@ -531,7 +531,7 @@ class KeyTooLong(TransactionTooLarge):
 
 
 class WalCorrupted(LogError):
-    """Acknowledged data are damaged. They are never skipped, cut or delivered."""
+    """Acknowledged data are damaged. They are never skipped, truncated or delivered."""
 
     def __init__(self, segment: int, offset: int, why: str) -> None:
         super().__init__(
@@ -551,7 +551,7 @@ class StateOff(LogError):
 
 
 class StateIncomplete(LogError):
-    """The compacted state cannot be made, because changes that belong into it are no longer kept. There is never a part of it."""
+    """The compacted state cannot be built, because changes that belong to it are no longer kept. It is never partial."""
 
     def __init__(self, since: "Position") -> None:
         super().__init__(
@@ -562,7 +562,7 @@ class StateIncomplete(LogError):
 
 
 class StateUnusable(LogError):
-    """The file of the compacted state is not one, is damaged, or cannot be read or written at the moment."""
+    """The file of the compacted state is not such a file, is damaged, or cannot be read or written at the moment."""
 
     retryable = True
 
@@ -573,10 +573,10 @@ class StateUnusable(LogError):
 
 
 class SourceRowRefused(LogError):
-    """A source of rows has one without a key, or two of the same: the pages of a snapshot would leave rows out.
+    """A source has a row without a key, or two rows with the same key: pages by key would omit rows of the snapshot.
 
     Attributes:
-        entity_type: Of the row.
+        entity_type: Entity type of the row.
         key: Its key; None if that is null.
     """
 
@@ -618,7 +618,7 @@ class SubscriberStalled(PenstockError):
 
 
 class AdmissionStopped(PenstockError):
-    """The wait for admission was ended from outside."""
+    """The wait for admission was stopped by the caller."""
 
     def __init__(self) -> None:
         super().__init__("stopped while waiting for a gating subscriber; nothing was committed")
@@ -634,10 +634,10 @@ class PositionForeign(PositionError):
 
 
 class PositionForked(PositionError):
-    """A position of another history: what was read before it is not, or not all, what this log holds.
+    """A position of another history: this log does not hold, or not in full, what precedes the position.
 
-    ``end`` is where its epoch ends here, so that everything before that is common; None if the log has never had this epoch
-    (it is restored from a copy, or is one), and a position cannot tell where the histories part.
+    ``end`` is the end of the position's epoch in this log; everything before it is common to both histories. It is None if this
+    log never had the epoch (it is a copy, or was restored from one); then the position cannot show where the histories part.
     """
 
     def __init__(self, epoch: int, end: "Position | None") -> None:
@@ -662,7 +662,7 @@ class PositionAhead(PositionError):
 
 
 class HistoryPruned(PositionError):
-    """A position older than the oldest kept segment. Start at ``oldest``, knowing of the gap, or take a snapshot."""
+    """A position older than the oldest kept segment. Start at ``oldest`` and accept the gap, or take a snapshot."""
 
     def __init__(self, oldest: "Position") -> None:
         super().__init__(
@@ -672,7 +672,7 @@ class HistoryPruned(PositionError):
 
 
 class SnapshotGone(HistoryPruned):
-    """A snapshot cannot be gone on with: changes that follow what was given of it are no longer kept, or it has taken too long."""
+    """A snapshot cannot be continued: changes that follow its delivered rows are no longer kept, or it has taken too long."""
 
     def __init__(self, snapshot: str, oldest: "Position", why: str | None = None) -> None:
         why = why or f"the history before {oldest} is no longer kept"

@@ -1,11 +1,12 @@
-"""A journal beside a log: frames that are appended to two files, one after the other, each synced before the next.
+"""A journal beside a log: each frame is appended to two files, and synced in the first before it is written to the second.
 
-A frame has the header of a CONTROL frame of the log: its crc, the crc of the one before, the id of the log as the producer, and a
-number that rises by 1 as the version. The first frame of a file (FIRST) holds everything; files are replaced by such a one when
-they have grown to four times of it, and after every error of the disk, as nobody knows then what of the old file is on the medium.
+A frame has the header of a CONTROL frame of the log: its crc, the crc of the previous frame, the id of the log in place of the
+producer, and in place of the version a number that rises by 1. The first frame of a file (FIRST) holds the whole content. The
+files are replaced by a fresh first frame when they have grown to four times its size, and after every error of the disk, since
+it is then unknown what of the old file has reached the medium.
 
-A crash leaves at least one of the files with everything that was synced. The one that tells more counts. A frame of which the
-files give evidence, because a later one is whole, and which neither of them has, is damage: `JournalDamaged`.
+A crash leaves at least one file with everything that was synced. The file with the higher number is used. If a later intact
+frame proves that a frame was written, and neither file has that frame, the journal is damaged: `JournalDamaged`.
 """
 
 import contextlib
@@ -25,14 +26,14 @@ JOURNAL_NAMES: Final = ("JOURNAL", "JOURNAL.copy")
 
 _LEAST: Final = 64 * 1024
 _GROWTH: Final = 4
-_PRODUCER_AT: Final = 48  # in the header of a frame
+_PRODUCER_AT: Final = 48  # offset in the header of a frame
 
 
 class JournalDamaged(Exception):
-    """Something that was synced is in neither of the files.
+    """A frame that was synced is in neither of the files.
 
     Attributes:
-        path: The file that tells more.
+        path: The file with more good frames.
         why: What is wrong with it.
     """
 
@@ -43,14 +44,14 @@ class JournalDamaged(Exception):
 
 
 class _Scan(NamedTuple):
-    """What one file holds.
+    """The content of one file.
 
     Attributes:
-        payloads: Of its good frames, up to the first that is none.
-        sequence: Number of the last of them; 0 if there is none.
-        crc: Of the last of them.
-        end: Where they end.
-        evidence: Number of the last frame that is whole, wherever it lies.
+        payloads: Payloads of its good frames, up to the first bad one.
+        sequence: Number of the last good frame; 0 if there is none.
+        crc: Checksum of the last good frame.
+        end: Offset behind the last good frame.
+        evidence: Highest number of an intact frame anywhere in the file.
     """
 
     payloads: list[bytes]
@@ -61,13 +62,13 @@ class _Scan(NamedTuple):
 
 
 class Journal:
-    """The two files. For one thread at a time.
+    """The two files of a journal. For one thread at a time.
 
     Args:
-        filesystem: Where they are.
-        directory: Their directory, which the first frame makes.
-        log_id: Of the log.
-        insist: Does a write again as long as room that is kept back can be given to it; see `Wal.insist`.
+        filesystem: Holds the files.
+        directory: Their directory, created with the first frame.
+        log_id: Id of the log.
+        insist: Repeats a write while the disk is full and reserved room can be released for it; see `Wal.insist`.
 
     Attributes:
         path: The first of the files.
@@ -90,17 +91,17 @@ class Journal:
         self._sequence = 0
         self._crc = 0
         self._live = 0  # bytes of the first frame
-        self._even = False  # whether both files hold the same, and all of it is durable for all that is known
+        self._even = False  # whether both files are equal, and known to be durable
 
     def load(self) -> list[bytes]:
-        """Reads both files, and writes nothing.
+        """Reads both files; writes nothing.
 
         Returns:
-            The payloads of the frames that count; none if nothing was ever written.
+            The payloads of the valid frames; empty if nothing was ever written.
 
         Raises:
-            JournalDamaged: If something that was synced is in neither of them.
-            OSError: What the file system raises.
+            JournalDamaged: If a synced frame is in neither of the files.
+            OSError: From the file system.
         """
         data = [self._read(name) for name in JOURNAL_NAMES]
         if data == [None, None]:
@@ -117,16 +118,16 @@ class Journal:
         return best.payloads
 
     def append(self, payload: bytes, everything: Callable[[], bytes]) -> None:
-        """Writes a frame, durably; or, where it is time, new files.
+        """Writes a frame durably, or replaces the files if that is due.
 
         Args:
-            payload: What has changed.
-            everything: Makes the payload that holds everything, this change included.
+            payload: The modification.
+            everything: Makes the payload of the whole content, this modification included.
 
         Raises:
-            OSError: What the file system raises. What the change has told may be there or not.
+            OSError: From the file system. The modification may or may not have been stored.
         """
-        self._sequence += 1  # what a write that failed has left is another frame
+        self._sequence += 1  # a failed write may have left a frame of the current number
         if self.replaces(payload):
             self._replace(everything())
             return
@@ -138,7 +139,7 @@ class Journal:
         self._even = True
 
     def replaces(self, payload: bytes) -> bool:
-        """Whether `append` of a payload writes everything instead."""
+        """Whether `append` of a payload replaces the files instead."""
         size = HEADER_BYTES + padded(len(payload))
         return not self._even or self.nbytes + size > max(_LEAST, _GROWTH * self._live)
 
@@ -198,7 +199,7 @@ def _scan(data: bytes, log_id: bytes) -> _Scan:
 
 
 def _frame(data: bytes, at: int, log_id: bytes) -> FrameHeader | None:
-    """The header of a whole frame of this log at a place; None if there is none."""
+    """Returns the header of an intact frame of this log at an offset; None if there is none."""
     if at < 0 or len(data) - at < HEADER_BYTES:
         return None
     header = FrameHeader.unpack(data, at)

@@ -1,7 +1,7 @@
-"""A line of log for each change that is lost or ignored: what became of it, where, and a digest of its key.
+"""Log lines for changes that are lost or ignored: what happened, where, and a digest of the key.
 
-The lines are those of the logger ``penstock.losses``: what is ignored because the log has it already at INFO, what is lost at
-WARNING. No line holds a key or a value. Whoever looks for a key makes its digest with `key_digest`, and the id of the log.
+They go to the logger ``penstock.losses``: changes ignored because the log already has them at INFO, lost changes at
+WARNING. No line contains a key or a value. To search for a key, compute `key_digest` of it and the id of the log.
 """
 
 import logging
@@ -13,17 +13,17 @@ from uuid import UUID
 __all__ = ["LINES_MAX", "key_digest", "tell_changes", "tell_history"]
 
 LINES_MAX: Final = 16
-"""Changes of one transaction, or bad rows of one batch, that get lines of their own; the rest is counted in one more."""
+"""Most changes of one transaction, or bad rows of one batch, that get lines of their own; one more line counts the rest."""
 
 _LOG: Final = logging.getLogger("penstock.losses")
 
 
 def key_digest(key: str | bytes | None, log_id: UUID) -> str:
-    """What stands in a line for a key: 16 hexadecimal digits, of this log only.
+    """Returns the digest that stands for a key in log lines: 16 hexadecimal digits, different in every log.
 
     Args:
-        key: The key; None for a change that has none, which is told as ``-``.
-        log_id: Of the log, which who reads the lines need not know: without it a key cannot be found by trying.
+        key: The key; ``-`` stands for None, a change without a key.
+        log_id: Id of the log. A reader of the lines who does not know it cannot find a key by trying.
     """
     if key is None:
         return "-"
@@ -38,14 +38,14 @@ def tell_changes(
     count: int,
     changes: Callable[[], Iterable[tuple[str | None, str | bytes | None]]],
 ) -> None:
-    """Writes a line for each of some changes.
+    """Writes a line for each change, up to ``LINES_MAX``.
 
     Args:
-        level: INFO for what is ignored, WARNING for what is lost.
-        why: What became of them, and why; without keys and values.
-        log_id: Of the log.
-        count: How many they are.
-        changes: Gives entity types and keys, if somebody listens.
+        level: INFO for ignored changes, WARNING for lost ones.
+        why: What happened, and why; without keys and values.
+        log_id: Id of the log.
+        count: Number of the changes.
+        changes: Returns entity types and keys; called only if the level is enabled.
     """
     if not _LOG.isEnabledFor(level):
         return
@@ -60,13 +60,13 @@ def tell_changes(
 
 
 def tell_history(log: str, subscription: str, first: int, end: int) -> None:
-    """Writes that a subscription has lost history, whose keys are gone with it.
+    """Writes that a subscription has lost history; the keys are unknown, because they were deleted with it.
 
     Args:
         log: Name of the log.
-        subscription: What statistics call it.
-        first: The first version that is lost to it.
-        end: The version behind the last one.
+        subscription: Name of the subscription in statistics.
+        first: The first lost version.
+        end: The version behind the last lost one.
     """
     _LOG.warning(
         "subscription %s of %s lost versions %d to %d, which retention deleted before it read them",

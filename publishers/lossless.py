@@ -1,9 +1,9 @@
-"""JSON that loses nothing: how values are written, and how they are read back by the types of a schema.
+"""Lossless JSON: how values are written, and how a schema restores their types.
 
 =======================  ==========================================================================================
-a value                  is written as
+value                    written as
 =======================  ==========================================================================================
-whole number             its digits, however many; as text beyond 2^53 if ``text_integers`` is asked for
+whole number             its digits, however many; as text beyond 2^53 with ``text_integers``
 float                    the shortest digits that read back as the same number; NaN and infinities are refused
 ``Decimal``              text with every digit it has: ``"10.00"``
 bytes                    text in base64
@@ -12,11 +12,11 @@ naive ``datetime``       the same without an offset
 ``date``, ``time``       ``"2024-02-29"``, ``"10:11:12.123456"``
 ``timedelta``            an ISO 8601 duration in days and seconds: ``"P1DT2.5S"``
 ``UUID``, ``Enum``       its text; the value of the member
-None                     ``null``; a name that is not there stays not there
+None                     ``null``; an absent name stays absent
 =======================  ==========================================================================================
 
-The text alone does not tell ``"10.00"`` from a text, so it takes a schema to read values back: `reader` makes a function
-of one. A schema is the JSON that Spark has for its own: a *type* is a name (see ``_READERS``) or an object
+The text alone does not tell a decimal ``"10.00"`` from a string, so values can only be read back with a schema: `reader` makes
+a function from one. Schemas are in the JSON form of Spark: a *type* is a name (see ``_READERS``) or an object
 ``{"type": "struct", "fields": [{"name", "type", "nullable"}, ...]}``, ``{"type": "array", "elementType"}`` or
 ``{"type": "map", "keyType", "valueType"}``.
 """
@@ -41,15 +41,15 @@ Reader = Callable[[Any], Any]
 _encoder: Final = msgspec.json.Encoder(decimal_format="string")
 _raw: Final = msgspec.json.Decoder(msgspec.Raw)
 _OFFSET: Final = re.compile(rb'\d[+-]\d\d:\d\d"')
-_EXACT: Final = b"9007199254740992"  # 2^53: up to there a double holds every whole number
+_EXACT: Final = b"9007199254740992"  # 2^53: up to it a double represents every whole number
 _LONG: Final = re.compile(rb"\d{%d}" % len(_EXACT))
-# Possessive, as ways back that nobody takes would cost some sixty times the text in memory.
+# Possessive: backtracking is never needed, and would take memory of some sixty times the text.
 _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?\d[\d.eE+-]*', re.DOTALL)
 _DETAILS: Final = re.compile(r"[( ].*")  # of "decimal(10,2)", "interval day to second"
 
 
 class NotFinite(ValueError):
-    """A float is NaN or an infinity, which JSON cannot tell; ``path`` says which one."""
+    """A float is NaN or an infinity, which JSON cannot represent; ``path`` is its place in the value."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"NaN or an infinity at {path or 'the top'}: JSON has no such number")
@@ -57,7 +57,7 @@ class NotFinite(ValueError):
 
 
 def encodable(text: str) -> bool:
-    """Whether UTF-8 can hold a text."""
+    """Whether a text can be encoded in UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -66,11 +66,11 @@ def encodable(text: str) -> bool:
 
 
 def encode(value: object) -> bytes:
-    """The JSON of a value, by the rules of this module.
+    """Encodes a value as JSON by the rules of this module.
 
     Raises:
-        NotFinite: If it holds NaN or an infinity.
-        TypeError, ValueError, RecursionError: If it holds something else that JSON cannot.
+        NotFinite: If it contains NaN or an infinity.
+        TypeError, ValueError, RecursionError: If it contains anything else that JSON cannot represent.
     """
     data = _encoder.encode(value)
     if b"null" in data and (path := _not_finite(value)) is not None:
@@ -83,7 +83,7 @@ def encode(value: object) -> bytes:
 
 
 def flaw_of(data: bytes) -> str | None:
-    """What keeps bytes from being JSON in UTF-8; None if nothing does."""
+    """Returns why bytes are not JSON in UTF-8; None if they are."""
     try:
         _raw.decode(data)
         if not data.isascii():
@@ -94,15 +94,15 @@ def flaw_of(data: bytes) -> str | None:
 
 
 def text_integers(data: bytes) -> bytes:
-    """The same JSON with whole numbers beyond 2^53 as text, for readers that keep numbers in doubles.
+    """Returns JSON in which whole numbers beyond 2^53 are text, for readers that keep numbers in doubles.
 
-    Everything else stays as it is written, byte for byte: numbers with a fraction or an exponent, names, spaces, order.
-    ``data`` must be JSON.
+    Everything else is kept byte for byte: numbers with a fraction or an exponent, names, spaces, order.
+    ``data`` must be valid JSON.
     """
     if not _LONG.search(data):
         return data
     told, done = bytearray(), 0
-    # Not sub, which keeps an object for every number until the end.
+    # Not sub: it would keep an object for every number until the end.
     for found in _TOKEN.finditer(data):
         if _beyond(found[0]):
             told += b'%b"%b"' % (data[done : found.start()], found[0])
@@ -120,14 +120,14 @@ def _beyond(token: bytes) -> bool:
 
 
 def reader(schema: str | Mapping[str, Any]) -> Reader:
-    """A function that turns parsed JSON of a type into Python values: the way back from `encode`.
+    """Makes a function that turns parsed JSON of a type into Python values; the inverse of `encode`.
 
     Parse with ``msgspec.json.decode`` or ``json.loads``; both keep whole numbers of any length. Null becomes None under
-    every type, names that are not there stay not there, and names that the schema does not know pass as they are, as do
-    texts of moments that Python's types cannot hold.
+    every type. Absent names stay absent. Names that the schema does not know, and times that Python's types cannot
+    represent, pass unchanged.
 
     Raises:
-        ValueError: If the schema is none.
+        ValueError: If the schema is invalid.
     """
     if isinstance(schema, str):
         found = _READERS.get(_DETAILS.sub("", schema))
@@ -171,7 +171,7 @@ def _same(value: Any) -> Any:
 
 
 def _moment(text: str) -> datetime | str:
-    """A moment in UTC; one outside of the years 1 to 9999 stays text."""
+    """Parses a moment as UTC; outside the years 1 to 9999 it stays text."""
     with suppress(ValueError, OverflowError):
         found = datetime.fromisoformat(text)
         return found.astimezone(UTC) if found.tzinfo is not None else found
@@ -188,7 +188,7 @@ def _by(read: Callable[[str], Any]) -> Reader:
 
 
 def _float(value: Any) -> float:
-    return float(value)  # text: NaN and the infinities as Spark tells them, and keys of maps
+    return float(value)  # text: NaN and infinities in Spark's form, and keys of maps
 
 
 def _duration(text: str) -> timedelta | str:
@@ -227,7 +227,7 @@ _READERS: Final[Mapping[str, Reader]] = {
 
 
 def _not_finite(value: object) -> str | None:
-    """Where in a value a float is that JSON cannot hold; the encoder would write null for it."""
+    """Returns the path of a float that JSON cannot represent; the encoder would write null for it."""
     if isinstance(value, float):
         return None if isfinite(value) else ""
     items: Any = ()
@@ -242,7 +242,7 @@ def _not_finite(value: object) -> str | None:
 
 
 def _in_minutes(value: Any) -> Any:
-    """The same with moments in UTC whose offset has seconds; the encoder would cut them off."""
+    """Converts times whose offset has seconds to UTC; the encoder would drop the seconds."""
     if isinstance(value, datetime):
         offset = value.utcoffset()
         return value.astimezone(UTC) if offset is not None and offset % timedelta(minutes=1) else value

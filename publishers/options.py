@@ -24,80 +24,83 @@ class LogOptions:
 
     Attributes:
         sync: When a commit returns: ``always`` after its sync, ``interval`` after the write (synced, and only then
-            delivered, each ``sync_interval``), ``os`` after the write, which the operating system writes back when it
-            likes.
+            delivered, each ``sync_interval``), ``os`` after the write, which the operating system writes back at a time of
+            its own.
         sync_interval: Longest time between two syncs under ``sync="interval"``.
         segment_bytes: Size at which a segment is closed and the next one begun, at least 64 KiB.
         segment_age: Age at which a segment is closed, or None.
         frame_bytes: Payload above which a transaction continues in a further frame.
         max_change_bytes: Largest single change.
-        max_key_bytes: Longest key of a change that is committed; what is stored may be longer. Matching a key against patterns
-            takes time of its length.
+        max_key_bytes: Longest key of a committed change; stored keys may be longer. Matching a key against patterns takes
+            time proportional to its length.
         max_transaction_bytes: Largest transaction.
         max_transaction_changes: Most changes of a transaction.
-        spool_bytes: A transaction above it is spooled to a file before it is committed, and resynced from the log
-            instead of being held in rings.
-        fill_step: Zeros written ahead of the end of the log, so that a commit does not change the file's size.
-        reserve_bytes: Room on the disk that is kept back for what must be written although it is full: what ends, shows or
-            forgets commits, and positions of consumers. At most a sixteenth of ``segment_bytes`` is.
+        spool_bytes: Size above which a transaction is spooled to a file before its commit, and read from the log instead
+            of being held in rings.
+        fill_step: Zeros preallocated behind the end of the log, so that a commit does not change the file's size.
+        reserve_bytes: Disk space reserved for small writes that must succeed on a full disk: opening and closing the log, publishing or
+            truncating withheld commits, and positions of consumers. At most a sixteenth of ``segment_bytes`` is reserved.
         group_bytes: Most bytes that one group commit writes.
         group_transactions: Most transactions in one group commit.
-        queue_bytes: Bytes of commits that may wait for their turn; then callers wait.
-        expect_bytes: Most bytes of the log that are looked through for a commit that expects keys to be unchanged; where
-            more was committed since, it is refused.
-        deferred_bytes: Most bytes of withheld transactions that are kept in memory; beyond it, subscribers read them from
-            the log when they are shown.
-        head_sync: Longest time after a commit until HEAD tells of it.
+        queue_bytes: Bytes of queued commits above which callers wait.
+        expect_bytes: Most bytes of the log to scan for a commit that expects keys to be unchanged; if more was committed
+            since its position, the commit is refused.
+        deferred_bytes: Most bytes of withheld transactions to keep in memory; beyond it, subscribers read them from the
+            log once they are published.
+        head_sync: Longest time after a commit until HEAD records it.
         compress: Whether payloads from 4 KiB are compressed.
-        retain_bytes: Size above which old segments may go, or None.
-        retain_age: Age above which old segments may go, or None.
-        slot_keep_bytes: Most bytes of the log that one hold may keep from retention, or None; beyond it the hold is lost.
-        slot_keep_age: Longest time for which one hold may keep a closed segment, or None; likewise.
-        slots: Most slots of the log; opening it takes a little for each.
-        slot_journal_bytes: Most bytes of what is kept of all slots, with their criteria. Their journal lies there twice, and grows to
-            four times of it, or 64 KiB, before it is written anew.
-        ack_sync: Longest time from an acknowledgement to a slot until it is durable; a crash takes what is not, so that it comes again.
-        ack_every: Acknowledgements to slots after which they are made durable without waiting for that.
+        retain_bytes: Size of the log above which old segments may be deleted, or None.
+        retain_age: Age above which old segments may be deleted, or None.
+        slot_keep_bytes: Most bytes of the log that one hold may keep from retention, or None; above it the hold is lost.
+        slot_keep_age: Longest time for which one hold may keep a closed segment, or None; above it the hold is lost.
+        slots: Most slots of the log; each makes opening the log a little slower.
+        slot_journal_bytes: Most bytes of the records of all slots, criteria included. Each of their two journal files grows
+            to four times the size of the records, or to 64 KiB if that is more, before it is rewritten.
+        ack_sync: Longest time until an acknowledgement to a slot is durable; after a crash, changes whose acknowledgement
+            was not durable are delivered again.
+        ack_every: Number of acknowledgements to slots that triggers a sync before ``ack_sync``.
         held_max_bytes: Bytes of deleted segments that one consumer's hard links may keep on the disk.
         state: Whether the owner keeps the compacted state: the newest body of each entity, in an SQLite file beside the log.
-        state_interval: Shortest time between two looks of the compacted state for what is new, unless it is waited for.
-        state_share: The share of one thread's time in which the compacted state follows while commits come; without a bound where it is
-            waited for, read, or made anew, and while no commits come.
-        state_behind_bytes: Bytes of the log that the compacted state is behind, roughly, from which on it follows without that bound; at
-            most half of ``slot_keep_bytes``.
-        snapshot_max_duration: Seconds within which a subscriber has to take all rows of a snapshot, and for which a closed segment is
-            kept for it at most; then it ends with ``SnapshotGone``.
+        state_interval: Shortest time between two updates of the compacted state, unless a caller waits for it.
+        state_share: Share of one thread's time that the compacted state may use to follow commits. It does not apply while a
+            caller waits for the state or reads it, while the state is rebuilt, or while no commits come.
+        state_behind_bytes: Lag of the compacted state, in bytes of the log and roughly, above which ``state_share`` does not
+            apply; at most half of ``slot_keep_bytes``.
+        snapshot_max_duration: Time in which a subscriber must receive all rows of a snapshot, and longest time for which a
+            closed segment is kept for it; then the snapshot ends with ``SnapshotGone``.
         producers: Most producers whose last sequence is remembered.
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
-        ring_bytes: Most bytes in one ring, blocks with their objects, and as a whole however few of their changes match. The last
-            8 batches that were taken from it, each of ``batch_bytes``, are kept with what was made of them until one of its chunks goes.
-        replay_bytes: Bytes of verified frames, with what was made of them, kept for subscribers that read from the WAL; a
-            quarter of it for what several with equal criteria read together.
-        replay_slice_bytes: What the replayer reads for one subscriber in its turn, or one frame if larger.
+        ring_bytes: Most bytes in one ring. A block counts in full, with its objects, however few of its changes match. In
+            addition the ring caches the last 8 batches taken from it, each of up to ``batch_bytes``, and what was rendered from
+            them, until it evicts one of their chunks.
+        replay_bytes: Bytes of verified frames, and what was rendered from them, cached for subscribers that read from the
+            WAL; a quarter of it is for what several subscribers with equal criteria read together.
+        replay_slice_bytes: Bytes that the replayer reads for one subscriber in a turn, or one frame if that is larger.
         replay_threads: Threads that serve subscribers from the WAL.
-        source_threads: Most threads that read pages of the sources of snapshots at a time; while all of them wait for a source, other
+        source_threads: Most threads that read pages of snapshot sources at a time; while all of them wait for a source, other
             subscribers wait for their rows, and for nothing else.
-        detach_weight: Questions that one publisher may have for each change, such as patterns without a literal part and
-            conditions without an equality; one with more is detached: its subscriptions read from the log, behind all others.
-        attached_weight: Questions that all publishers may have for each change; those that come beyond it are detached until
-            there is room.
-        match_weight: Questions of all publishers, detached ones too; beyond it, subscribing fails with ``TooCostly``.
-        detached_share: The share of one thread's time that the subscriptions of all detached publishers are served in.
-        dispatch_threads: Threads that deliver to subscribers which named no executor and run on no event loop.
-        dispatch_threads_max: How many there may be where subscribers block them; below ``dispatch_threads`` there are so many.
+        detach_weight: Questions that one publisher may ask of each change, such as patterns without a literal part and
+            conditions without an equality; beyond it the publisher is detached: its subscriptions read from the log, after
+            all others.
+        attached_weight: Questions that all attached publishers may ask of each change; a publisher beyond it is detached
+            until there is room.
+        match_weight: Questions of all publishers, detached ones included; beyond it, subscribing fails with ``TooCostly``.
+        detached_share: Share of one thread's time for the subscriptions of all detached publishers.
+        dispatch_threads: Threads that deliver to subscribers without an executor or an event loop.
+        dispatch_threads_max: Most such threads if subscribers block them; a value below ``dispatch_threads`` counts as that.
         batch_events: Most changes that one poll pulls for a subscriber.
-        batch_bytes: Most bytes that one poll pulls for a subscriber; a larger change goes alone.
-        counted_types: Most entity types whose deliveries statistics count one by one; the others are counted together.
-        publish: Whether the log takes subscribers; without, subscribing fails with ``PublishingOff`` and commits are
+        batch_bytes: Most bytes that one poll pulls for a subscriber; a larger change makes a batch of its own.
+        counted_types: Most entity types whose deliveries are counted one by one; all further types are counted together.
+        publish: Whether the log accepts subscribers. Without, subscribing fails with ``PublishingOff`` and commits are
             not matched.
-        origin: Where changes are first made that are written here and tell no other origin: the name of this cluster,
-            say; None for none.
-        tail_poll: How often a read-only opening looks for new commits if it cannot be told of them.
-        tail_idle: How often it looks if it can.
+        origin: Name of the place where the changes of this log are first made, such as a cluster. It is written into each
+            change without an origin; None for none.
+        tail_poll: Poll interval of a read-only opening that receives no notifications of commits.
+        tail_idle: Poll interval of a read-only opening that does.
     """
 
-    # Behind the type of a number stand its bounds, unless it goes from 1 to 2**62.
+    # After the type of a number come its bounds; the default is 1 to 2**62.
     sync: SyncPolicy = "always"
     sync_interval: Annotated[float, 0.001, 60.0] = 0.05
     segment_bytes: Annotated[int, 64 * KIB, 2**40] = 64 * MIB
@@ -155,10 +158,10 @@ class LogOptions:
 
     @classmethod
     def chosen(cls, options: "LogOptions | None", overrides: Mapping[str, Any]) -> "LogOptions":
-        """Some options, or the defaults, with single ones in place of theirs.
+        """Returns the options, or the defaults, with single values replaced.
 
         Raises:
-            InvalidOption: If something is no options, or an option is unknown or out of its bounds.
+            InvalidOption: If ``options`` is not a `LogOptions`, or an option is unknown or out of its bounds.
         """
         if options is not None and not isinstance(options, LogOptions):
             raise InvalidOption("options", options, "LogOptions(...), or None")
@@ -188,10 +191,10 @@ class LogOptions:
 
 
 def check_switches(**given: object) -> None:
-    """Checks what is on or off: anything else, such as the text "no", would count as on.
+    """Checks switches strictly: any other value, such as the text "no", would count as on.
 
     Raises:
-        InvalidOption: If something is neither True nor False.
+        InvalidOption: If a value is neither True nor False.
     """
     for name, value in given.items():
         if not isinstance(value, bool):
@@ -202,24 +205,24 @@ def check_whole(parameter: str, value: object, right: str, least: int = 0, most:
     """Checks a whole number.
 
     Args:
-        parameter: What it is given as.
-        value: What was given.
-        right: What would be right, for the error.
-        least: The least that it may be.
-        most: The greatest.
+        parameter: Name of the parameter.
+        value: Its value.
+        right: Describes correct values, for the error.
+        least: The smallest allowed value.
+        most: The greatest allowed value.
 
     Raises:
-        InvalidOption: If it is none, or out of its bounds.
+        InvalidOption: If the value is not a whole number, or out of its bounds.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidOption(parameter, value, right)
 
 
 def check_directory(path: object) -> Path:
-    """The directory of a log or a store.
+    """Checks the directory of a log or a store.
 
     Raises:
-        InvalidOption: If it is no path.
+        InvalidOption: If it is not a path.
     """
     if not isinstance(path, (str, os.PathLike)) or "\0" in str(path) or not str(path):
         raise InvalidOption("path", path, "the path of a directory")
@@ -231,7 +234,7 @@ def check_directory(path: object) -> Path:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """What somebody may have meant, or everything that there is."""
+    """Suggests the option with the most similar name, or lists all."""
     names = list(known)
     near = get_close_matches(name, names, 1)
     return f"left out, or named {near[0]}" if near else "one of " + ", ".join(names)

@@ -1,4 +1,4 @@
-"""For tests of programs that write to a log: the changes that came, as a list, without sleeping.
+"""Helpers for tests of programs that write to a log: they collect delivered changes in a list, without sleeping.
 
 ::
 
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 class TooFew(AssertionError):
-    """Fewer came than a test waits for.
+    """Fewer elements arrived than a test expects.
 
     Attributes:
-        came: What came.
-        expected: How many should have come.
-        timeout: For how many seconds they were waited for.
+        came: The elements that arrived.
+        expected: How many were expected.
+        timeout: Seconds after which the wait ended.
     """
 
     def __init__(self, came: Sequence[object], expected: int, timeout: float) -> None:
@@ -45,15 +45,15 @@ class TooFew(AssertionError):
 
 
 def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
-    """The first ``n`` elements of a publisher, waited for on the calling thread.
+    """Returns the first ``n`` elements of a publisher; the calling thread waits for them.
 
-    The subscription is cancelled before this returns. In a coroutine use `collect_async`, as this one stands in the way of the
-    event loop.
+    The subscription is cancelled before this returns. In a coroutine use `collect_async`, because this function would block
+    the event loop.
 
     Args:
         feed: ``log.changes(...)``, or any other publisher.
-        n: How many to wait for, at least 1.
-        timeout: Seconds that all of them may take together, above 0.
+        n: Number of elements to wait for, at least 1.
+        timeout: Seconds to wait for all of them together, above 0.
 
     Returns:
         ``n`` elements; fewer only if the publisher completes before.
@@ -61,7 +61,7 @@ def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
     Raises:
         TooFew: If the time is over.
         InvalidOption: If an argument is out of its bounds.
-        Exception: What the publisher failed with.
+        Exception: The error of the publisher.
     """
     _check(n, timeout)
     came: list[T] = []
@@ -88,7 +88,7 @@ def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
 
 
 async def collect_async(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:  # noqa: ASYNC109 - the bound of a test, told in its error
-    """`collect` on the running event loop; also for what a client of a server subscribes to."""
+    """`collect` on the running event loop; it also accepts feeds of a server's client."""
     _check(n, timeout)
     came: list[T] = []
     limit = asyncio.timeout(timeout)
@@ -101,7 +101,7 @@ async def collect_async(feed: flow.Publisher[T], n: int, timeout: float = 10.0) 
     except TimeoutError:
         if limit.expired():
             raise TooFew(came, n, timeout) from None
-        raise  # the publisher's own
+        raise  # raised by the publisher, not by the limit
     return came
 
 

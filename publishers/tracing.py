@@ -1,7 +1,7 @@
-"""Traces of OpenTelemetry: from a commit, through the annotations of its transaction, to what delivers it (extra ``otel``).
+"""OpenTelemetry traces from a commit, through the annotations of its transaction, to its deliveries (extra ``otel``).
 
-The annotation ``traceparent`` is that of W3C Trace Context. It is stored with the transaction, so a trace goes on wherever and
-whenever it is read: in process, by remote clients, after a restart.
+The annotation ``traceparent`` is that of W3C Trace Context. It is stored with the transaction, so a trace continues wherever
+and whenever the transaction is read: in process, by remote clients, after a restart.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from publishers.log.transaction_writer import Submitting, W
 __all__ = ["LINKS_MAX", "CommitSpans", "DeliverySpans"]
 
 LINKS_MAX: Final = 32
-"""Commits that the span of one batch has links to; further ones are counted in its attribute ``penstock.links_left_out``."""
+"""Most links from the span of a batch to commits; its attribute ``penstock.links_left_out`` counts the rest."""
 
 _NAME: Final = "penstock"
 _ANNOTATION: Final = "traceparent"
@@ -42,14 +42,14 @@ _propagator: Final = TraceContextTextMapPropagator()
 
 
 class CommitSpans:
-    """Makes a span of each commit whose caller is in one: ``ChangeLog.open(path, tracer=CommitSpans())``.
+    """Makes a span for each commit whose caller is inside a span: ``ChangeLog.open(path, tracer=CommitSpans())``.
 
-    The span, ``penstock commit``, is a child of the current one, whichever way is written: ``commit``, ``submit``, columns, a
-    sink. Its ``traceparent`` is added to the annotations, unless they have one: then the caller has said which trace it is.
-    It ends when the commit returns, or when what was submitted is durable. Without a current span there is none.
+    The span, ``penstock commit``, is a child of the current one, whichever way is used to write: ``commit``, ``submit``,
+    columns, a sink. Its ``traceparent`` is added to the annotations, unless the caller has set one, which names the trace.
+    The span ends when the commit returns, or when a submitted transaction is durable. Without a current span there is none.
 
     Args:
-        provider: Where spans go; that of the process if None.
+        provider: Receives the spans; the process's provider if None.
     """
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
@@ -70,7 +70,7 @@ class CommitSpans:
                 carrier: dict[str, str] = {}
                 _propagator.inject(carrier)
                 meta = committing.get("meta")
-                if meta is None or isinstance(meta, Mapping):  # else the log refuses it
+                if meta is None or isinstance(meta, Mapping):  # else the log refuses the commit
                     committing["meta"] = {**carrier, **(meta or {})}
                 written = write(changes, **committing)
         except BaseException:
@@ -105,13 +105,13 @@ def _committed(span: trace.Span, commit: Commit) -> None:
 
 
 class DeliverySpans:
-    """Makes a span of each batch that is delivered and has a transaction with ``traceparent`` in it.
+    """Makes a span for each delivered batch that contains a transaction with ``traceparent``.
 
-    Of one transaction it is a child, so that the trace goes on; of several it is a trace of its own with a link to each of the
-    first ``LINKS_MAX``.
+    For a batch of one such commit the span is its child, so that the trace continues; for several it is a new trace with a
+    link to each of the first ``LINKS_MAX``.
 
     Args:
-        provider: Where spans go; that of the process if None.
+        provider: Receives the spans; the process's provider if None.
     """
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
@@ -119,10 +119,10 @@ class DeliverySpans:
 
     @contextmanager
     def around(self, batch: Batch, log: str, **attributes: str) -> Iterator[trace.Span]:
-        """The span is the current one inside, as long as a subscriber works with a batch; see ``on_next_batch``.
+        """Makes the span current while a subscriber processes a batch; see ``on_next_batch``.
 
         Args:
-            batch: What is delivered.
+            batch: The delivered batch.
             log: Name of its log.
             attributes: Further attributes of the span.
         """
@@ -148,17 +148,17 @@ class DeliverySpans:
             yield span
 
     def sent(self, batch: Batch, log: str) -> None:
-        """Notes that a batch was written to a client."""
+        """Records that a batch was written to a client."""
         with self.around(batch, log):
             pass
 
 
 def _contexts(batch: Batch) -> tuple[Sequence[trace.SpanContext], int]:
-    """Those of the transactions of a batch, found once for all who get it; and how many there are beyond the bound."""
+    """Returns the trace contexts of a batch, computed once for all its subscribers, and their number beyond the bound."""
     found = batch.memo.get(_MEMO)
     if found is None:
         told = {part.block.version: part.block.annotations for part in reversed(batch.slices)}
-        # Several transactions may be of one span.
+        # Several transactions may belong to one span.
         parents = dict.fromkeys(
             _parent(one) for _, one in sorted(told.items()) if _ANNOTATION.encode() in one
         )
@@ -169,7 +169,7 @@ def _contexts(batch: Batch) -> tuple[Sequence[trace.SpanContext], int]:
 
 
 def _parent(annotations: bytes) -> str:
-    """The annotation of a transaction; empty if it is no text."""
+    """Returns the annotation of a transaction; empty if it is not a text."""
     try:
         return _decoder.decode(annotations).meta.traceparent
     except msgspec.ValidationError:
@@ -177,5 +177,5 @@ def _parent(annotations: bytes) -> str:
 
 
 def _context(parent: str) -> trace.SpanContext:
-    """What it stands for; what a writer has put there may be anything, and then it is not valid."""
+    """Parses a ``traceparent``; the result is invalid if the writer's text is."""
     return trace.get_current_span(_propagator.extract({_ANNOTATION: parent})).get_span_context()
