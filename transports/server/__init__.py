@@ -1,1 +1,1 @@
-"""The server: the ASGI application, uvicorn, and what drives the machines of the protocols."""
+"""The server: the ASGI application, the uvicorn protocol class, and the drivers of the protocol machines."""

@@ -1,7 +1,7 @@
-"""The access log: a line for each request over HTTP, and for each WebSocket when it has ended.
+"""The access log: one line per HTTP request, and one per WebSocket when it ends.
 
-It is written as soon as the logger ``penstock.access`` is enabled for INFO, and costs nothing before. What a client says in
-queries, headers and messages is in none of its lines, as tokens may be there.
+The log is on while the logger ``penstock.access`` is enabled for INFO, and costs nothing otherwise. No line contains query
+strings, headers or messages of a client, because they may carry tokens.
 """
 
 import logging
@@ -18,19 +18,20 @@ _PATH_MAX: Final = 200
 
 
 def is_wanted() -> bool:
-    """Whether there is an access log."""
+    """Whether the access log is on."""
     return _LOG.isEnabledFor(logging.INFO)
 
 
 class AccessEntry:
-    """One request or connection.
+    """The log entry of one request or connection.
 
     Args:
-        scope: Its scope, in which the application notes its ``penstock.principal``; of a WebSocket its ``penstock.connection``
-            or the ``penstock.status`` with which it was refused.
+        scope: The ASGI scope. The application stores ``penstock.principal`` in it; for a WebSocket also
+            ``penstock.connection``, or ``penstock.status`` if the upgrade was refused.
 
     Attributes:
-        status: That of the answer, or of a refused upgrade; of a WebSocket why the server has ended it, or ``CLOSED``.
+        status: The status of the response or of the refused upgrade; for an accepted WebSocket the reason why the server
+            closed it, or ``CLOSED``.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -43,7 +44,7 @@ class AccessEntry:
     async def follow(
         self, application: ASGIApplication, scope: Scope, receive: Receive, send: ASGISend
     ) -> None:
-        """Has a request over HTTP answered, and writes the line."""
+        """Runs the application for an HTTP request, then writes the line."""
 
         async def counted(message: ASGIMessage) -> None:
             if message["type"] == "http.response.start":
@@ -61,7 +62,7 @@ class AccessEntry:
         """Writes the line of a WebSocket.
 
         Args:
-            ending: Why the server has ended it; None if it did not.
+            ending: Why the server closed the connection; None if the server did not close it.
         """
         self.status = self._scope.get("penstock.status") or ending or "CLOSED"
         if (connection := self._scope.get("penstock.connection")) is not None:

@@ -1,4 +1,4 @@
-"""The appends of one connection on their way to their logs: read and submitted on a thread, in order, many at a time."""
+"""The appends of one connection on their way to their logs: read and submitted on a thread, in order, in batches."""
 
 import asyncio
 from collections import deque
@@ -17,7 +17,7 @@ from transports.quotas.pool import Pool, Turn
 __all__ = ["AppendLane"]
 
 Told = Callable[[Callable[[], Commit]], None]
-"""Is given what answers with what became of a transaction, or raises why nothing did."""
+"""Called with a function that returns the commit, or raises the reason why the transaction failed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,15 +30,15 @@ class _Append:
 
 
 class AppendLane:
-    """Submits what one connection appends, on the event loop of the connection.
+    """Submits the appends of one connection; its methods run on the event loop of the connection.
 
-    One thread at a time is busy for it, with all that has come meanwhile; what it submits shares the group commits of its log
-    with what others commit. In a run, what comes behind something that was refused is refused.
+    At most one thread at a time works for the lane, on every append that is waiting. The submissions share group commits
+    with the other writers of their log. Within a run, an append behind a refused append is refused as well.
 
     Args:
         loop: The event loop.
-        pool: Its threads.
-        client: Whose share of them it takes.
+        pool: The threads that submit.
+        client: The client to which the pool charges the threads.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: Pool, client: Hashable) -> None:
@@ -49,7 +49,7 @@ class AppendLane:
         self._waiting: deque[_Append] = deque()
         self._turn: Turn[Any] | None = None
         self._closed = False
-        # Of the thread that is busy for it.
+        # State of the thread that works for the lane.
         self._run = -1
         self._last: Submission | None = None
         self._refused = False
@@ -63,20 +63,22 @@ class AppendLane:
         *,
         alone: bool = False,
     ) -> None:
-        """Has something submitted.
+        """Queues an append.
 
         Args:
-            run: The run that it belongs to.
-            wait: How far it is to be when it is told of.
-            submit: Submits it, behind what it is given; on a thread.
-            told: Called once on the loop, if the loop lives, whatever becomes of it, and of the connection. It must not raise.
-            alone: Whether that takes long, so that what was submitted before is told of first.
+            run: The run that the append belongs to.
+            wait: How far the append must have progressed before it is answered.
+            submit: Submits the append behind the submission that it receives; runs on a thread.
+            told: Called exactly once on the loop, unless the loop is closed, whatever happens to the append or the
+                connection. It must not raise.
+            alone: Whether the append takes long, so that a thread handles it separately and earlier appends are answered
+                first.
         """
         self._waiting.append(_Append(run, submit, wait, told, alone))
         self._start()
 
     def close(self) -> None:
-        """Drops what was not begun."""
+        """Drops the appends that no thread has begun."""
         self._closed = True
         if self._turn is not None:
             self._turn.cancel()
@@ -94,14 +96,14 @@ class AppendLane:
                 self._turn = self._pool.submit(self._client, partial(self._work, appends, found))
             except Exception as error:  # noqa: BLE001 - the pool is closed, or too much waits
                 self._refused = True
-                while appends:  # not to be submitted by a turn that was queued all the same
+                while appends:  # A turn that was queued in spite of the error must find nothing to submit.
                     appends.popleft().told(_raising(error))
-                continue  # with what is behind them, which else nothing would start
+                continue  # Appends that arrived behind these would never start otherwise.
             done = asyncio.wrap_future(self._turn.result, loop=self._loop)
             done.add_done_callback(partial(self._done, appends, found))
 
     def _taken(self) -> deque[_Append]:
-        """What one thread is to submit: everything up to the first that is to be alone, or that one."""
+        """Returns the appends for one thread: everything up to the first ``alone`` append, or that append."""
         taken = deque([self._waiting.popleft()])
         while self._waiting and not (taken[-1].alone or self._waiting[0].alone):
             taken.append(self._waiting.popleft())
@@ -113,7 +115,7 @@ class AppendLane:
         found: list[tuple[_Append, Submission | Exception]],
         turn: Turn[Any],
     ) -> None:
-        """On a thread: takes appends one by one, so that what is left was not begun."""
+        """Runs on a thread; removes each append before it submits it, so that what remains was not begun."""
         while appends:
             turn.check()
             append = appends.popleft()
@@ -123,7 +125,7 @@ class AppendLane:
                 if self._refused:
                     raise PredecessorFailed
                 submission = self._last = append.submit(self._last)
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this run only
+            except Exception as error:  # noqa: BLE001 - Whatever the error is, it concerns only this run.
                 self._refused = True
                 found.append((append, error))
             else:
@@ -137,7 +139,7 @@ class AppendLane:
     ) -> None:
         self._turn = None
         if not done.cancelled():
-            done.exception()  # looked at: what was not begun is told of below
+            done.exception()  # Retrieved for asyncio; appends that were not begun are answered below.
         for append, result in found:
             if isinstance(result, Submission):
                 result.future(append.wait).add_done_callback(partial(self._arrived, append))
@@ -150,11 +152,11 @@ class AppendLane:
         self._start()
 
     def _arrived(self, append: _Append, future: Any) -> None:
-        """On a thread of the log."""
+        """Runs on a thread of the log."""
         try:
             self._executor.submit(partial(append.told, future.result))
         except RuntimeError:
-            return  # the loop is closed, and with it everything that could be told
+            return  # The loop is closed, so no connection is left to answer.
 
 
 def _raising(error: Exception) -> Callable[[], Commit]:

@@ -1,7 +1,8 @@
 """The ASGI application.
 
-``/ws`` speaks ``penstock.v1+json``, ``/graphql`` GraphQL if that is installed, ``/changes`` takes transactions, ``/`` is a page with links to the rest, or a
-page of the program; ``/health``, ``/ready``, ``/metrics``, ``/statistics`` and ``/schemas`` say how things are.
+Paths: ``/ws`` speaks ``penstock.v1+json``; ``/graphql`` serves GraphQL if it is installed; ``/changes`` accepts
+transactions; ``/`` is a page with links, or a page that the program supplies; ``/health``, ``/ready``, ``/metrics``,
+``/statistics`` and ``/schemas`` report the state of the server.
 """
 
 import asyncio
@@ -56,9 +57,9 @@ if TYPE_CHECKING:
 __all__ = ["SUBPROTOCOL", "Application"]
 
 SUBPROTOCOL: Final = "penstock.v1+json"
-"""The token of the protocol; a client that offers none gets it, one that offers only others is refused."""
+"""The sub-protocol token. A client that offers no token gets this protocol; a client that offers only others is refused."""
 
-_TURN: Final = 256  # connections that are looked at in one turn of the loop
+_TURN: Final = 256  # connections that one turn of the loop inspects
 _BOUNDS: Final = {
     "connections": "connections",
     "window": "window",
@@ -71,7 +72,7 @@ _BOUNDS: Final = {
     "slotLeases": "slot_leases",
     "groupMembers": "group_members",
 }
-"""Of figures that have a bound, the field of ``Limits``."""
+"""The ``Limits`` field that bounds each figure."""
 _LOG: Final = logging.getLogger("penstock.transports")
 _SERVER: Final = f"penstock/{version()}"
 
@@ -79,40 +80,41 @@ _SERVER: Final = f"penstock/{version()}"
 class Application:
     """Serves change logs to remote subscribers.
 
-    Run it with ``transports.serve``, or under any ASGI server, alone or mounted in another application at any prefix.
-    Only under our own protocol class (``uvicorn --ws transports:LinkProtocol``) are stalled clients cut off and the unsent
-    bytes bounded; elsewhere that is the host's, which is said once in the log. A mounted application is not told when the
-    server stops (lifespan): its host calls ``stop``, awaits ``idle``, and then closes the logs.
+    Run it with ``transports.serve`` or under any ASGI server, alone or mounted in another application at any prefix. Only
+    our own protocol class (``uvicorn --ws transports:LinkProtocol``) aborts stalled clients and bounds the unsent bytes;
+    under another host both depend on that host, and the application logs one warning. A mounted application receives no
+    lifespan events when the server stops: its host must call ``stop``, await ``idle``, and then close the logs.
 
     Args:
-        logs: One log, several by name, or a store: all its logs, as they come and go, and under ``$system`` what becomes
-            of them.
+        logs: One log, several logs by name, or a store. A store serves all its logs as they appear and disappear, and the
+            system log under ``$system``.
         limits: Bounds of each connection.
-        origins: Of web pages, values of the ``Origin`` header, that may connect and may read what is answered over HTTP
-            (CORS), beside pages served from this machine; ``"*"`` for all. Clients that are no browsers send none, and
-            may.
-        hosts: Names by which it may be asked (header ``Host``), beside those of this machine; None, or ``"*"`` among them,
-            for all. Where it is reached under this machine's own name only, an empty list keeps pages of others from
-            reading it through a browser here.
-        authenticate: Tells who a client is by its ``Credentials``, such as the token of ``Authorization: Bearer`` or of
-            ``connection_init``: a ``Principal``, or None if it is not let in. None lets everybody in.
-        authorise: What each principal may do with a log: a ``Grant`` for all, or a function that makes one of principal, name
-            of the log and ``LogAction``. None lets everybody read everything, and nobody write.
-        pages: Files for browsers, by the path of their URL below the application, beside those that every server has; one at
-            ``/`` takes the place of the page with links. They are served to everybody, without a token.
-        spark_queries: Tells of the streaming queries of this process: ``ProgressListener.statistics``; called at most five times
-            a second on the event loop, for ``/statistics`` and ``/metrics``.
+        origins: ``Origin`` header values of web pages that may connect and may read HTTP responses (CORS), in addition to
+            pages served from this machine; ``"*"`` allows all. Clients that are not browsers send no ``Origin`` and are
+            always allowed.
+        hosts: Accepted values of the ``Host`` header, in addition to the names of this machine; None, or ``"*"`` in the
+            collection, accepts all. If clients reach the server only under the names of this machine, pass an empty list: it
+            keeps foreign web pages from reading the server through a local browser (DNS rebinding).
+        authenticate: Maps the ``Credentials`` of a client, such as the token of ``Authorization: Bearer`` or of
+            ``connection_init``, to a ``Principal``, or to None if the client is refused. Without it every client is
+            admitted.
+        authorise: What each principal may do with a log: one ``Grant`` for all, or a function from principal, log name and
+            ``LogAction`` to a ``Grant``. Without it every client may read everything and no client may write.
+        pages: Files for browsers by URL path below the application, in addition to the built-in ones; a page at ``/``
+            replaces the page with links. They are public: no token is needed.
+        spark_queries: Returns the state of this process's streaming queries, as ``ProgressListener.statistics`` does; called
+            on the event loop at most five times a second, for ``/statistics`` and ``/metrics``.
 
     Attributes:
-        delivered: Is told of each batch that is written to a client, and of the name of its log, from the next connection on;
-            None for nobody.
-        redis_port: Tells the figures of a port of the Redis protocol (``RespServer.figures``), which are told with those of the server;
-            None without one.
-        sinks: Tells of the sinks that run in this process, by the names of their logs, as ``LogSinks.told`` does; called on a
-            thread, at most five times a second. None without any.
+        delivered: Called with each batch that is written to a client and the name of its log, for connections that open
+            after it is set; None for no callback.
+        redis_port: Returns the figures of a Redis protocol port (``RespServer.figures``), which are reported with those of
+            the server; None without such a port.
+        sinks: Returns the state of the sinks that run in this process, by log name, as ``LogSinks.told`` does; called on a
+            thread at most five times a second. None without sinks.
 
     Raises:
-        InvalidOption: If a page has a path that is another's, or that does not begin with ``/``.
+        InvalidOption: If the path of a page is already taken or does not begin with ``/``.
         LogForked: In a child of ``fork``, if a log was opened in its parent.
     """
 
@@ -184,21 +186,24 @@ class Application:
         self._graphql: GraphQLEndpoint | None = None
 
     def mount(self, name: str, make: Callable[..., ASGIApplication]) -> None:
-        """Serves paths below ``/name`` by an application that is made of what decides who may do what.
+        """Serves the paths below ``/name`` with another ASGI application.
 
         Args:
-            name: First part of the paths.
-            make: Called with ``access``, ``origins`` and ``pools``.
+            name: The first path segment.
+            make: Makes the application; called with ``access``, ``origins`` and ``pools``.
         """
         self._mounted[name] = make(access=self._access, origins=self._origins, pools=self._pools)
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
+        """The number of open connections."""
         return len(self._connections)
 
     async def _loads(self) -> list[tuple[int, int]]:
-        """Of each connection how many bytes wait for its client, and its weight; only so many in one turn of the loop."""
+        """Returns the unsent bytes and the weight of each connection.
+
+        It inspects at most ``_TURN`` connections in one turn of the loop.
+        """
         found, connections = [], list(self._connections)
         while connections:
             found += [(connection.unsent, connection.weight) for connection in connections[-_TURN:]]
@@ -207,7 +212,7 @@ class Application:
         return found
 
     def _costs(self) -> dict[str, Any]:
-        """What clients cost."""
+        """The figures of what clients cost."""
         graphql = {} if self._graphql is None else {"graphql": self._graphql.engine.statistics()}
         return {
             "criteriaWeight": self._weight.weight,
@@ -232,19 +237,19 @@ class Application:
         }
 
     async def figures(self) -> Mapping[str, Any]:
-        """The statistics of the server and its logs as the table of metrics reads them; on the event loop."""
+        """The statistics of the server and its logs, in the form that the metrics table reads; call it on the event loop."""
         return await self._status.figures()
 
     def goaway(self, deadline: float, reason: str = "restart") -> None:
-        """Announces the end to every connection, and takes no new one; on the event loop."""
+        """Announces the shutdown to every connection and refuses new ones; call it on the event loop."""
         self._stopping = True
         for connection in list(self._connections):
             connection.goaway(deadline, reason)
 
     def stop(self) -> None:
-        """Ends every subscription with ``GOING_AWAY``, closes with 1012, and takes no new connection; on the event loop.
+        """Ends every subscription with ``GOING_AWAY``, closes with 1012, and refuses new connections.
 
-        Queries that read the log end at their next step.
+        Call it on the event loop. Queries that read the log end at their next step.
         """
         self._stopping = True
         self._pools.close()
@@ -254,7 +259,7 @@ class Application:
         self._members.close()
 
     async def idle(self) -> None:
-        """Waits until there is no connection."""
+        """Waits until no connection is left."""
         await self._idle.wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
@@ -290,7 +295,8 @@ class Application:
         offered = scope.get("subprotocols") or []
         graphql = await self._load_graphql() if scope["path"] == "/graphql" else None
         speaks = graphql.subprotocol if graphql is not None else SUBPROTOCOL
-        speech = speaks if offered else None  # what was not offered must not be named (RFC 6455 4.2.2)
+        # The response must not name a protocol that was not offered (RFC 6455 §4.2.2).
+        speech = speaks if offered else None
         if (stranger := self._hosts.stranger(scope["headers"])) is not None:
             refuse(HTTPStatus.MISDIRECTED_REQUEST, _stranger(stranger))
         elif scope["path"] != "/ws" and graphql is None:
@@ -347,7 +353,7 @@ class Application:
         offer.attach(connection, subprotocol)
 
     def count_ended(self, why: str) -> None:
-        """A connection was ended by the server; ``/statistics`` tells how many and why."""
+        """Counts a connection that the server closed; ``/statistics`` reports the counts by reason."""
         self._ended[why] += 1
 
     def _lost(self, connection: Driver[Any, Any]) -> None:
@@ -359,15 +365,15 @@ class Application:
             self._idle.set()
 
     async def _load_graphql(self) -> "GraphQLEndpoint | None":
-        """What serves ``/graphql``, made when it is first asked for; None if it is not installed."""
+        """Returns the endpoint for ``/graphql``, made on first use; None if GraphQL is not installed."""
         if self._graphql is None:
             with contextlib.suppress(ImportError):
                 made = await asyncio.to_thread(self._make_graphql)
-                self._graphql = self._graphql or made  # others may have asked meanwhile
+                self._graphql = self._graphql or made  # another request may have made it meanwhile
         return self._graphql
 
     def _make_graphql(self) -> "GraphQLEndpoint":
-        """Imports it, which takes a while."""
+        """Makes the endpoint; on a thread, because the import takes long."""
         from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
 
         return GraphQLEndpoint(
@@ -382,12 +388,12 @@ class Application:
 
     @staticmethod
     def _elsewhere(path: str, what: str) -> str:
-        """Why a path is not served."""
+        """The error text for a path that is not served."""
         return str(_NO_GRAPHQL) if path.startswith("/graphql") else f"{path} is not served; {what}"
 
     @staticmethod
     def _turn_away(offer: Offer, subprotocol: str | None, code: CloseCode, why: str) -> None:
-        """Accepts and closes at once: before the upgrade there is no close code."""
+        """Accepts the upgrade and closes at once, because a refused upgrade carries no close code."""
         offer.attach(None, subprotocol)
         offer.close(code, why)
 
@@ -427,16 +433,17 @@ class Application:
             await _answer(send, *await self._tell(scope), body=body)
 
     async def _tell(self, scope: Scope) -> StatusAnswer:
-        """What the server tells of itself to whoever asks."""
+        """Answers a status path."""
         path, principal = scope["path"], None
         try:
             principal = await self._principal(scope)
             scope["penstock.principal"] = principal.name
         except Unauthenticated:
             pass
-        except Exception as error:  # noqa: BLE001 - the authenticator of the application
+        except Exception as error:  # noqa: BLE001 - the application's authenticator may raise anything
             problem = describe(error)
-            if path not in ("/health", "/ready"):  # which tell how the server is, if not to whom
+            # These two report the server's health to every client, identified or not.
+            if path not in ("/health", "/ready"):
                 return StatusAnswer(
                     HTTPStatus.SERVICE_UNAVAILABLE if problem.retryable else HTTPStatus.INTERNAL_SERVER_ERROR,
                     {"error": problem.message, "code": problem.code, "retryable": problem.retryable},
@@ -465,7 +472,7 @@ _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
 
 
 def _checked(pages: Mapping[str, Page]) -> dict[str, Page]:
-    """The pages that an application is given."""
+    """Checks and copies the pages of the program."""
     for path in pages:
         if not path.startswith("/") or path in _TAKEN or path.startswith("/graphql"):
             raise InvalidOption(
@@ -475,12 +482,12 @@ def _checked(pages: Mapping[str, Page]) -> dict[str, Page]:
 
 
 def _stranger(name: str) -> str:
-    """What somebody is told who asked by a name that is not this server's."""
+    """The error text for a request whose ``Host`` is not accepted."""
     return f"host {name[:100]!r} is not one that this server answers to; name it in hosts to allow it"
 
 
 async def _show(send: ASGISend, page: Page, if_none_match: str, *, body: bool) -> None:
-    """Sends a page, or that the browser has it already."""
+    """Sends a page, or 304 if the browser has the current version."""
     if page.matches(if_none_match):
         await respond(send, HTTPStatus.NOT_MODIFIED, page.headers)
         return
@@ -489,7 +496,7 @@ async def _show(send: ASGISend, page: Page, if_none_match: str, *, body: bool) -
 
 
 async def _add_slash(send: ASGISend, scope: Scope) -> None:
-    """Sends a browser to where the page is, so that the page's own addresses lie below it."""
+    """Redirects a browser to the path with a trailing slash, so that relative URLs of the page resolve below it."""
     asked: bytes = scope.get("raw_path") or quote(scope.get("root_path") or "").encode("ascii")
     query: bytes = scope.get("query_string", b"")
     place = b"./" + asked.partition(b"?")[0].rpartition(b"/")[2] + b"/" + (b"?" + query if query else b"")

@@ -1,7 +1,7 @@
 """A link over plain ASGI messages, for servers that do not run our protocol class.
 
-The protocol is as correct there. How many bytes may be unsent behind ``send``, and what becomes of a peer that takes
-nothing, is the host's business.
+The protocol is just as correct here, but the host decides how many bytes may be unsent behind ``send`` and what happens to a
+peer that reads nothing.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger("penstock.transports")
 
 
 class AsgiLink:
-    """One WebSocket of an ASGI server; writes wait in a queue, one at a time is handed to the server.
+    """One WebSocket of an ASGI server. Writes queue here; one message at a time is passed to the server.
 
     Args:
         receive: The ASGI callable.
@@ -46,27 +46,27 @@ class AsgiLink:
         self._aborted = asyncio.Event()
 
     def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:
-        """Accepts the upgrade as soon as ``closed`` is awaited."""
+        """Accepts the upgrade, as soon as ``closed`` is awaited."""
         self._attached = True
         self._receiver = receiver
         self._subprotocol = subprotocol
 
     def refuse(self, status: HTTPStatus, why: str) -> None:
-        """Answers the upgrade with the one HTTP error that plain ASGI has, 403."""
+        """Refuses the upgrade with 403, the only HTTP status that plain ASGI offers."""
         _LOG.info("upgrade refused: %d %s", status, why)
 
     @property
     def paused(self) -> bool:
-        """Whether more than the high-water mark waits to be handed to the server."""
+        """Whether more bytes than the high-water mark wait for the server."""
         return self._paused
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait to be handed to the server."""
+        """Bytes that wait to be passed to the server."""
         return self._unsent
 
     def forgive(self) -> None:
-        """See ``SocketLink``; how many frames may come is up to the host."""
+        """Does nothing: the host bounds the rate of frames. See ``SocketLink``."""
 
     def write(self, message: bytes) -> None:
         """Queues one text message."""
@@ -78,29 +78,29 @@ class AsgiLink:
                 self._room.clear()
 
     def flush(self) -> None:
-        """Wakes the one who hands over."""
+        """Wakes the task that passes messages to the server."""
         if self._queue:
             self._wake.set()
 
     @property
     def ending(self) -> str | None:
-        """Why the server has ended it; that it stalled is the host's to know."""
+        """Why the application closed the connection; a stalled peer is known only to the host."""
         return None if self._closing is None else self._closing[0].name
 
     def close(self, code: CloseCode, reason: str) -> None:
-        """Closes behind what is queued."""
+        """Closes behind the queued messages."""
         if self._closing is None:
             self._closing = (code, close_reason(reason))
             self._wake.set()
             self._tell_lost()
 
     def abort(self) -> None:
-        """Gives the connection up."""
+        """Drops the connection and its queued messages."""
         self._aborted.set()
         self._tell_lost()
 
     async def closed(self) -> None:
-        """Serves the connection until it is gone."""
+        """Serves the connection until it ends."""
         await self._receive()
         if not self._attached:
             await self._send({"type": "websocket.close", "code": int(CloseCode.FORBIDDEN)})
@@ -110,7 +110,7 @@ class AsgiLink:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if self._closing is not None and not tasks[0].done():
-                # The answer to our close frame is the host's to await, but not for ever.
+                # The host awaits the peer's close frame; this bounds the wait.
                 await asyncio.wait(tasks[:1], timeout=self._limits.close_timeout)
         finally:
             for task in tasks:
@@ -124,7 +124,7 @@ class AsgiLink:
     async def _read(self) -> None:
         while (message := await self._receive())["type"] != "websocket.disconnect":
             text = message.get("text")
-            # As bytes, which all bounds count; what is no text there is refused where it is read.
+            # All bounds count bytes. Lone surrogates pass here and are refused by the parser.
             data = message.get("bytes") or b"" if text is None else text.encode("utf-8", "surrogatepass")
             if len(data) > self._limits.message_bytes:
                 self.close(
@@ -132,7 +132,7 @@ class AsgiLink:
                 )
             elif self._receiver is not None:
                 self._receiver.received(data)
-            # Answers to the peer must be taken before it may say more.
+            # The client may send more only after it has taken the answers so far.
             await self._room.wait()
 
     async def _pump(self) -> None:

@@ -55,13 +55,13 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
     """The subscriber behind one subscription of the connection.
 
     Attributes:
-        wish: What was subscribed to.
-        log: The log it is about.
+        wish: The client's subscribe request.
+        log: The log that it reads.
         encoder: Encodes the events of that log.
-        latency: Where is noted how long they took.
-        place: In a snapshot, where the client would resume; else None.
-        integers: How it is told large whole numbers.
-        view: How it sees changes.
+        latency: Records the latency of the deliveries.
+        place: Within a snapshot, the cursor at which the client would resume; None outside.
+        integers: How large integers are encoded for the client.
+        view: The view in which the client sees changes.
     """
 
     __slots__ = ("encoder", "integers", "latency", "log", "place", "view", "wish")
@@ -98,44 +98,44 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         self.integers = wish.view.integers
 
     def cursor(self) -> str:
-        """Where the client would resume."""
+        """The cursor at which the client would resume; empty before the subscription begins."""
         if self.place is not None:
             return self.place
         return "" if self.subscription is None else self.encoder.cursor(self.subscription.position)
 
     @property
     def slot(self) -> str | None:
-        """The slot that it opens."""
+        """The name of the slot that it opens; None without one."""
         return None if self.wish.slot is None else self.wish.slot.name
 
     def fenced(self, error: Fenced, /) -> None:
-        """Another connection has its slot."""
+        """Ends the subscription because another connection has opened its slot."""
         self.on_error(error)
         self.lane.settle()
 
     # Signals beside those of Reactive Streams, on the lane.
 
     def on_gap(self, gap: Gap, /) -> None:
-        """History is missing where the subscription would have read on."""
+        """Reports that history is missing at the position where the subscription would read on."""
         self._driver.gap(self, gap)
 
     def on_state(self, state: State, /) -> None:
-        """The subscription has come to read from the WAL, or does so no longer."""
+        """Reports that the subscription has begun or stopped to read from the WAL."""
         self._driver.moved(self, resync=state is State.RESYNC)
 
     def on_snapshot(self, signal: ChunkEnd | SnapshotBegin | SnapshotEnd, /) -> None:
-        """A snapshot begins or ends, or a page of its rows has ended."""
+        """Reports that a snapshot begins or ends, or that a page of its rows has ended."""
         self._driver.snapshot(self, signal)
 
     def on_following(self, subscription: "Subscription", /) -> None:
-        """Changes follow, behind rows or at first."""
+        """Reports that changes follow, behind rows or from the beginning."""
         super().on_following(subscription)
         if self.subscription is subscription:
             self.place = None
             self._driver.followed(self)
 
     def text(self, cursor: SnapshotCursor | str) -> str:
-        """A place in a snapshot as the client gets it."""
+        """The text of a snapshot cursor for the client; sealed if the grant hides rows."""
         return sealed(cursor) if self.grant.narrow else str(cursor)
 
     def _rows(self, batch: "Sequence[Change]") -> None:
@@ -143,16 +143,16 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
 
 
 class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
-    """One connection of ``penstock.v1+json``, on the event loop of its link.
+    """Drives one connection of ``penstock.v1+json``, on the event loop of its link.
 
     Args:
-        logs: The logs that may be subscribed to, by name.
+        logs: The logs that clients may subscribe to, by name.
         link: The accepted WebSocket.
-        server: Name and version, told to the client.
-        appending: What the server does for those who append; of this connection alone if None.
-        leases: The slots that clients of the server have open; likewise.
-        members: The consumers of groups that they have joined as; likewise.
-        **serving: As for every driver.
+        server: Name and version that the client receives.
+        appending: The server's shared state for appends; by default one for this connection alone.
+        leases: The slots that clients of the server have open; default likewise.
+        members: The group consumers that clients of the server have joined; default likewise.
+        **serving: See ``DriverOptions``.
     """
 
     protocol = "penstock.v1+json"
@@ -214,29 +214,29 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         )
 
     def review(self, granted: Callable[[Principal, str, LogAction], Grant | None]) -> None:
-        """As for every driver; and ends consumers of groups that may not be had any more."""
+        """Reviews the connection as every driver does, and ends group consumers that the client may no longer run."""
         super().review(granted)
         self._groups.review(lambda log: granted(self._principal, log, LogAction.CONSUME))
         self._link.flush()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Ends everything on the connection, which is gone."""
         super().lost()
         self._appends.close()
 
     def goaway(self, deadline: float, reason: str) -> None:
-        """Announces the end: no new subscriptions, and ``stop`` will follow within ``deadline`` seconds."""
+        """Announces the shutdown: new subscriptions are refused, and ``stop`` follows within ``deadline`` seconds."""
         self._perform(self._session.goaway(deadline, reason))
         self._link.flush()
 
     def stop(self) -> None:
-        """Tells every cursor a last time, ends every subscription with ``GOING_AWAY``, and closes with 1012."""
+        """Sends a last checkpoint, ends every subscription with ``GOING_AWAY``, and closes with 1012."""
         if not self._link.paused:
             entries = [subscriber.entry for subscriber in self._subscribers.values()]
             self._checkpoint([entry for entry in entries if entry.stage is EntryStage.ACTIVE])
         self._perform(self._session.stop())
 
-    # What the machine wants done.
+    # Effects of the machine.
 
     def _do(self, effect: Effect) -> None:
         match effect:
@@ -298,12 +298,12 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         wish: SubscribeWish,
         result: Callable[[], tuple[Criteria, View, Cost]],
     ) -> None:
-        """It is known what is asked for, or what is wrong with it: counts it, and has its feed made."""
+        """Counts a subscription whose criteria are known and makes its feed, or ends it with the error."""
         try:
             criteria, view, cost = result()
             subscriber.view, subscriber.integers = view, view.integers
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
-            # On the system log an empty list means nothing; what is granted says more than that.
+            # On the system log an empty list of criteria selects nothing; the criteria of a grant are more specific.
             wanted = () if wish.empty and subscriber.grant.criteria is None else criteria
             make = partial(wished_feed, subscriber.log, wish, wanted, view)
             self._subscribe(subscriber, cost, make, scans=reads_disk(wish.start))
@@ -327,7 +327,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
     def _admit_slot(
         self, subscriber: ChangeSubscriber, wish: SubscribeWish, result: Callable[[], SlotLease]
     ) -> None:
-        """A slot is open for a subscription, or it is known why not: counts it, and subscribes to it."""
+        """Counts and subscribes to the slot that was opened, or ends the subscription with the error."""
         try:
             lease = result()
             slot, cost = lease.held, lease.cost
@@ -347,7 +347,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         self._perform(effects)
         self._outbound.settle()
 
-    # What subscriptions tell, on their lanes.
+    # Signals of subscriptions, on their lanes.
 
     def opened(self, subscriber: ChangeSubscriber) -> None:
         """Answers ``subscribed``."""
@@ -367,7 +367,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 head=cursor(log.head),
                 **self._slots.told(subscriber.entry),
             )
-        except Exception as error:  # noqa: BLE001 - the client waits for an answer, and this is it
+        except Exception as error:  # noqa: BLE001 - the client waits for an answer, and the error is one
             self._fail(subscriber, error)
             return
         self._perform(effects)
@@ -378,7 +378,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         subscriber.lane.eager = len(batch) >= subscriber.batch_events
         try:
             frame = self._session.next(subscriber.entry, batch, subscriber.encoder, self._loop.time())
-        except Exception as error:  # noqa: BLE001 - what cannot be encoded ends this subscription, and is told
+        except Exception as error:  # noqa: BLE001 - events that cannot be encoded end the subscription with an error
             self._fail(subscriber, error)
             return
         if frame is not None:
@@ -391,7 +391,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 self._arm(subscriber.entry.due(self._limits))
 
     def rows(self, subscriber: ChangeSubscriber, changes: Sequence[Change]) -> None:
-        """Writes a ``next`` of rows, and changes between them."""
+        """Writes a ``next`` with rows and the changes between them."""
         subscriber.lane.eager = len(changes) >= subscriber.batch_events
         try:
             events = []
@@ -401,7 +401,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 events.append(encode_change(change, subscriber.place, subscriber.integers))
             now = self._loop.time()
             frame = self._session.rows(subscriber.entry, events, subscriber.cursor(), now)
-        except Exception as error:  # noqa: BLE001 - what cannot be encoded ends this subscription, and is told
+        except Exception as error:  # noqa: BLE001 - events that cannot be encoded end the subscription with an error
             self._fail(subscriber, error)
             return
         if frame is not None:
@@ -409,11 +409,11 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._arm(subscriber.entry.due(self._limits))
 
     def snapshot(self, subscriber: ChangeSubscriber, signal: ChunkEnd | SnapshotBegin | SnapshotEnd) -> None:
-        """Writes what a snapshot tells beside its rows."""
+        """Writes the messages of a snapshot that are not rows."""
         tell, entry = self._session.snapshot, subscriber.entry
         match signal:
             case SnapshotBegin(name, position, asked):
-                if subscriber.place is None:  # not what it began with
+                if subscriber.place is None:  # a snapshot that the client asked for later
                     if (refused := self._crowded()) is not None:
                         self._fail(subscriber, refused)
                         return
@@ -424,7 +424,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 self._perform(tell(entry, "snapshot_begin", subscriber.place, snapshot=name, **told))
             case ChunkEnd(cursor):
                 if subscriber.grant.criteria is not None:
-                    return  # it would tell how many rows there are that are not shown
+                    return  # it would reveal the number of hidden rows
                 subscriber.place = subscriber.text(cursor)
                 self._perform(tell(entry, "chunk_end", subscriber.place))
             case SnapshotEnd(name, position):
@@ -432,7 +432,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 self._perform(tell(entry, "snapshot_end", subscriber.place, snapshot=name))
 
     def followed(self, subscriber: ChangeSubscriber) -> None:
-        """Notes how the changes after a snapshot begin."""
+        """Records whether the changes after a snapshot begin LIVE or in RESYNC."""
         subscription = subscriber.subscription
         self._session.state(
             subscriber.entry, resync=subscription is not None and subscription.state is State.RESYNC
@@ -440,7 +440,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         self._arm(subscriber.entry.due(self._limits))
 
     def moved(self, subscriber: ChangeSubscriber, *, resync: bool) -> None:
-        """Notes a change of state for the next checkpoint, or ends a subscription that must not lag."""
+        """Records a change of state for the next checkpoint, or ends a subscription with ``fail_on_lag``."""
         entry = subscriber.entry
         if (
             resync
@@ -449,7 +449,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             and subscriber.subscription is not None
         ):
             at = subscriber.subscription
-            # Where changes are hidden, it is not told how many there were.
+            # A grant with criteria hides changes, so their number is hidden as well: only versions are counted.
             missed = at.lag if subscriber.grant.criteria is None else at.behind.versions
             self._fail(subscriber, Lagged(0 if missed is None else missed))
             return
@@ -476,11 +476,11 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             problem = Problem(*problem[:3], data={"cursor": cursor, **problem.data})
         self._perform(self._session.failed(subscriber.entry, problem))
 
-    # What the time brings.
+    # Timers.
 
     def _tick(self, now: float) -> None:
         self._perform(self._session.tick(now))
-        # A paused link gets its checkpoints when it has drained.
+        # A paused link gets its checkpoints once it has drained.
         if not self._link.paused:
             self._checkpoint(self._session.overdue(now))
             self._link.flush()

@@ -1,4 +1,4 @@
-"""What the machine of one connection wants done for those who ask: for schemas, and of slots that they have not opened."""
+"""Answers the questions of one connection about schemas and executes its orders on slots that it has not opened."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -23,15 +23,15 @@ __all__ = ["ConnectionSchemas"]
 
 
 class ConnectionSchemas:
-    """The questions of one connection for schemas, and what it wants done with slots, on its event loop.
+    """The schema questions and slot orders of one connection, on its event loop.
 
     Args:
-        session: Its machine.
+        session: The protocol machine of the connection.
         logs: The logs of the server, by name.
         access: What each principal may do.
-        pools: Threads of the server.
-        jobs: Those of the connection.
-        perform: Does what the machine answers.
+        pools: The threads of the server.
+        jobs: The jobs of the connection.
+        perform: Performs the effects of the machine.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ConnectionSchemas:
         self._perform = perform
 
     def look_up(self, entry: SchemaEntry, asked: SchemaQuestion | SlotOrder, principal: Principal) -> None:
-        """Looks a schema up, or does something with a slot, on a thread, and answers."""
+        """Looks a schema up or executes a slot order on a thread, and answers."""
         action = LogAction.CONSUME if isinstance(asked, SlotOrder) else LogAction.READ
         try:
             name, log, grant = self._access.find(self._logs, asked.log, principal, action)
@@ -68,7 +68,7 @@ class ConnectionSchemas:
         def told(result: Callable[[], SchemaAnswer | list[SlotTold] | None]) -> None:
             try:
                 answer = self._session.answered(entry, result())
-            except Exception as error:  # noqa: BLE001 - likewise
+            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
                 answer = self._session.failed(entry, describe(error))
             self._perform(answer)
 

@@ -1,4 +1,4 @@
-"""Work that reads the disk, away from the event loop: one piece at a time for a connection, in order."""
+"""Work that reads the disk, away from the event loop: one job at a time per connection, in order."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -14,7 +14,7 @@ from transports.quotas.pool import Pool, Turn
 __all__ = ["DiskJobs"]
 
 Then = Callable[[Callable[[], Any]], None]
-"""Is given what answers with what the work returned, or raises what it raised."""
+"""Called with a function that returns the result of the work, or raises its error."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,38 +26,38 @@ class _Job:
     turn: Turn[Any] | None = None
 
     def forget(self) -> None:
-        """The result is not wanted any more. What has begun keeps the connection's one thread until it is done."""
+        """Discards the result. A job that has begun occupies the connection's one thread until it is done."""
         self.wanted = False
         if self.turn is not None:
             self.turn.cancel()
 
 
 class DiskJobs:
-    """The jobs of one connection, on its event loop; one connection keeps one thread busy, whatever it asks for.
+    """The jobs of one connection, on its event loop. A connection occupies at most one thread, whatever it asks for.
 
-    Each job belongs to an entry of the connection and is forgotten with it. So no more jobs wait than the
-    connection has entries, which ``Limits.subscriptions`` bounds, and none runs for an operation that ended before.
+    Each job belongs to an entry of the connection and is discarded with it. The number of waiting jobs is thus at most the
+    number of entries, which ``Limits.subscriptions`` bounds, and no job starts for an operation that has ended.
 
     Args:
         loop: The event loop.
-        client: Whose share of the threads they take.
+        client: The client to which the pools charge the threads.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client: Hashable) -> None:
         self._loop = loop
         self._client = client
-        self._waiting: dict[WireEntry, _Job] = {}  # in the order in which they came
+        self._waiting: dict[WireEntry, _Job] = {}  # in order of arrival
         self._running: tuple[WireEntry, _Job] | None = None
         self._closed = False
 
     def send(self, pool: Pool, entry: WireEntry, work: Callable[[], Any], then: Then) -> bool:
-        """Has something done on a thread; answers whether it will be, as nothing is after ``close``.
+        """Queues work for a thread. Returns whether it will run; after ``close`` nothing runs.
 
         Args:
-            pool: Whose thread.
-            entry: What it is for; an entry has one job.
-            work: What is to be done there.
-            then: Called on the loop with the result; not after ``forget`` or ``close``. It must not raise.
+            pool: The pool that supplies the thread.
+            entry: The entry that needs the work; an entry has at most one job.
+            work: The work; runs on the thread.
+            then: Called on the loop with the result, but not after ``forget`` or ``close``. It must not raise.
         """
         if not self._closed:
             self._waiting[entry] = _Job(pool, work, then)
@@ -65,13 +65,13 @@ class DiskJobs:
         return not self._closed
 
     def forget(self, entry: WireEntry) -> None:
-        """Drops the job of an entry if it has not begun, and tells nothing of it if it has."""
+        """Drops the job of an entry if it has not begun; otherwise discards its result."""
         self._waiting.pop(entry, None)
         if self._running is not None and self._running[0] is entry:
             self._running[1].forget()
 
     def close(self) -> None:
-        """Forgets every job, and takes no more."""
+        """Discards every job and accepts no more."""
         self._closed = True
         self._waiting.clear()
         if self._running is not None:
@@ -94,7 +94,7 @@ class DiskJobs:
     def _done(self, job: _Job, done: "asyncio.Future[Any]") -> None:
         self._running = None
         if not done.cancelled():
-            done.exception()  # looked at, so that it is not reported as forgotten
+            done.exception()  # retrieved, so that asyncio does not report it as never retrieved
         if job.wanted:
             job.then(done.result)
         self._next()

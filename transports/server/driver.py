@@ -1,4 +1,4 @@
-"""Drives the machine of one connection: binds it to subscriptions, a link and a clock, whatever its protocol."""
+"""Drives the protocol machine of one connection: binds it to subscriptions, a link and a clock, for every protocol."""
 
 import asyncio
 import logging
@@ -53,20 +53,20 @@ _Subscriber = TypeVar("_Subscriber", bound=WireSubscriber[Any, Any])
 
 
 class DriverOptions(TypedDict, total=False):
-    """What every driver is given, whatever its protocol.
+    """The arguments that drivers of all protocols share.
 
     Attributes:
         limits: Bounds of the connection.
         loop: The event loop, whose clock is the connection's.
-        pools: Threads for what reads the disk; some of its own if left out.
-        client: Whose share of the threads it takes; None for one of its own.
-        weight: That of the whole server; None for a server of this connection alone.
-        access: Who is let in, and what each may do; everybody and everything but writing if left out.
-        credentials: What came with the upgrade.
+        pools: The threads for disk reads; by default its own.
+        client: The client to which the pools charge the threads; by default the connection itself.
+        weight: The weight of the whole server; None for a server with this connection alone.
+        access: Which clients are admitted and what each may do; by default every client may do everything but write.
+        credentials: The credentials of the upgrade request.
         on_lost: Called once when the connection is gone.
-        latencies: Where it notes how long changes took until they were sent; some of its own if left out.
-        errors: Counts the errors that its client is told, by their codes; likewise.
-        delivered: Is told of each batch that is written, and of the name of its log; None for nobody.
+        latencies: Records how long changes take until they are sent; by default its own.
+        errors: Counts the errors sent to the client, by code; by default its own.
+        delivered: Called with each batch that is written and the name of its log; None for no callback.
     """
 
     limits: Required[Limits]
@@ -86,13 +86,13 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
     """One connection, on the event loop of its link.
 
     Args:
-        session: Its machine.
+        session: The protocol machine.
         link: The accepted WebSocket.
-        blocked: Whether something else than the link holds deliveries back.
-        **serving: See there.
+        blocked: Whether something other than the link holds deliveries back.
+        **serving: See ``DriverOptions``.
 
     Attributes:
-        protocol: What it speaks, by the name of its sub-protocol.
+        protocol: The name of its sub-protocol.
     """
 
     protocol: ClassVar[str]
@@ -135,33 +135,33 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
 
     @abstractmethod
     def _do(self, effect: Effect) -> None:
-        """Does what only this protocol asks for."""
+        """Performs an effect that only this protocol has."""
 
     @abstractmethod
     def _tick(self, now: float) -> None:
-        """Does what is due, and arms the timer again."""
+        """Does the work that is due, and arms the timer again."""
 
     @abstractmethod
     def opened(self, subscriber: _Subscriber) -> None:
-        """A subscription is registered."""
+        """Handles the start of a subscription: it is registered."""
 
     @abstractmethod
     def deliver(self, subscriber: _Subscriber, batch: Batch) -> None:
-        """Some events, within the demand."""
+        """Writes a batch of events, within the demand."""
 
     @abstractmethod
     def ended(self, subscriber: _Subscriber, error: Exception | None) -> None:
-        """The last signal: an error, or the end."""
+        """Writes the terminal message: an error, or completion."""
 
     @abstractmethod
     def goaway(self, deadline: float, reason: str) -> None:
-        """Announces the end; ``stop`` will follow within ``deadline`` seconds."""
+        """Announces the shutdown; ``stop`` follows within ``deadline`` seconds."""
 
     @abstractmethod
     def stop(self) -> None:
-        """The server is stopping: closes with 1012."""
+        """Closes with 1012, because the server is stopping."""
 
-    # What a server asks.
+    # Questions of the server.
 
     @property
     def limits(self) -> Limits:
@@ -170,41 +170,41 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written for it and that the operating system has not taken yet."""
+        """Bytes that were written to the link and that the operating system has not accepted yet."""
         return self._link.unsent
 
     @property
     def weight(self) -> int:
-        """What the criteria of its subscriptions weigh now."""
+        """The weight of the criteria of its subscriptions."""
         return self._weight.weight
 
     @property
     def principal(self) -> str:
-        """The name of whom its client was found to be."""
+        """The name of the client's principal."""
         return self._principal.name
 
     @property
     def ending(self) -> str | None:
-        """Why the server has ended it; see ``SocketLink.ending``."""
+        """Why the server closed the connection; see ``SocketLink.ending``."""
         return self._link.ending
 
-    # What the link tells.
+    # Events of the link.
 
     def received(self, text: bytes | str) -> None:
-        """One message from the client."""
+        """Handles one message of the client."""
         try:
             self._perform(self._session.receive(text, self._loop.time()))
-        except Exception:  # noqa: BLE001 - one connection fails, with an id, and the server goes on
+        except Exception:  # noqa: BLE001 - the connection fails with an error id, and the server continues
             self._break()
         self._link.flush()
 
     def drained(self) -> None:
-        """The link is writable again."""
+        """Resumes deliveries, because the link is writable again."""
         self._outbound.run()
         self._arm(self._session.due)
 
     def lost(self) -> None:
-        """The connection is gone: everything that runs on it ends here."""
+        """Ends everything that runs on the connection, which is gone."""
         if self._timer is not None:
             self._timer.cancel()
         if self._judging is not None:
@@ -216,15 +216,15 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             self._on_lost(self)
 
     def _note(self, batch: Batch, log: str) -> None:
-        """Tells the one who wants to be told that a batch was written; one who raises is told nothing more."""
+        """Calls the ``delivered`` callback; a callback that raises is not called again for this connection."""
         try:
             if self._delivered is not None:
                 self._delivered(batch, log)
-        except Exception:  # noqa: BLE001 - it is none of the client's
+        except Exception:  # noqa: BLE001 - the client is not at fault
             self._delivered = None
             _LOG.exception("what is told of deliveries failed, and is told no more of this connection's")
 
-    # What the machine wants done.
+    # Effects of the machine.
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -253,10 +253,10 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         if subscriber is not None:
             subscriber.cancel()
 
-    # Who it is.
+    # Authentication.
 
     def _greeted(self, payload: Mapping[str, Any]) -> None:
-        if self._access.open:  # what nobody has judged tells no authoriser anything
+        if self._access.open:  # an open server has no principal that an authoriser could judge
             self._perform(self._session.acknowledge())
             return
         token = payload.get("token")
@@ -269,14 +269,15 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._judging = self._loop.create_task(self._judge(given))
 
     async def _judge(self, given: Credentials) -> None:
-        self._revision = self._access.revision  # before it is asked, lest a change in between go unseen
+        # Read before the call, so that a change during the call is not missed.
+        self._revision = self._access.revision
         try:
             self._principal = await self._access.principal(given)
         except Unauthenticated as error:
             effects = self._session.refuse(str(error))
-        except PenstockError as error:  # nothing is wrong with the client, and it may try again
+        except PenstockError as error:  # the client is not at fault and may retry
             effects = self._session.close(CloseCode.OVERLOAD, str(error))
-        except Exception:  # noqa: BLE001 - the authenticator of the application
+        except Exception:  # noqa: BLE001 - the application's authenticator may raise anything
             self._break()
             effects = []
         else:
@@ -286,9 +287,9 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._arm(self._session.due)
 
     async def judge_again(self) -> None:
-        """Finds out anew who it is, if what tells that has changed; closes with 4403 if it is let in no longer.
+        """Authenticates the client again if the source of the credentials has changed; closes with 4403 if it is refused.
 
-        If it cannot be found out now, it stays who it was, and is asked about the next time.
+        If authentication fails for another reason, the client keeps its principal, and the next review tries again.
         """
         revision = self._access.revision
         if self._access.open or self._revision == revision or self._session.phase.early:
@@ -297,16 +298,16 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             self._principal = await self._access.principal(self._credentials)
         except Unauthenticated as error:
             self._refuse(str(error))
-        except Exception as error:  # noqa: BLE001 - the authenticator of the application
+        except Exception as error:  # noqa: BLE001 - the application's authenticator may raise anything
             _LOG.warning("a principal could not be judged again: %s", type(error).__name__)
             return
         self._revision = revision
 
     def review(self, granted: Callable[[Principal, str, LogAction], Grant | None]) -> None:
-        """Ends the connection if the time of its principal is over, and subscriptions that it may not have any more.
+        """Ends the connection if its principal has expired, and each subscription that the client may no longer run.
 
         Args:
-            granted: Tells what a principal may do with a log now; None if it may not do this.
+            granted: Returns the current grant of a principal for an action on a log; None if the action is not allowed.
         """
         if self._session.phase.early:
             return
@@ -325,7 +326,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._link.flush()
 
     def _break(self) -> None:
-        """Closes the connection with 4500, for the exception that is being handled."""
+        """Closes the connection with 4500 for the exception that is being handled."""
         error_id = uuid.uuid4().hex[:12]
         _LOG.exception("connection failed, id %s", error_id)
         self._perform(self._session.close(CloseCode.INTERNAL, f"internal error {error_id}"))
@@ -335,13 +336,13 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
     def _subscribe(
         self, subscriber: _Subscriber, cost: Cost, make: Callable[[bool], ChangeFeed], *, scans: bool
     ) -> None:
-        """Has a feed made and subscribes to it.
+        """Makes a feed and subscribes to it.
 
         Args:
-            subscriber: Who gets it.
-            cost: Of its criteria.
-            make: Makes the feed; is told whether what is heavy is to be prepared.
-            scans: Whether that reads the disk. It takes place on a thread if it does, or if it takes long.
+            subscriber: The subscriber.
+            cost: The cost of its criteria.
+            make: Makes the feed; its argument says whether to prepare expensive criteria at once.
+            scans: Whether making the feed reads the disk. It runs on a thread if it does, or if the criteria are expensive.
         """
         heavy = cost.weight > self._limits.inline_weight
         work, found = partial(make, heavy), partial(self._found, subscriber)
@@ -352,7 +353,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             found(work)
 
     def _found(self, subscriber: _Subscriber, result: Callable[[], ChangeFeed]) -> None:
-        """It is known where a subscription begins, or why it cannot."""
+        """Subscribes to the feed that was made, or ends the subscription with the error."""
         try:
             feed = result()
             if not subscriber.entry.ended:
@@ -369,13 +370,13 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
     def _consume(
         self, subscriber: _Subscriber, slot: Slot, cost: Cost, view: View, since: Position | None = None
     ) -> None:
-        """Subscribes to a slot; on a thread if that takes long.
+        """Subscribes to a slot; on a thread if the criteria are expensive.
 
         Args:
-            subscriber: Who gets its changes.
+            subscriber: The subscriber.
             slot: The slot.
-            cost: Of its criteria.
-            view: How they are seen.
+            cost: The cost of its criteria.
+            view: The view in which the subscriber sees changes.
             since: As for ``Slot.changes``.
         """
         begin = partial(
@@ -385,7 +386,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             batch_events=subscriber.batch_events,
             batch_bytes=subscriber.lane.batch_bytes,
         )
-        if cost.weight > self._limits.inline_weight:  # its criteria are compiled there
+        if cost.weight > self._limits.inline_weight:  # subscribing compiles the criteria
             self._jobs.send(self._pools.preparing, subscriber.entry, begin, partial(self._begun, subscriber))
         else:
             begin()
@@ -398,7 +399,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             self._link.flush()
 
     def _crowded(self) -> TooManySnapshots | None:
-        """Why no further subscription may be given rows, if as many are as may be at a time."""
+        """Returns an error if the connection already runs as many snapshots as it may; None otherwise."""
         given = sum(one.stated for one in self._subscribers.values())
         return TooManySnapshots(self._limits.snapshots) if given >= self._limits.snapshots else None
 
@@ -406,10 +407,10 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         """Whether the connection is gone."""
         return self._session.phase is ConnectionPhase.CLOSED
 
-    # What the time brings.
+    # Timers.
 
     def _arm(self, due: float) -> None:
-        """Sets the one timer, unless it goes off earlier anyhow."""
+        """Sets the one timer, unless it fires earlier anyway."""
         if due >= self._timer_at or self._session.phase is ConnectionPhase.CLOSED:
             return
         if self._timer is not None:
@@ -421,5 +422,5 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._timer, self._timer_at = None, math.inf
         try:
             self._tick(self._loop.time())
-        except Exception:  # noqa: BLE001 - without its timer the connection would go silent
+        except Exception:  # noqa: BLE001 - without its timer the connection would fall silent
             self._break()

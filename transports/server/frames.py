@@ -1,4 +1,4 @@
-"""The bytes of a frame, and the ASGI scope of a request to upgrade."""
+"""The header of a WebSocket frame, and the ASGI scope of an upgrade request."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["frame_head", "scope_of"]
 
 
 def frame_head(length: int) -> bytes:
-    """The header of an unmasked, unfragmented text frame (RFC 6455 5.2)."""
+    """The header of an unmasked, unfragmented text frame (RFC 6455 §5.2)."""
     if length < 126:
         return bytes((0x81, length))
     if length < 65536:
@@ -19,7 +19,7 @@ def frame_head(length: int) -> bytes:
 
 
 def scope_of(request: Request, transport: asyncio.Transport, *, root: str) -> dict[str, Any]:
-    """The part of an ASGI scope that the request tells (ASGI 3.0, "websocket")."""
+    """The ASGI scope of an upgrade request (ASGI 3.0, "websocket"), as far as the request determines it."""
     path, _, query = request.path.partition("?")
     offered = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
     return {

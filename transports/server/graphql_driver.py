@@ -1,4 +1,4 @@
-"""Drives the machine of one ``graphql-transport-ws`` connection, and what an application has of GraphQL."""
+"""Drives the machine of one ``graphql-transport-ws`` connection, and holds the GraphQL endpoint of an application."""
 
 import asyncio
 import contextlib
@@ -54,15 +54,15 @@ _BATCH_EVENTS: Final = 32
 class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
     """The subscriber behind one subscription of a connection.
 
-    The protocol has no message for demand, so it requests everything unless the client has given credits; what holds
-    deliveries back is the lane, which runs them only while the socket and the fence let something through.
+    The protocol has no message for demand, so the subscriber requests everything unless the client has granted credits. The
+    lane holds deliveries back: it runs them only while the socket and the ping fence allow.
 
     Attributes:
-        operation: What is executed for each event.
-        gap: History that is missing, until an event has told of it.
-        latency: Where is noted how long the events took.
-        place: In a snapshot, where the client would resume; else None.
-        snapshots: Beginnings and ends of snapshots, until an event has told of them.
+        operation: The GraphQL operation that runs for each event.
+        gap: Missing history that no event has reported yet.
+        latency: Records the latency of the deliveries.
+        place: Within a snapshot, the cursor at which the client would resume; None outside.
+        snapshots: Beginnings and ends of snapshots that no event has reported yet.
     """
 
     __slots__ = ("gap", "latency", "operation", "place", "snapshots")
@@ -96,22 +96,22 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
 
     @property
     def slot(self) -> str | None:
-        """The slot that it opens."""
+        """The name of the slot that it opens; None without one."""
         wish = self.operation.source.slot
         return None if wish is None else wish.name
 
     @property
     def log(self) -> "ChangeLog":
-        """Whose changes it gets."""
+        """The log that it reads."""
         return self.operation.source.log
 
     def fenced(self, error: Fenced, /) -> None:
-        """Another opening has its slot."""
+        """Ends the subscription because another connection has opened its slot."""
         self.on_error(error)
         self.lane.settle()
 
     def telling(self, payloads: list[bytes]) -> list[bytes]:
-        """The payloads, of which the first one tells of what was before it and is no event: a gap, and snapshots."""
+        """Returns the payloads; the first one reports a gap and snapshots before it in ``extensions``."""
         if not payloads or not (self.gap or self.snapshots):
             return payloads
         told: dict[str, object] = {}
@@ -124,10 +124,10 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         return [b'%s,"extensions":%s}' % (payloads[0][:-1], msgspec.json.encode(told)), *payloads[1:]]
 
     def ask_rows(self, payload: object) -> None:
-        """Asks for rows once more, as a ping says.
+        """Requests more rows, as the payload of a ping asks.
 
         Raises:
-            PenstockError: If that cannot be.
+            PenstockError: If the request is refused.
         """
         wish, limits = AgainWish.of_types(payload), self._driver.limits
         self.again(wish, self.operation.view, limits, untold=len(self.snapshots) // 2)
@@ -135,15 +135,15 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
     # Signals beside those of Reactive Streams, on the lane.
 
     def on_gap(self, gap: Gap, /) -> None:
-        """History is missing; if an earlier gap was not told yet, the two are one."""
+        """Records missing history; merges it with an earlier gap that no event has reported yet."""
         self.gap = Gap(gap.begin if self.gap is None else self.gap.begin, gap.end)
 
     def on_snapshot(self, signal: ChunkEnd | SnapshotBegin | SnapshotEnd, /) -> None:
-        """A snapshot begins or ends: the protocol has no word for it, so the next event tells."""
+        """Records that a snapshot begins or ends. The protocol has no message for it, so the next event reports it."""
         self._driver.snapshot(self, signal)
 
     def on_following(self, subscription: "Subscription", /) -> None:
-        """Changes follow, behind rows or at first."""
+        """Reports that changes follow, behind rows or from the beginning."""
         super().on_following(subscription)
         if self.subscription is subscription:
             self.place = None
@@ -153,14 +153,14 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
 
 
 class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
-    """One connection of ``graphql-transport-ws``, on the event loop of its link.
+    """Drives one connection of ``graphql-transport-ws``, on the event loop of its link.
 
     Args:
         engine: Executes the operations.
         link: The accepted WebSocket.
-        leases: The slots that clients of the server have open; those of this connection alone if left out.
-        members: The consumers of groups that they have joined as, likewise.
-        **serving: As for every driver.
+        leases: The slots that clients of the server have open; by default those of this connection alone.
+        members: The group consumers that clients of the server have joined; default likewise.
+        **serving: See ``DriverOptions``.
     """
 
     protocol = "graphql-transport-ws"
@@ -195,10 +195,10 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             weigh=self._weight.take,
         )
 
-    # What the link tells.
+    # Events of the link.
 
     def lost(self) -> None:
-        """The connection is gone: every operation ends here."""
+        """Ends every operation, because the connection is gone."""
         self._queries.clear()
         if self._turn is not None:
             self._turn.cancel()
@@ -206,24 +206,24 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         super().lost()
 
     def drained(self) -> None:
-        """The link is writable again: the answer to a query was taken."""
+        """Resumes, because the link is writable again: the client has taken the answer to its query."""
         self._give_back()
         super().drained()
 
     def review(self, granted: Callable[[Principal, str, LogAction], Grant | None]) -> None:
-        """As for every driver; and ends consumers of groups that may not be had any more."""
+        """Reviews the connection as every driver does, and ends group consumers that the client may no longer run."""
         super().review(granted)
         self._groups.review(lambda log: granted(self._principal, log, LogAction.CONSUME))
         self._link.flush()
 
     def goaway(self, deadline: float, reason: str) -> None:
-        """Nothing: the protocol has no word for it, and ``stop`` will follow."""
+        """Does nothing: the protocol has no such message, and ``stop`` follows."""
 
     def stop(self) -> None:
-        """Closes with 1012, after which clients connect again."""
+        """Closes with 1012, after which clients reconnect."""
         self._perform(self._session.stop())
 
-    # What the machine wants done.
+    # Effects of the machine.
 
     def _do(self, effect: Effect) -> None:
         match effect:
@@ -242,7 +242,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             if subscriber is not None and subscriber.begun:
                 subscriber.ask_rows(payload)
             elif len(entry.asked) < self._limits.snapshots:
-                entry.asked.append(payload)  # no message tells a client when it has subscribed
+                # Kept until the subscription begins, because no message tells the client when that is.
+                entry.asked.append(payload)
             else:
                 raise TooManySnapshots(self._limits.snapshots)
         except PenstockError as error:
@@ -256,7 +257,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             self._jobs.send(self._pools.preparing, entry, prepare, prepared)
 
     def _prepare(self, request: GraphQLRequest, principal: Principal) -> GraphQLOperation:
-        """What is to be executed; from any thread."""
+        """Parses, validates and opens an operation; from any thread."""
         operation = self._engine.prepare(
             request.query, request.operation_name, request.variables, principal=principal
         )
@@ -265,7 +266,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         return operation
 
     def _prepared(self, entry: OperationEntry, result: Callable[[], GraphQLOperation]) -> None:
-        """A request was read and checked."""
+        """Starts an operation that was prepared, or fails it with the error."""
         try:
             operation = result()
             if operation.kind == "subscription":
@@ -321,7 +322,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         )
 
     def _admit_slot(self, subscriber: OperationSubscriber, result: Callable[[], SlotLease]) -> None:
-        """A slot is open for a subscription, or it is known why not: counts it, and subscribes to it."""
+        """Counts and subscribes to the slot that was opened, or ends the subscription with the error."""
         operation = subscriber.operation
         try:
             lease = result()
@@ -333,7 +334,10 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._link.flush()
 
     def opened(self, subscriber: OperationSubscriber) -> None:
-        """Asks for the rows that were asked for before; the protocol has no word for a beginning."""
+        """Requests the rows that the client asked for before the subscription began.
+
+        The protocol has no message for the beginning itself.
+        """
         entry = subscriber.entry
         asked, entry.asked = entry.asked, []
         for payload in asked:
@@ -343,7 +347,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         """Writes a ``next`` for each event."""
         try:
             payloads = subscriber.telling(subscriber.operation.payloads(batch.slices))
-        except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
+        except Exception as error:  # noqa: BLE001 - events that cannot be executed end the operation with an error
             self.ended(subscriber, error)
             return
         self._send(subscriber.entry, payloads)
@@ -358,7 +362,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         try:
             payloads = subscriber.telling([operation.payload(change) for change in changes])
             subscriber.place = operation.source.cursor(changes[-1])
-        except Exception as error:  # noqa: BLE001 - what cannot be executed ends this operation, and is told
+        except Exception as error:  # noqa: BLE001 - events that cannot be executed end the operation with an error
             self.ended(subscriber, error)
             return
         self._send(subscriber.entry, payloads)
@@ -369,7 +373,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._arm(self._session.due)
 
     def _end(self, entry: OperationEntry, log: "ChangeLog", error: Exception | None) -> None:
-        """Writes the last message of a consumer of a group."""
+        """Writes the last message of a group consumer."""
         if error is None:
             self._perform(self._session.completed(entry))
         else:
@@ -379,11 +383,11 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     def snapshot(
         self, subscriber: OperationSubscriber, signal: ChunkEnd | SnapshotBegin | SnapshotEnd
     ) -> None:
-        """Notes that a snapshot begins or ends."""
+        """Records that a snapshot begins or ends."""
         log, notes = subscriber.log, subscriber.snapshots
         match signal:
             case SnapshotBegin(name, position, asked):
-                if subscriber.subscription is not None:  # not what it began with
+                if subscriber.subscription is not None:  # a snapshot that the client asked for later
                     if (refused := self._crowded()) is not None:
                         self.ended(subscriber, refused)
                         return
@@ -403,7 +407,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         if entry.ended:
             return
         if error is None and subscriber.gap is not None:
-            error = HistoryPruned(subscriber.gap.end)  # no event has followed that could have told of it
+            # No event has followed that could have reported the gap.
+            error = HistoryPruned(subscriber.gap.end)
         if error is None:
             self._perform(self._session.completed(entry))
             return
@@ -411,14 +416,14 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         if subscriber.place is not None:
             told["extensions"].setdefault("cursor", subscriber.place)
         elif subscriber.subscription is not None and not isinstance(error, LogDropped):
-            with contextlib.suppress(PenstockError):  # the files of one that has ended by itself may be gone
+            with contextlib.suppress(PenstockError):  # the files of a log that has ended may be gone
                 told["extensions"].setdefault("cursor", str(log.token(subscriber.subscription.position)))
         self._perform(self._session.failed(entry, [told]))
 
-    # Queries: one at a time, off the loop, and the next only when the link takes its result.
+    # Queries: one at a time, off the loop; the next one starts when the link has taken the result.
 
     def _ask(self) -> None:
-        """Asks for a turn, unless it has been asked."""
+        """Queues a query on the lane, unless one is queued already."""
         if self._queries and self._asking is None and not self._asked:
             self._asked = True
             self._lane.submit(self._query)
@@ -454,12 +459,12 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._ask()
 
     def _give_back(self) -> None:
-        """Ends the share that the last query had of the threads, once its answer was taken."""
+        """Releases the threads' share of the last query once the client has taken its answer."""
         if self._turn is not None and self._asking is None and not self._link.paused:
             self._turn.release()
             self._turn = None
 
-    # What the time brings.
+    # Timers.
 
     def _tick(self, now: float) -> None:
         self._perform(self._session.tick(now))
@@ -468,24 +473,24 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
 
 class GraphQLEndpoint:
-    """What an application serves at ``/graphql``.
+    """The endpoint that an application serves at ``/graphql``.
 
     Attributes:
-        engine: Executes what comes in over sockets and over HTTP.
+        engine: Executes the operations of sockets and of HTTP requests.
         http: The ASGI callable for HTTP requests.
 
     Args:
         logs: The logs of the server, by name.
         limits: Bounds of each connection.
-        access: Who is let in, and what each may do.
-        pools: Threads for what reads the disk.
-        appending: What the server does for those who append.
+        access: Which clients are admitted and what each may do.
+        pools: The threads for disk reads.
+        appending: The server's shared state for appends.
         leases: The slots that clients of the server have open.
-        members: The consumers of groups that they have joined as.
+        members: The group consumers that clients of the server have joined.
     """
 
     subprotocol: Final = "graphql-transport-ws"
-    """The token of the protocol; a client that offers none gets it."""
+    """The sub-protocol token; a client that offers no token gets it."""
 
     def __init__(
         self,
@@ -502,5 +507,5 @@ class GraphQLEndpoint:
         self.http = HttpEndpoint(self.engine, limits, access, pools)
 
     def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
-        """What drives one WebSocket, on the running event loop."""
+        """Makes the driver of one WebSocket, on the running event loop."""
         return GraphQLDriver(self.engine, link, leases=self._leases, members=self._members, **serving)

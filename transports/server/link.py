@@ -1,4 +1,4 @@
-"""What a connection needs of a transport, so that the rest does not know which server it runs under."""
+"""The interface between a connection and its transport: the rest of the server does not know which host it runs under."""
 
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -8,14 +8,14 @@ from transports.errors import CloseCode
 __all__ = ["LINK", "Offer", "Receiver", "SocketLink"]
 
 LINK: Final = "penstock.link"
-"""Where an application finds an ``Offer``, in the extensions of its ASGI scope."""
+"""The key of the ``Offer`` in the ``extensions`` of an ASGI scope."""
 
 
 class Receiver(Protocol):
-    """Who is told what happens on a link; all on the event loop, none may block."""
+    """Receives the events of a link; every method runs on the event loop and must not block."""
 
     def received(self, text: bytes | str) -> None:
-        """One message has arrived."""
+        """Handles one message."""
         ...
 
     def drained(self) -> None:
@@ -23,7 +23,7 @@ class Receiver(Protocol):
         ...
 
     def lost(self) -> None:
-        """The connection is gone, or going; told exactly once."""
+        """The connection is gone or about to go; called exactly once."""
         ...
 
     def stop(self) -> None:
@@ -36,45 +36,45 @@ class SocketLink(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing should be written: more than the high-water mark is unsent."""
+        """Whether writers should pause: more bytes than the high-water mark are unsent."""
         ...
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written and not yet taken by the operating system."""
+        """Bytes that were written and that the operating system has not accepted yet."""
         ...
 
     @property
     def ending(self) -> str | None:
-        """Why the server has ended it: the name of a close code, or ``STALLED``; None if it has not."""
+        """Why the server closed the connection: the name of a close code, or ``STALLED``; None if it did not."""
         ...
 
     def forgive(self) -> None:
-        """One message of the client had a bound of its own, and does not count among its frames a second."""
+        """Exempts one message of the client, which had a bound of its own, from the bound on frames per second."""
         ...
 
     def write(self, message: bytes) -> None:
-        """Queue one text message; ``flush`` sends what is queued in one piece."""
+        """Queues one text message; ``flush`` sends the queued messages in one write."""
         ...
 
     def flush(self) -> None:
-        """Send what was queued."""
+        """Sends the queued messages."""
         ...
 
     def close(self, code: CloseCode, reason: str) -> None:
-        """Start the closing handshake behind what was queued; a peer that does not answer in time is cut off."""
+        """Starts the closing handshake behind the queued messages; aborts a peer that does not answer in time."""
         ...
 
     def abort(self) -> None:
-        """Cut the connection off, dropping what is unsent."""
+        """Aborts the connection and drops the unsent bytes."""
         ...
 
 
 class Offer(SocketLink, Protocol):
-    """A request to upgrade that an application may take over as a link."""
+    """An upgrade request that an application may accept as a link."""
 
     def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:
-        """Accepts the upgrade; from now on the receiver, if there is one, is told what arrives."""
+        """Accepts the upgrade; from now on the receiver, if any, gets the events."""
         ...
 
     def refuse(self, status: HTTPStatus, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The logs that a server serves: those of a store, or what lies at a path, whatever that is at the moment."""
+"""The logs that a server serves: those of a store, or those at a path, even when the path gets another log."""
 
 import logging
 import os
@@ -19,17 +19,17 @@ __all__ = ["FollowedName", "StoreLogs", "logs_by_name"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _LOOK: Final = (
-    0.25  # seconds between two looks whether what is open has ended, and then for what comes in its place
+    0.25  # seconds between checks whether the open log has ended, and then whether the path has a new one
 )
 
 
 class StoreLogs(Mapping[str, ChangeLog]):
-    """What a store has open now. Nothing is opened by looking: that reads the disk, and is not for an event loop.
+    """The logs that a store has open. A look-up never opens a log: that reads the disk, which an event loop must not do.
 
-    The system log is found under ``$system`` but not listed, so a client may leave the name out where there is one log.
+    The system log is found under ``$system`` but is not listed, so a client may omit the name if there is one other log.
 
     Args:
-        store: All its logs are opened here, and if it is read-only those that appear later, as they do.
+        store: The store. All its logs are opened here; if it is read-only, logs that appear later are opened as they appear.
     """
 
     def __init__(self, store: ChangeStore) -> None:
@@ -49,33 +49,34 @@ class StoreLogs(Mapping[str, ChangeLog]):
         return len(self._store.opened())
 
     def refused(self) -> dict[str, Exception]:
-        """Those that could not be opened, and why."""
+        """The logs that could not be opened, each with its error."""
         return self._store.refused()
 
     def items(self) -> ItemsView[str, ChangeLog]:
-        """All at this moment: one that is dropped meanwhile is not looked up again."""
+        """The logs at this moment; a log that is dropped during the iteration is not looked up again."""
         return self._store.opened().items()
 
 
 class FollowedName(Mapping[str, ChangeLog]):
-    """The log, or the logs of the store, at a path; and when it is replaced, renamed or removed, what comes to that path.
+    """The log, or the logs of the store, at a path, which follows the path when its content is replaced, renamed or removed.
 
-    What was open ends with ``LogReplaced`` or ``LogGone`` for those who have subscribed: another history may have come, and
-    nobody is moved there without being told. Who subscribes again is served from what is there now, which judges the
-    position that it brings. Until something is there, the old log refuses everything with its error.
+    Subscriptions to the previous log end with ``LogReplaced`` or ``LogGone``: the new log may have another history, and no
+    subscriber moves to it unawares. A client that subscribes again reads the new log, which validates the client's position.
+    Until the path has a log again, the previous log refuses every request with its error.
 
-    Give it to ``transports.serve`` or ``Application`` in place of a log. It is a context manager that closes.
+    Pass it to ``transports.serve`` or ``Application`` in place of a log. As a context manager it closes on exit.
 
     Attributes:
-        path: What is followed; a log is served under the last name of it, and not that of what a symbolic link leads to.
+        path: The path that it follows. A log is served under the last component of this path, not of a symbolic link's
+            target.
 
     Args:
-        path: Of a log or a store, which must be there.
-        options: For each opening, as for ``ChangeLog.open`` or ``ChangeStore.open``; it is read-only.
+        path: The path of a log or a store, which must exist.
+        options: Passed to ``ChangeLog.open`` or ``ChangeStore.open`` each time; logs open read-only.
 
     Raises:
-        NotALog: If there is neither a log nor a store.
-        WalCorrupted, LogUnreadable: If it is damaged, or cannot be opened.
+        NotALog: If the path holds neither a log nor a store.
+        WalCorrupted, LogUnreadable: If the log is damaged or cannot be opened.
     """
 
     def __init__(self, path: str | Path, **options: Any) -> None:
@@ -88,7 +89,7 @@ class FollowedName(Mapping[str, ChangeLog]):
 
     @property
     def name(self) -> str:
-        """The name under which a log is served."""
+        """The name under which a single log is served."""
         return Path(os.path.abspath(self.path)).name
 
     def __getitem__(self, name: str) -> ChangeLog:
@@ -101,15 +102,15 @@ class FollowedName(Mapping[str, ChangeLog]):
         return len(self._logs)
 
     def items(self) -> ItemsView[str, ChangeLog]:
-        """All at this moment."""
+        """The logs at this moment."""
         return self._logs.items()
 
     def refused(self) -> dict[str, Exception]:
-        """Of a store the logs that could not be opened, and why."""
+        """The logs of a store that could not be opened, each with its error."""
         return self._logs.refused() if isinstance(self._logs, StoreLogs) else {}
 
     def close(self) -> None:
-        """Closes what is open, and opens nothing more. Idempotent."""
+        """Closes the open log or store and stops following the path. Idempotent."""
         self._ended.set()
         self._thread.join()
         self._opened.close()
@@ -135,7 +136,7 @@ class FollowedName(Mapping[str, ChangeLog]):
                 continue
             try:
                 found = self._open()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it may be better at the next look
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
                 if str(error) != said:
                     said = str(error)
                     _LOG.warning("waiting for a log at %s: %s", self.path, error)
@@ -148,11 +149,11 @@ class FollowedName(Mapping[str, ChangeLog]):
 
 
 def logs_by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> Mapping[str, ChangeLog]:
-    """The logs that a server is given, by their names.
+    """The logs of a server by name.
 
     Raises:
-        InvalidOption: If it is none.
-        LogForked: In a child of ``fork``, if one was opened in its parent.
+        InvalidOption: If an object is not an open log.
+        LogForked: In a child of ``fork``, if a log was opened in its parent.
     """
     if isinstance(logs, ChangeStore):
         return StoreLogs(logs)

@@ -1,8 +1,8 @@
-"""The one executor of a connection: deliveries happen only while its socket can take them.
+"""The one executor of a connection: it runs deliveries only while the socket can take them.
 
-Every subscription of a connection delivers through a ``Lane`` of the connection's ``Outbound``. It runs on the event
-loop, gives each subscription one frame in its turn, adds at most a window of unsent bytes, and does not run at all while
-the link is paused. So nothing is polled for a slow client: its cursors stay where they are.
+Every subscription of a connection delivers through a ``Lane`` of the connection's ``Outbound``. The executor runs on the
+event loop, serves one frame per subscription in turn, stops at a window of unsent bytes, and does not run while the link is
+paused. A slow client thus causes no polls: its cursors stay where they are.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from transports.server.link import SocketLink
 
 __all__ = ["Lane", "Outbound"]
 
-_FRAMES: Final = 64  # after as many the loop gets its turn back
+_FRAMES: Final = 64  # after as many frames the loop gets its turn
 
 Task = Callable[[], None]
 
@@ -27,12 +27,12 @@ class Outbound:
 
     Args:
         loop: The loop of the link.
-        link: Where the deliveries are written.
+        link: The link to which deliveries are written.
         limits: Bounds of the connection.
-        blocked: Whether something else than the link holds deliveries back.
+        blocked: Whether something other than the link holds deliveries back.
 
     Attributes:
-        executor: That of the loop.
+        executor: The executor of the loop.
     """
 
     def __init__(
@@ -56,27 +56,27 @@ class Outbound:
         self._closed = False
 
     def lane(self, batch_bytes: int, linger: float) -> "Lane":
-        """The executor of one subscription.
+        """Makes the executor of one subscription.
 
         Args:
-            batch_bytes: What one of its frames may add to the unsent bytes.
+            batch_bytes: The bytes that one of its frames may add to the unsent bytes.
             linger: Seconds to wait for more events before a frame is made.
         """
         return Lane(self, batch_bytes, linger)
 
     def put(self, lane: "Lane", task: Task) -> None:
-        """Takes a task of a lane; from any thread.
+        """Queues a task of a lane; from any thread.
 
         Raises:
             RuntimeError: If the loop is closed.
         """
         self._arrived.append((lane, task))
-        # A task that submits another one is followed by a look at what arrived: no wake-up is needed.
+        # ``run`` sorts new arrivals after each task, so a task that submits another needs no wake-up.
         if not self._running or get_ident() != self._thread:
             self.executor.submit(self.run)
 
     def busy(self, nbytes: int) -> bool:
-        """Whether a frame of so many bytes has to wait its turn, or for the link; to be asked on the loop."""
+        """Whether a frame of ``nbytes`` has to wait for its turn or for the link; call it on the loop."""
         return bool(
             self._closed
             or self._running
@@ -88,7 +88,7 @@ class Outbound:
         )
 
     def settle(self) -> None:
-        """Sends what was written past the lanes when this turn of the loop ends: one write for all of it."""
+        """Flushes what was written past the lanes at the end of this turn of the loop, in one write."""
         if not self._running and not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -98,12 +98,12 @@ class Outbound:
         self._link.flush()
 
     def close(self) -> None:
-        """The link is gone: what is waiting, and what comes later, runs without regard to it."""
+        """Runs waiting and later tasks without regard to the link, which is gone."""
         self._closed = True
         self.run()
 
     def run(self) -> None:
-        """Runs tasks while the link takes what they write; on the loop."""
+        """Runs tasks while the link has room for what they write; on the loop."""
         if self._running:
             return
         self._running = True
@@ -140,7 +140,7 @@ class Outbound:
             if not self._ready:
                 return
             self._ready.popleft()[1]()
-            # A lane that goes on comes back through put(): behind the others, so they take turns.
+            # A lane with more work comes back through put(), behind the other lanes: they take turns.
             if self._arrived:
                 self._sort()
         link.flush()
@@ -156,13 +156,13 @@ class Outbound:
 class Lane:
     """The executor of one subscription of a connection: a `flow.executors.Branch`.
 
-    What the log delivers to all connections of a loop comes past `submit`, unless the lane is busy.
+    A delivery that the log makes to all connections of a loop bypasses `submit`, unless the lane is busy.
 
     Attributes:
         trunk: The executor of the loop.
-        batch_bytes: What one of its frames may add to the unsent bytes.
+        batch_bytes: The bytes that one of its frames may add to the unsent bytes.
         linger: Seconds to wait for more events before a frame is made.
-        eager: Whether the next task is to be run without lingering.
+        eager: Whether the next task runs without lingering.
     """
 
     __slots__ = ("_outbound", "batch_bytes", "eager", "linger", "trunk")
@@ -175,7 +175,7 @@ class Lane:
         self.eager = True
 
     def submit(self, task: Task, /) -> None:
-        """Takes a task; from any thread.
+        """Queues a task; from any thread.
 
         Raises:
             RuntimeError: If the loop is closed.
@@ -183,9 +183,9 @@ class Lane:
         self._outbound.put(self, task)
 
     def busy(self) -> bool:
-        """Whether a batch must come by `submit`; to be asked on the loop."""
+        """Whether a batch has to come through `submit`; call it on the loop."""
         return (self.linger > 0 and not self.eager) or self._outbound.busy(self.batch_bytes)
 
     def settle(self) -> None:
-        """Something was written, maybe past `submit`; on the loop."""
+        """Flushes what was written, perhaps past `submit`; on the loop."""
         self._outbound.settle()

@@ -1,8 +1,8 @@
-"""WebSockets of an application that knows nothing of links: uvicorn's own protocol class serves them.
+"""WebSockets of applications that do not use links: uvicorn's own protocol class serves them.
 
-Whether an application takes the link is known only when it has begun to run: it attaches to the link, or it awaits ASGI's
-``receive`` or ``send``. In the second case the connection is lent to the class that uvicorn would have chosen itself,
-which reads the request anew. The application goes on as it is, with the channels of that class.
+Whether an application uses the link is known only once it runs: it either attaches to the link or awaits ASGI's ``receive``
+or ``send``. In the second case the connection passes to the class that uvicorn would have chosen, which reads the request
+again. The application keeps running, with the channels of that class.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ __all__ = ["Config", "Passthrough", "Shared"]
 
 
 class Shared(Protocol):
-    """What uvicorn shares between the protocols of a server."""
+    """The state that uvicorn shares between the protocols of a server."""
 
     connections: set[Any]
     tasks: set[asyncio.Task[None]]
 
 
 class Config(Protocol):
-    """What a protocol needs of uvicorn's configuration."""
+    """The part of uvicorn's configuration that a protocol needs."""
 
     loaded_app: ASGIApplication
     root_path: str
@@ -33,10 +33,10 @@ class Passthrough:
     """One connection that uvicorn's own protocol serves.
 
     Args:
-        config: Of uvicorn.
-        shared: Of uvicorn.
-        app_state: Of uvicorn.
-        application: The task in which the application runs already.
+        config: uvicorn's configuration.
+        shared: uvicorn's shared state.
+        app_state: uvicorn's application state.
+        application: The task in which the application already runs.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Passthrough:
         )
 
     def begin(self, transport: asyncio.Transport, head: bytes) -> None:
-        """Hands the transport over, with the request as it came."""
+        """Passes the transport to uvicorn's protocol, with the bytes of the request as they arrived."""
         self._protocol.connection_made(transport)
         self._protocol.data_received(head)
         transport.set_protocol(self._protocol)
@@ -70,6 +70,6 @@ class Passthrough:
         await send(message)
 
     async def _run(self, _scope: Scope, receive: Receive, send: ASGISend) -> None:
-        """What the other protocol takes for the application."""
+        """The application as uvicorn's protocol sees it."""
         self._channels.set_result((receive, send))
-        await self._application  # its exceptions are for that protocol to tell
+        await self._application  # that protocol reports its exceptions

@@ -1,4 +1,4 @@
-"""Whether those who are connected still may what they do."""
+"""Reviews whether connected clients still have the rights that they use."""
 
 import asyncio
 import logging
@@ -13,19 +13,19 @@ from transports.server.driver import Driver
 __all__ = ["Revocation"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
-_TURN: Final = 64  # connections that are looked at in one turn of the loop
+_TURN: Final = 64  # connections that one turn of the loop reviews
 
 
 class Revocation:
-    """Reviews the connections of a server twice in the time that revocation may take, as long as there are any.
+    """Reviews the connections of a server every half ``revocation`` period, as long as there are any.
 
-    Authenticators are asked again only when what they were read from has changed, as that may take long; the authoriser is
-    asked each time, once for each principal and log.
+    The authenticator is called again only when its source has changed, because it may take long. The authoriser is called at
+    each review, once per principal and log.
 
     Args:
-        access: What tells who is let in, and what each may do.
-        connections: The connections of the server at a moment.
-        seconds: Option ``revocation``.
+        access: Authenticates clients and authorises actions.
+        connections: Returns the connections of the server.
+        seconds: Option ``revocation``: the time within which a revocation takes effect.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Revocation:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """A connection has come; on the event loop."""
+        """Starts the reviews, because a connection has opened; on the event loop."""
         if not self._access.lasting and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
@@ -48,11 +48,11 @@ class Revocation:
                 return
             try:
                 await self.review()
-            except Exception:  # noqa: BLE001 - the code of the application; the next review comes all the same
+            except Exception:  # noqa: BLE001 - code of the application raised; the next review runs all the same
                 _LOG.exception("what clients may do could not be reviewed")
 
     async def review(self) -> None:
-        """Ends what is not allowed any more."""
+        """Ends connections and subscriptions that are no longer allowed."""
         try:
             async with asyncio.timeout(self._pause):
                 await self._access.refresh()
@@ -75,6 +75,6 @@ class Revocation:
     def _granted(self, principal: Principal, log: str, action: LogAction) -> Grant | None:
         try:
             return self._access.allows(principal, log, action)
-        except Exception:  # noqa: BLE001 - the authoriser of the application; rather nothing than too much
+        except Exception:  # noqa: BLE001 - the application's authoriser may raise anything; a failure counts as a refusal
             _LOG.exception("the authoriser failed for %s", principal.name)
             return None

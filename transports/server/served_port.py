@@ -1,4 +1,4 @@
-"""A port that a program serves beside its own work: on a thread and an event loop of its own."""
+"""A port that a program serves beside its own work: on its own thread and event loop."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ _START_TIMEOUT: Final = 30.0
 
 
 class ServedPort(ABC):
-    """A port, the thread that serves it, and how both begin and end. A class that derives from it says what is served.
+    """A port with the thread that serves it. A derived class implements what is served.
 
     Attributes:
         host: The address that it listens on.
-        port: The port, also if 0 was asked for.
+        port: The bound port, also if port 0 was requested.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class ServedPort(ABC):
         self._thread = threading.Thread(target=self._run, name=f"penstock-{name}-{self.port}", daemon=True)
 
     def start(self) -> Self:
-        """Starts to listen; returns when connections are taken.
+        """Starts to listen; returns when the port accepts connections.
 
         Raises:
-            ServerFailed: If the server does not come up.
+            ServerFailed: If the server does not come up within 30 seconds.
         """
         forks.register(self)
         self._thread.start()
@@ -58,13 +58,13 @@ class ServedPort(ABC):
         return self
 
     def forked(self, _pid: int, /) -> None:
-        """See ``flow.forks.Forkable``: the child keeps neither the port nor a connection; the thread that serves is not there."""
+        """Closes the port and the connections in the child, which has no serving thread. See ``flow.forks.Forkable``."""
         self._stopping = threading.Lock()
         let_go(bound_to(self._socket.family, self._address))
 
     @abstractmethod
     def stop(self) -> None:
-        """Ends the connections and closes the port. Idempotent; in a child of ``fork`` it does nothing."""
+        """Ends the connections and closes the port. Idempotent; does nothing in a child of ``fork``."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +74,10 @@ class ServedPort(ABC):
 
     @abstractmethod
     async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Serves the socket until it is told to stop, on the loop of the thread; sets ``_ready`` as soon as connections are taken."""
+        """Serves the socket on the loop of the thread until it is stopped.
+
+        Sets ``_ready`` as soon as it accepts connections.
+        """
 
     @property
     def _authority(self) -> str:
@@ -86,26 +89,26 @@ class ServedPort(ABC):
 
     @property
     def _serving(self) -> asyncio.AbstractEventLoop | None:
-        """The loop, while the thread runs."""
+        """The loop while the thread runs; None otherwise."""
         return self._loop if self._thread.is_alive() else None
 
     def _end(self, ask: Callable[[asyncio.AbstractEventLoop], None]) -> None:
-        """Asks the loop to end, if it runs, and waits for its thread."""
+        """Asks the loop to end if it runs, and waits for its thread."""
         with self._stopping:
             loop = self._serving
             if loop is None:
                 return
-            with contextlib.suppress(RuntimeError):  # the loop has ended since
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 ask(loop)
             self._thread.join(self._limits.close_timeout + 2 * JOIN_MARGIN)
 
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - uvicorn exits where it cannot start; the starter is told
+        except BaseException as error:  # noqa: BLE001 - uvicorn exits if it cannot start; ``start`` reports it
             self._failure = error
         finally:
-            forks.forget(self)  # the address is anybody's from now on
+            forks.forget(self)  # another socket may use the address from now on
             self._socket.close()
             self._ready.set()
 

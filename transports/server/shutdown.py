@@ -1,7 +1,7 @@
-"""uvicorn that stops when it is asked to.
+"""A uvicorn server that stops promptly.
 
-uvicorn looks ten times a second whether it should exit, then sleeps for a tenth of a second, and for another one as long as
-a connection is left. Ours waits to be asked, and looks once a second, as often as the ``date`` of its answers changes.
+uvicorn polls its exit flag ten times a second, then sleeps for a tenth of a second, and again as long as a connection is
+left. This server waits for a signal instead, and wakes once a second only to refresh the ``date`` header of its responses.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ __all__ = ["StoppableServer"]
 _LOG: Final = logging.getLogger("penstock.transports")
 _TICK: Final = 1.0
 _ACCEPTING: Final = 3
-"""Turns of the loop from the acceptance of a connection until its protocol knows it: its task, the transport, the call."""
+"""Turns of the loop from accepting a connection until its protocol knows it: the task, the transport, the callback."""
 _LEFT: Final = 0.005
-"""Seconds between two looks at the connections that are left."""
+"""Seconds between checks for remaining connections."""
 
 
 class StoppableServer(uvicorn.Server):
-    """A server that runs on a loop of its own, and ends without delay."""
+    """A server that runs on its own loop and stops without delay."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -31,27 +31,28 @@ class StoppableServer(uvicorn.Server):
         self._asked = asyncio.Event()
 
     def ask_to_stop(self) -> None:
-        """Has it stop; from any thread, at any time, as often as you like."""
+        """Stops the server; from any thread, at any time, any number of times."""
         self.should_exit = True
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: it has stopped
+            with contextlib.suppress(RuntimeError):  # a closed loop means that the server has stopped
                 self._loop.call_soon_threadsafe(self._asked.set)
 
     async def main_loop(self) -> None:
         """Serves until it is asked to stop."""
         self._loop = asyncio.get_running_loop()
-        while not await self.on_tick(0):  # 0 has it set the date anew
+        while not await self.on_tick(0):  # the argument 0 refreshes the date
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK):
                     await self._asked.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Closes the listeners and then each connection, and waits for them and what they do, as long as the configuration says."""
+        """Closes the listeners, then each connection, and waits for connections and requests up to the configured timeout."""
         loop = asyncio.get_running_loop()
         for listening in self.servers:
             for listener in listening.sockets:
                 loop.remove_reader(listener.fileno())
-        # For a server that is closed asyncio makes no transport, and leaves open what it has accepted for it just before.
+        # Stop accepting, but leave the server open: asyncio makes no transport for a closed server and leaks what it has
+        # just accepted.
         for _ in range(_ACCEPTING):
             await asyncio.sleep(0)
         for listening in self.servers:
@@ -71,7 +72,7 @@ class StoppableServer(uvicorn.Server):
         state = self.server_state
         told: set[object] = set()
         while state.connections or state.tasks:
-            for connection in state.connections - told:  # also those that were accepted meanwhile
+            for connection in state.connections - told:  # also connections that were accepted meanwhile
                 connection.shutdown()
                 told.add(connection)
             await asyncio.sleep(_LEFT)

@@ -1,4 +1,4 @@
-"""What has come of a transaction in parts: in memory while it is small, then in a file without a name."""
+"""The spool of a transaction that arrives in parts: in memory while small, then in an unnamed file."""
 
 import contextlib
 import errno
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 __all__ = ["LEAST", "SMALL", "PartSpool"]
 
 SMALL: Final = 256 * 1024
-"""Bytes up to which a transaction that comes in parts, or as lines, stays in memory."""
+"""Bytes up to which a transaction in parts, or in lines, stays in memory."""
 LEAST: Final = 2**20
-"""Bytes that a transaction in parts counts for at least."""
+"""The least number of bytes that a transaction in parts is charged."""
 _ROWS: Final = 4096
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HEAD: Final = 8
 
 
 class PartSpool:
-    """The parts of one transaction. ``put`` is for one thread; all else for any, one at a time.
+    """The parts of one transaction. ``put`` is for one thread; the other methods for any thread, one at a time.
 
-    It counts as ``LEAST`` bytes at least, which bounds how many files there are. Where the memory of others is full, it is in
-    a file from the beginning.
+    A spool is charged at least ``LEAST`` bytes, which bounds the number of files. If the shared memory is full, the spool
+    uses a file from the beginning.
 
     Args:
-        principal: Whose it is.
-        spooled: What all of them take of disk and memory.
-        memory: What those take that are small.
-        waiting: What waits to be stored.
+        principal: The principal to which the spool is charged.
+        spooled: The bytes of all spools, on disk and in memory.
+        memory: The memory of the small spools.
+        waiting: The bytes that wait to be stored.
 
     Attributes:
-        nbytes: Of what has come.
-        stored: How many parts are kept.
+        nbytes: The bytes that have arrived.
+        stored: The number of parts that are stored.
 
     Raises:
-        TooCostly: If there is no room for it; retryable.
+        TooCostly: If a budget is exhausted; retryable.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class PartSpool:
 
     @property
     def small(self) -> bool:
-        """Whether it is in memory, so that nothing waits for a disk."""
+        """Whether the spool is in memory, so that storing does not wait for a disk."""
         return self.nbytes <= self._kept
 
     def put(self, changes: bytes) -> bool:
-        """Takes a part; answers whether ``store`` is to be called, on a thread.
+        """Queues a part. Returns whether the caller has to run ``store`` on a thread.
 
         Raises:
-            TooCostly: If there is no room for it; retryable.
+            TooCostly: If a budget is exhausted; retryable.
         """
         size = len(changes) + _HEAD
         more = max(0, self.nbytes + size - self._charged)
@@ -101,11 +101,11 @@ class PartSpool:
         return False
 
     def store(self) -> int:
-        """Writes what has come; answers how many parts are kept.
+        """Stores the queued parts and returns the number of stored parts.
 
         Raises:
-            LogFull: If the disk has no room.
-            OSError: If it has failed.
+            LogFull: If the disk is full.
+            OSError: If the disk has failed.
         """
         with self._lock:
             try:
@@ -125,10 +125,10 @@ class PartSpool:
             return self.stored
 
     def mutations(self) -> Iterator[Mutation]:
-        """The changes of all parts.
+        """Iterates the changes of all parts.
 
         Raises:
-            InvalidChange: If one is none; it names its place, such as ``parts[3].changes[0].key``.
+            InvalidChange: If a change is invalid; names its path, such as ``parts[3].changes[0].key``.
             LogFull, OSError: As ``store``.
         """
         self.store()
@@ -138,22 +138,20 @@ class PartSpool:
             yield from read_array(self._file.read(size), f"parts[{place}].changes")
 
     def batches(self) -> "Iterator[Columns]":
-        """The same as columns."""
+        """Iterates the changes of all parts as columns."""
         mutations = self.mutations()
         while rows := list(islice(mutations, _ROWS)):
             yield columns_of(rows, keyed=True)
 
     def close(self) -> None:
-        """Forgets everything. Idempotent."""
+        """Discards everything. Idempotent."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             self._way.give(sum(len(part) + _HEAD for part in self._waiting))
             self._waiting.clear()
-            with contextlib.suppress(
-                OSError
-            ):  # it writes what is left first, for which a full disk has no room
+            with contextlib.suppress(OSError):  # closing flushes first, for which a full disk has no room
                 self._file.close()
         self._memory.give(self._kept)
         self._spooled.give_for(self._principal, self._charged)

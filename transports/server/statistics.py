@@ -1,4 +1,4 @@
-"""What ``/statistics`` tells of the logs: positions, rings and subscriptions, for people and drawings."""
+"""The JSON of ``/statistics`` about the logs: positions, rings and subscriptions."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -36,8 +36,9 @@ _BOUNDS: Final = {
     "matchWeight": "match_weight",
     "dispatchThreads": "dispatch_threads_max",
 }
-"""Of figures that have a bound, the option of the log."""
-_NAMES: Final = frozenset({"areas", "entity_types", "operations"})  # what speaks of no values
+"""The log option that bounds each figure."""
+# The criteria fields that reveal no values.
+_NAMES: Final = frozenset({"areas", "entity_types", "operations"})
 _LISTED: Final = 64
 _HOLDS: Final = 64
 _TYPES: Final = 64
@@ -50,18 +51,20 @@ def statistics(
     latencies: Mapping[str, Latencies] | None = None,
     sinks: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
 ) -> dict[str, Any]:
-    """Statistics as JSON. At most 64 publishers of each log are listed, 64 subscriptions of each of those, and 64 holds.
+    """Returns the statistics of all logs as JSON.
+
+    Lists at most 64 publishers of each log, 64 subscriptions of each publisher, and 64 holds.
 
     Args:
-        logs: The logs by name; of a store, its system log is told too.
-        discreet: Whether to leave out of criteria what speaks of values: keys and conditions of one client are not for
-            another one that may see less.
-        latencies: How long things took, by what they are called, if that is known.
-        sinks: Tells of the sinks that run in this process, by the names of their logs.
+        logs: The logs by name; the system log of a store is included.
+        discreet: Whether to omit the criteria fields that reveal values, i.e. keys and conditions: a client may not see the
+            values of another client with wider rights.
+        latencies: The recorded latencies, by the name under which they appear.
+        sinks: Returns the sinks that run in this process, by log name.
     """
     listed = dict(logs.items())
     system = logs.get(SYSTEM)
-    if system is not None:  # last, as it is no log of anybody's
+    if system is not None:  # last, because it is not a log of the application
         listed[SYSTEM] = system
     told = {name: _told(log, discreet=discreet) for name, log in listed.items()}
     for called, each in (latencies or {}).items():
@@ -76,7 +79,7 @@ def statistics(
 
 
 def _told(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
-    """Of one that has ended by itself only the name of the error."""
+    """The statistics of one log; only the error's name if the log has failed."""
     try:
         told = log.statistics(listed=_LISTED, lag=True)
     except LogForked:
@@ -146,7 +149,7 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
 
 
 def _lag(told: LagStatistics | None) -> dict[str, Any]:
-    """All subscriptions together."""
+    """The lag over all subscriptions."""
     if told is None:
         return {}
     return {
@@ -212,7 +215,7 @@ def _subscription(log: "ChangeLog", told: SubscriptionStatistics) -> dict[str, A
 
 
 def _delivered(told: DeliveryStatistics) -> dict[str, Any]:
-    """Of entity types the most frequent ones."""
+    """The delivery counts; lists the 64 most frequent entity types."""
     most = sorted(told.entity_types.items(), key=lambda each: -each[1])
     return {
         "changes": told.changes,

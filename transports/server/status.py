@@ -1,4 +1,4 @@
-"""What a server tells of itself by HTTP GET: ``/health``, ``/ready``, ``/metrics``, ``/statistics`` and ``/schemas``."""
+"""The status pages of a server, by HTTP GET: ``/health``, ``/ready``, ``/metrics``, ``/statistics`` and ``/schemas``."""
 
 import asyncio
 import math
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Status", "StatusAnswer"]
 
-_AGE: Final = 0.2  # seconds for which statistics are given again, however many ask
-_DIRECTORIES: Final = re.compile(r"(?:/[^/'\":;]*)+/")  # of a path in the text of an error
+_AGE: Final = 0.2  # seconds for which statistics are cached, however many clients ask
+_DIRECTORIES: Final = re.compile(r"(?:/[^/'\":;]*)+/")  # the directories of a path in an error text
 _ENDS: Final = (
     "status",
     "epoch",
     "oldest",
     "head",
-)  # of a log; when it was written tells of changes that may be hidden
-_IDLE: Final = frozenset({"PAUSED", "OFF", "LOST", "STOPPED"})  # states of a sink
+)  # of a log; the time of the last commit is left out because it may reveal hidden changes
+_IDLE: Final = frozenset({"PAUSED", "OFF", "LOST", "STOPPED"})  # sink states in which nothing is carried
 _STATUS: Final = {
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
     "GOING_AWAY": HTTPStatus.SERVICE_UNAVAILABLE,
-    "TOO_COSTLY": HTTPStatus.SERVICE_UNAVAILABLE,  # too many others ask
+    "TOO_COSTLY": HTTPStatus.SERVICE_UNAVAILABLE,  # too many requests of other clients are in progress
     "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
     "LOG_CLOSED": HTTPStatus.SERVICE_UNAVAILABLE,
     "LOG_DROPPED": HTTPStatus.NOT_FOUND,
@@ -56,12 +56,12 @@ _STATUS: Final = {
 
 
 class StatusAnswer(NamedTuple):
-    """An answer.
+    """The response of a status page.
 
     Attributes:
-        status: Its status.
-        content: What is told: bytes as they are, all else as JSON.
-        kind: Its ``Content-Type``.
+        status: The HTTP status.
+        content: The body: bytes are sent as they are, everything else as JSON.
+        kind: The ``Content-Type``.
     """
 
     status: HTTPStatus
@@ -73,10 +73,10 @@ _T = TypeVar("_T")
 
 
 class _Recent(Generic[_T]):
-    """What was found a moment ago, found once for all who ask meanwhile.
+    """Caches a result for a moment; concurrent callers share one computation.
 
     Args:
-        find: Finds it anew.
+        find: Computes the result.
     """
 
     def __init__(self, find: Callable[[], Awaitable[_T]]) -> None:
@@ -86,7 +86,7 @@ class _Recent(Generic[_T]):
         self._finding = asyncio.Lock()
 
     async def get(self) -> _T:
-        """What is there."""
+        """Returns the cached result, or computes it."""
         async with self._finding:
             loop = asyncio.get_running_loop()
             if self._found is None or loop.time() >= self._until:
@@ -99,9 +99,10 @@ class _Gathered(NamedTuple):
     """The statistics of a server.
 
     Attributes:
-        told: As they travel, each log encoded.
-        figures: The same for the table of metrics, with what ``/health`` tells of each log.
-        texts: Metrics of those logs that a principal may operate, and whether of the server too; made when they are asked for.
+        told: The statistics for the wire, each log already encoded.
+        figures: The same for the metrics table, with the ``/health`` status of each log.
+        texts: The metrics text by the set of logs that a principal may operate and whether it may operate the server; filled
+            on demand.
     """
 
     told: Mapping[str, Any]
@@ -110,20 +111,20 @@ class _Gathered(NamedTuple):
 
 
 class Status:
-    """Answers what is asked of one server; on its event loop.
+    """Answers the status requests of one server, on its event loop.
 
     Args:
         logs: The logs of the server, by name.
         access: What each principal may do.
         server: Name and version.
-        connections: Tells how many connections there are.
-        loads: Tells of each connection how many bytes wait for its client, and what its criteria weigh.
-        costs: Tells what clients cost, by name.
-        pools: Threads for what reads the disk.
-        latencies: How long changes take until they are sent, and appends until they are answered, by what they are called.
-        errors: Counts the errors that are told, by their codes.
-        draining: Tells whether the server takes no new connections, as it is about to stop.
-        sinks: Tells of the sinks that run in this process, by the names of their logs and their own; on a thread.
+        connections: Returns the number of connections.
+        loads: Returns the unsent bytes and the weight of the criteria of each connection.
+        costs: Returns the figures of what clients cost, by name.
+        pools: The threads for disk reads.
+        latencies: How long changes take until they are sent, and appends until they are answered, by name.
+        errors: Counts the errors sent to clients, by code.
+        draining: Whether the server refuses new connections because it is about to stop.
+        sinks: Returns the sinks that run in this process, by log name and sink name; called on a thread.
     """
 
     paths: Final = frozenset({"/health", "/metrics", "/ready", "/schemas", "/statistics"})
@@ -162,14 +163,14 @@ class Status:
     async def tell(
         self, path: str, query: bytes, principal: Principal | None, client: Hashable
     ) -> StatusAnswer:
-        """The answer to one request for one of ``paths``.
+        """Answers a request for one of ``paths``.
 
         Args:
             path: The path.
-            query: What follows the question mark.
-            principal: Who asks; None if it is not let in. Then it is told by ``/health`` and ``/ready`` their status, and
-                nothing else.
-            client: Whose share of the threads it takes.
+            query: The query string.
+            principal: The principal of the client; None if it was refused. Then ``/health`` and ``/ready`` still answer,
+                with the status alone.
+            client: The client to which the pools charge the threads.
         """
         try:
             match path:
@@ -192,7 +193,7 @@ class Status:
             return StatusAnswer(_STATUS.get(problem.code, missing), _refusal(problem.payload()))
 
     def _allows(self, principal: Principal, name: str, action: LogAction) -> Grant | None:
-        """What a principal may do with a log; it is asked once in a moment, however often that principal asks."""
+        """Returns the grant of a principal for an action; cached for ``_AGE`` seconds."""
         now = asyncio.get_running_loop().time()
         if now >= self._known_until:
             self._known.clear()
@@ -203,7 +204,7 @@ class Status:
         return self._known[asked]
 
     async def _told(self, principal: Principal) -> StatusAnswer:
-        """The statistics of the logs that a principal may operate, and the ends of those that it may read only."""
+        """Returns the statistics of the logs that a principal may operate, and only the ends of those that it may read."""
         told = (await self._statistics.get()).told
         logs: dict[str, Any] = {}
         for name, log in told["logs"].items():
@@ -216,29 +217,30 @@ class Status:
         return StatusAnswer(HTTPStatus.OK, {**whole, "logs": logs})
 
     async def _metrics(self, principal: Principal) -> StatusAnswer:
-        """Metrics of the logs that a principal may operate, and of the server if it may operate that."""
+        """Returns the metrics of the logs that a principal may operate, and of the server if it may operate that."""
         found = await self._statistics.get()
         seen = {
             name: log
             for name, log in found.figures["logs"].items()
             if (operates := self._allows(principal, name, LogAction.OPERATE)) is not None
-            and operates.criteria is None  # figures cannot be narrowed
+            and operates.criteria is None  # figures cannot be narrowed to the criteria of a grant
         }
         whole = self._allows(principal, SERVER, LogAction.OPERATE) is not None
         key = frozenset(seen), whole
         text = found.texts.get(key)
         if text is None:
             make = partial(exposition, {**(found.figures if whole else {}), "logs": seen})
-            text = await self._pools.telling.run(None, make)  # a store may have many logs
+            # On a thread, because a store may have many logs.
+            text = await self._pools.telling.run(None, make)
             found.texts[key] = text
         return StatusAnswer(HTTPStatus.OK, text, CONTENT_TYPE)
 
     async def figures(self) -> Mapping[str, Any]:
-        """The statistics of all logs as the table of metrics reads them."""
+        """The statistics of all logs, in the form that the metrics table reads."""
         return (await self._statistics.get()).figures
 
     async def _gather(self) -> _Gathered:
-        """The statistics of all, gathered on a thread."""
+        """Gathers the statistics of all logs on a thread."""
         loads = await self._loads()
         unsent = [waiting for waiting, _ in loads]
         told: dict[str, Any] = {
@@ -269,14 +271,17 @@ class Status:
         )
 
     async def _look(self) -> "tuple[str, dict[str, dict[str, Any]]]":
-        """How all logs are together, in a word, and each of them; looked at on a thread."""
+        """Returns the overall status and the status of each log, gathered on a thread."""
         return await self._pools.telling.run(None, partial(_healths, self._logs, self._sinks))
 
     async def _sound(self, principal: Principal | None, *, ready: bool) -> StatusAnswer:
-        """``ok`` if every log is sound, ``degraded`` if some are, ``failed`` if none is; ``draining`` before the end.
+        """Answers ``/health`` or ``/ready``.
 
-        To be healthy a server has to be ``ok``; to be ready it is enough to serve some of the logs, as a load balancer that
-        goes by that would take the others from their readers too.
+        The status is ``ok`` if every log is sound, ``degraded`` if some are, ``failed`` if none is; ``draining`` before the
+        end.
+
+        A healthy server is ``ok``. A ready server need only serve some of its logs: a load balancer that removed it for one
+        failed log would cut off the readers of the others.
         """
         try:
             status, logs = ("draining", {}) if self._draining() and ready else await self._healths.get()
@@ -296,7 +301,7 @@ class Status:
         return StatusAnswer(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, told)
 
     async def _schemas(self, query: bytes, principal: Principal, client: Hashable) -> StatusAnswer:
-        """A schema, or without ``entity_type`` which there are."""
+        """Returns one schema, or the list of schemas if the query has no ``entity_type``."""
         asked = _asked(query)
         name, log, grant = self._access.find(self._logs, asked.get("log"), principal)
         if "entity_type" not in asked:
@@ -323,12 +328,12 @@ class Status:
 def _healths(
     logs: "Mapping[str, ChangeLog]", sinks: Callable[[], Mapping[str, Mapping[str, Any]]]
 ) -> tuple[str, dict[str, dict[str, Any]]]:
-    """How all logs are together, in a word, and each of them; of a store, those that could not be opened too.
+    """Returns the overall status and the status of each log; for a store also of the logs that could not be opened.
 
-    A sink that carries nothing makes a server ``degraded``, and harms no log.
+    An idle sink makes the server ``degraded`` but leaves the status of its log alone.
     """
     told: dict[str, dict[str, Any]] = {}
-    for name, log in tuple(logs.items()):  # one may be added meanwhile
+    for name, log in tuple(logs.items()):  # a log may be added meanwhile
         health = log.health()
         told[name] = _wrong(health)
         if log.failure is None and not log.closed:
@@ -336,7 +341,7 @@ def _healths(
     refused = logs.refused() if isinstance(logs, StoreLogs | FollowedName) else {}
     told |= {name: _wrong(LogHealth.of(why)) for name, why in refused.items()}
     lost = sum(one["status"] != Soundness.OK.value for one in told.values())
-    system = logs.get(SYSTEM)  # which is listed nowhere
+    system = logs.get(SYSTEM)  # the system log is not listed
     lost += system is not None and system.health().soundness is not Soundness.OK
     idle = False
     for name, found in sinks().items():
@@ -348,7 +353,7 @@ def _healths(
 
 
 def _wrong(health: LogHealth) -> dict[str, Any]:
-    """How a log is. What is wrong with it is told without the directories of the server."""
+    """The status of a log. The text of its failure omits the directories of the server."""
     told: dict[str, Any] = {"status": health.soundness.value}
     if health.why is not None:
         told |= {"failure": type(health.why).__name__, "why": _DIRECTORIES.sub("", str(health.why))}
@@ -356,7 +361,7 @@ def _wrong(health: LogHealth) -> dict[str, Any]:
 
 
 def _places(log: "ChangeLog", health: LogHealth) -> dict[str, Any]:
-    """Where an open log is, and who writes it."""
+    """The ends of an open log and its writer."""
     alive, pid = health.writer
     return {
         "epoch": log.epoch,
@@ -368,7 +373,7 @@ def _places(log: "ChangeLog", health: LogHealth) -> dict[str, Any]:
 
 
 def _ends(log: "ChangeLog") -> dict[str, Any]:
-    """What a reader may know of a log: its ends."""
+    """The ends of a log, for principals that may only read it."""
     try:
         return {"epoch": log.epoch, "oldest": place_json(log, log.oldest), "head": place_json(log, log.head)}
     except PenstockError as error:
@@ -376,15 +381,15 @@ def _ends(log: "ChangeLog") -> dict[str, Any]:
 
 
 def _encoded(logs: Mapping[str, Mapping[str, Any]]) -> dict[str, msgspec.Raw]:
-    """The statistics of each log as they travel."""
+    """Encodes the statistics of each log for the wire."""
     return {name: msgspec.Raw(msgspec.json.encode(one)) for name, one in logs.items()}
 
 
 def _asked(query: bytes) -> dict[str, Any]:
-    """The parameters of a question about schemas.
+    """Parses the query string of a schema request.
 
     Raises:
-        InvalidRequest: If there are others, or one is there twice, or is no number and should be.
+        InvalidRequest: If a parameter is unknown or repeated.
     """
     names = ("log", "entity_type", "version")
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Where a log delivers for one entry of a connection."""
+"""The subscriber to which a log delivers for one entry of a connection."""
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ _Entry = TypeVar("_Entry", bound=WireEntry)
 
 
 class _Driver(Protocol):
-    """What takes the signals, on the event loop."""
+    """Receives the signals, on the event loop."""
 
     def opened(self, subscriber: Any) -> None: ...
     def deliver(self, subscriber: Any, batch: Batch) -> None: ...
@@ -37,18 +37,18 @@ _Driving = TypeVar("_Driving", bound=_Driver)
 
 
 class WireSubscriber(Generic[_Entry, _Driving]):
-    """The subscriber behind one entry of a connection: takes batches, and never makes objects of them.
+    """The subscriber behind one entry of a connection: receives batches and never makes ``Change`` objects of them.
 
     Attributes:
         entry: The entry of the session.
         lane: Its executor.
-        batch_events: Most events in one batch.
-        name: What the client knows the log by.
-        grant: What its principal may do with the log, as it was told when it subscribed.
-        subscription: Its subscription to changes, once there is one.
-        snapshot: That to rows and changes in turns; None if it is given no rows, ever.
-        stated: Whether it is being given rows, or will be first of all.
-        credits: What the client requested before there was a subscription.
+        batch_events: The most events in one batch.
+        name: The name by which the client knows the log.
+        grant: What the principal may do with the log, as of the time of subscribing.
+        subscription: The subscription to changes; None until it begins.
+        snapshot: The subscription that alternates rows and changes; None for a subscriber that never receives rows.
+        stated: Whether rows are being delivered, or will be delivered first.
+        credits: The demand of the client before the subscription began.
     """
 
     __slots__ = (
@@ -89,16 +89,16 @@ class WireSubscriber(Generic[_Entry, _Driving]):
 
     @property
     def slot(self) -> str | None:
-        """The slot that it opens; None for none."""
+        """The name of the slot that it opens; None without one."""
         return None
 
     @property
     def begun(self) -> bool:
-        """Whether it is subscribed to something."""
+        """Whether the subscription has begun."""
         return self.snapshot is not None or self.subscription is not None
 
     def request(self, n: int) -> None:
-        """Passes the client's demand on."""
+        """Adds the demand of the client."""
         serving = self.snapshot or self.subscription
         if serving is None:
             self.credits += n
@@ -106,18 +106,18 @@ class WireSubscriber(Generic[_Entry, _Driving]):
             serving.request(n)
 
     def again(self, wish: AgainWish, view: View, limits: Limits, untold: int = 0) -> None:
-        """Asks for rows once more.
+        """Requests more rows.
 
         Args:
-            wish: Which ones.
-            view: How it sees them.
-            limits: Of the connection.
-            untold: Of how many that were asked for before the client was told nothing yet.
+            wish: The rows to deliver.
+            view: The view in which the client sees them.
+            limits: Limits of the connection.
+            untold: The number of earlier requests that the client has not been informed about yet.
 
         Raises:
-            InvalidRequest: If it was not subscribed so that it can be given rows.
-            TooManySnapshots: If it has asked so often for what has not begun.
-            Forbidden: If it asks about what it may not see.
+            InvalidRequest: If the subscription was not made to receive rows.
+            TooManySnapshots: If too many requests are waiting.
+            Forbidden: If the grant does not allow the rows.
         """
         if self.snapshot is None:
             raise InvalidRequest(
@@ -132,7 +132,7 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         self.snapshot.again(wish.criteria, after=wish.after, until=wish.until)
 
     def cancel(self) -> None:
-        """Ends the subscription."""
+        """Cancels the subscription."""
         serving = self.snapshot or self.subscription
         if serving is not None:
             serving.cancel()
@@ -140,12 +140,15 @@ class WireSubscriber(Generic[_Entry, _Driving]):
     # Signals, on the lane.
 
     def on_following(self, subscription: "Subscription", /) -> None:
-        """Changes follow, behind rows or at first."""
-        if isinstance(subscription, ChangeSubscription):  # else it is refused, and an error follows
+        """Reports that changes follow, behind rows or from the beginning."""
+        if isinstance(subscription, ChangeSubscription):  # otherwise it is refused and an error follows
             self.subscription, self.stated = subscription, False
 
     def on_subscribe(self, subscription: "Subscription", /) -> None:
-        """The subscription is registered, or is about to be refused; the client may have left meanwhile."""
+        """Starts the subscription, which is registered or about to be refused.
+
+        Cancels it if the client has cancelled meanwhile.
+        """
         if self.entry.ended:
             subscription.cancel()
             return
@@ -160,11 +163,11 @@ class WireSubscriber(Generic[_Entry, _Driving]):
             subscription.request(self.credits)
 
     def on_next(self, change: Change, /) -> None:
-        """Never called: this subscriber takes batches."""
+        """Raises: this subscriber receives batches only."""
         raise TypeError(f"a connection takes batches, not {change!r}")
 
     def on_next_batch(self, batch: "Sequence[Change]", /) -> None:
-        """Some events."""
+        """Delivers a batch."""
         if isinstance(batch, Batch):
             self._driver.deliver(self, batch)
         else:
@@ -172,13 +175,13 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         self.lane.settle()
 
     def _rows(self, batch: "Sequence[Change]") -> None:
-        """Rows, or changes between them; for those that ask for some."""
+        """Delivers rows and the changes between them; overridden by subscribers that receive rows."""
         raise TypeError(f"a connection takes what a log delivers, not {type(batch).__name__}")
 
     def on_error(self, error: Exception, /) -> None:
-        """The subscription failed."""
+        """Ends the entry with an error."""
         self._driver.ended(self, error)
 
     def on_complete(self) -> None:
-        """The subscription came to its end."""
+        """Ends the entry: the subscription is complete."""
         self._driver.ended(self, None)

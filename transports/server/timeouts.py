@@ -1,8 +1,7 @@
-"""How long a server waits for a client: uvicorn's protocol for HTTP, with bounds that it lacks.
+"""uvicorn's protocol for HTTP with the timeouts that it lacks.
 
-uvicorn waits for ever for the first request of a connection, for the rest of one that has begun to arrive, and for a
-client to take an answer. A client that opens connections and does nothing holds a file descriptor with each, and with it
-what is unsent.
+uvicorn waits without limit for the first request of a connection, for the rest of a request head, and for a client to read a
+response. An idle client thus occupies a file descriptor per connection, and the memory of its unsent bytes.
 """
 
 import asyncio
@@ -29,12 +28,12 @@ _LOG: Final = logging.getLogger("penstock.transports")
 
 
 class HttpProtocol(UvicornProtocol):
-    """HTTP under uvicorn; a connection without a request is aborted after ``request_timeout`` seconds.
+    """HTTP under uvicorn; aborts a connection that sends no request within ``request_timeout`` seconds.
 
-    The time runs from the first byte, or from the connection, to the last byte of the head; the body is the application's
-    to wait for. Between two requests uvicorn's own timeout holds. A connection with bytes unsent of which none is taken
-    for ``stall_timeout`` is aborted, too. The application waits while anything is unsent, so that no more than what
-    it sends at a time is.
+    The timeout covers the time from the connection, or from the first byte of a request, to the last byte of the head; the
+    application waits for the body. uvicorn's own timeout applies between two requests. The class also aborts a connection
+    with unsent bytes if the client accepts none of them for ``stall_timeout`` seconds. The application waits while any bytes
+    are unsent, so the unsent bytes are at most one message.
     """
 
     limits: ClassVar[Limits] = Limits()
@@ -45,18 +44,18 @@ class HttpProtocol(UvicornProtocol):
         self._watch = Watchdog(self.loop, self.limits.stall_timeout, self._unsent, self._stalled)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """A client has connected."""
+        """Configures the socket of a new connection and starts the timeout."""
         super().connection_made(transport)
         shown = shown_by(transport)
         if shown is not None:
-            self.app_state = {**self.app_state, PEER: shown}  # which becomes the state of every scope
+            self.app_state = {**self.app_state, PEER: shown}  # becomes the ``state`` of every scope
         wait_for_all(transport)
         send_at_once(transport)
         hold_little(transport, 2 * self.limits.high_water)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have arrived."""
+        """Handles bytes of the client."""
         super().data_received(data)
         if self._upgraded or self._busy:
             self._be_content()
@@ -64,23 +63,23 @@ class HttpProtocol(UvicornProtocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Stops the timers, because the connection is gone."""
         self._be_content()
         self._watch.stop()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Something is unsent."""
+        """Starts the watch, because bytes are unsent."""
         super().pause_writing()
         self._watch.start()
 
     def resume_writing(self) -> None:
-        """The kernel has taken everything."""
+        """Stops the watch, because the kernel has accepted all bytes."""
         self._watch.stop()
         super().resume_writing()
 
     def ended(self, why: str) -> None:
-        """The connection is aborted; for a server that counts why."""
+        """Hook: called with the reason when the connection is aborted."""
 
     @property
     def _upgraded(self) -> bool:
@@ -88,7 +87,7 @@ class HttpProtocol(UvicornProtocol):
 
     @property
     def _busy(self) -> bool:
-        """Whether the head of a request has arrived, and its answer has not been sent."""
+        """Whether the head of a request has arrived and its response is incomplete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
@@ -101,7 +100,10 @@ class HttpProtocol(UvicornProtocol):
             self._deadline = None
 
     def _unsent(self) -> int | None:
-        """What the client has yet to take, to which nothing is added meanwhile; None for another protocol to watch."""
+        """The bytes that the client has yet to accept, to which the application adds none meanwhile.
+
+        None after an upgrade, when another protocol watches.
+        """
         if self._upgraded:
             return None
         return unsent_by(self.transport) + held_by_kernel(self.transport)

@@ -1,4 +1,4 @@
-"""TLS of a server: certificates that can be exchanged while it runs, and those that clients show."""
+"""TLS of a server: certificates that can be replaced while it runs, and client certificates."""
 
 import asyncio
 import os
@@ -18,19 +18,19 @@ _AUTHORITY: Final = "a file with certificates of authorities in PEM"
 
 
 class ServerCertificate:
-    """The certificate of a server; see ``serve(..., tls=...)``. TLS 1.2 and 1.3 are spoken.
+    """The certificate of a server; see ``serve(..., tls=...)``. Allows TLS 1.2 and 1.3.
 
     Attributes:
-        context: What the server listens with. It hands each new connection to what was read last.
+        context: The context to listen with. It switches each new connection to the context that was loaded last.
 
     Args:
-        certificate: A file in PEM: the certificate, and behind it those that lead to its authority.
-        key: The file with its private key, in PEM and without a password; None if it is in the same file.
-        client_ca: A file with the authorities of clients, in PEM. With it every client has to show a certificate of one of
-            them (mutual TLS), before anything else is heard of it.
+        certificate: A PEM file with the certificate, followed by the intermediate certificates up to its authority.
+        key: A PEM file with the private key, without a password; None if the key is in the certificate file.
+        client_ca: A PEM file with the authorities of client certificates. If given, every client must present a certificate
+            of one of them (mutual TLS) before the server reads any request.
 
     Raises:
-        InvalidOption: If a file cannot be read, holds something else, or the key is not that of the certificate.
+        InvalidOption: If a file cannot be read or holds something else, or if the key does not match the certificate.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class ServerCertificate:
 
     @property
     def mutual(self) -> bool:
-        """Whether clients have to show certificates."""
+        """Whether clients must present certificates."""
         return self._client_ca is not None
 
     def reload(self) -> None:
-        """Reads the files again, for connections that come from then on; if that fails, what was read before counts on.
+        """Reads the files again, for new connections; if that fails, the previous certificate stays in use.
 
         Raises:
-            InvalidOption: See above.
+            InvalidOption: As for the class.
         """
         self._current = self._read()
 
@@ -65,7 +65,7 @@ class ServerCertificate:
     def _read(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # No session is taken up again that was begun under certificates that are exchanged since.
+        # No session resumption: a session might have begun under a certificate that has been replaced.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         _check(self._certificate, "tls-cert", _CERTIFICATE)
@@ -90,7 +90,7 @@ class ServerCertificate:
 
 
 class _Encrypted(Exception):
-    """A key has a password."""
+    """The private key has a password."""
 
 
 def _no_password() -> str:
@@ -106,7 +106,7 @@ def _check(path: Path, parameter: str, right: str) -> None:
 
 
 def shown_by(transport: asyncio.BaseTransport) -> PeerCertificate | None:
-    """The certificate that the client of a connection has shown, and which was verified; None if there is none."""
+    """The verified certificate that the client of a connection presented; None without one."""
     connection = transport.get_extra_info("ssl_object")
     told = None if connection is None else connection.getpeercert()
     return peer_certificate(told, ssl.cert_time_to_seconds(told["notAfter"]) if told else None)

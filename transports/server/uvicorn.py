@@ -1,4 +1,4 @@
-"""A server inside the program: uvicorn with our protocol class, on a thread and an event loop of its own."""
+"""A server inside the program: uvicorn with our protocol class, on its own thread and event loop."""
 
 import asyncio
 import contextlib
@@ -28,11 +28,11 @@ __all__ = ["Server", "serve"]
 
 
 class Server(ServedPort):
-    """Change logs served on one port, until ``stop``; made by ``serve``.
+    """Change logs served on one port until ``stop``; made by ``serve``.
 
     Attributes:
         host: The address that it listens on.
-        port: The port, also if 0 was asked for.
+        port: The bound port, also if port 0 was requested.
         application: The ASGI application.
     """
 
@@ -52,32 +52,34 @@ class Server(ServedPort):
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The URL for WebSocket clients."""
         return f"{self._scheme('ws')}://{self._authority}/ws"
 
     @property
     def graphql_url(self) -> str:
-        """Where GraphQL is: over HTTP, and with ``ws:`` over a WebSocket."""
+        """The URL of GraphQL over HTTP; with the scheme ``ws:``, or ``wss:``, over a WebSocket."""
         return f"{self._scheme('http')}://{self._authority}/graphql"
 
     @property
     def health_url(self) -> str:
-        """Where the server says how it is."""
+        """The URL of the health check."""
         return f"{self._scheme('http')}://{self._authority}/health"
 
     @property
     def home_url(self) -> str:
-        """Where a browser finds the first page."""
+        """The URL of the home page."""
         return f"{self._scheme('http')}://{self._authority}/"
 
     def figures(self, timeout: float = 5.0) -> Mapping[str, Any]:
-        """Statistics of the server and its logs, as the table of metrics reads them; from any thread but that of the server.
+        """Returns the statistics of the server and its logs, in the form that the metrics table reads.
+
+        Call it from any thread but the server's own.
 
         Args:
-            timeout: Seconds to wait for them.
+            timeout: Seconds to wait for the server's answer.
 
         Raises:
-            ServerFailed: If the server has stopped, or does not answer in time.
+            ServerFailed: If the server has stopped or does not answer in time.
         """
         loop = self._serving
         if loop is None or loop.is_closed():
@@ -90,20 +92,21 @@ class Server(ServedPort):
             raise ServerFailed(self.host, self.port, f"it tells no statistics within {timeout:g} s") from None
 
     def tell_deliveries(self, delivered: "Callable[[Batch, str], None] | None") -> None:
-        """Has each batch told that is written to a client, and the name of its log, for connections that come from now on.
+        """Sets a callback for each batch that is written to a client, on connections that open from now on.
 
         Args:
-            delivered: Is told on the event loop, so it must not wait for anything; None for nobody.
+            delivered: Called on the event loop with the batch and the name of its log; it must not block. None removes the
+                callback.
         """
         self.application.delivered = delivered
 
     def stop(self, deadline: float = 0.0) -> None:
-        """Ends every subscription with ``GOING_AWAY``, closes the connections with 1012, and the port. Idempotent.
+        """Ends every subscription with ``GOING_AWAY``, closes the connections with 1012, and closes the port. Idempotent.
 
         In a child of ``fork`` it does nothing.
 
         Args:
-            deadline: Seconds for which running subscriptions may go on after the clients were told (``goaway``).
+            deadline: Seconds for which running subscriptions may continue after ``goaway`` was sent to the clients.
         """
         self._end(partial(self._ask_to_stop, deadline))
 
@@ -125,7 +128,7 @@ class Server(ServedPort):
                 "ssl_handshake_timeout": self._limits.request_timeout,
                 "ssl_shutdown_timeout": self._limits.close_timeout,
             }
-            # uvicorn passes neither on, and the loop is this server's own; without them a client has 60 and 30 s.
+            # uvicorn passes neither option on, but the loop belongs to this server. asyncio's defaults are 60 and 30 s.
             loop.create_server = partial(loop.create_server, **bounds)  # type: ignore[method-assign]  # see above
         startup = self._uvicorn.startup
 
@@ -137,7 +140,7 @@ class Server(ServedPort):
         try:
             await self._uvicorn.serve(sockets=[self._socket])
         finally:
-            # Who came in while the port was being closed, and is not gone yet.
+            # Abort connections that were accepted while the port was being closed.
             for connection in list(self._uvicorn.server_state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)
@@ -157,25 +160,26 @@ def serve(
     tls: ServerCertificate | None = None,
     spark_queries: "Callable[[], Mapping[str, Any]] | None" = None,
 ) -> Server:
-    """Serves a log, several by name, or a store, from inside this program.
+    """Serves a log, several logs by name, or a store from inside this program.
 
     Args:
-        log: An open log, several by name, or a store, of which every log is opened. The server never closes them.
-        host: Address to listen on; by default this machine only.
-        port: Port to listen on; 0 takes a free one, see ``Server.port``.
+        log: An open log, several by name, or a store, all of whose logs are opened. The server never closes them.
+        host: The address to listen on; by default this machine only.
+        port: The port to listen on; 0 picks a free one, see ``Server.port``.
         limits: Bounds of each connection.
-        origins: Web pages that may connect, and read what is answered over HTTP, beside those served from this machine;
-            ``"*"`` for all.
-        hosts: Names by which the server may be asked, beside those of this machine; ``"*"`` for all. A server that listens
-            on this machine only answers to no others, lest a page of somebody else's read it through a browser here; any
-            other server answers to all names unless some are given.
-        authenticate: Tells who a client is by its ``Credentials``: a ``Principal``, or None if it is not let in. None lets
-            everybody in.
-        authorise: What each principal may do with a log: a ``Grant`` for all, or a function that makes one of principal, name
-            of the log and ``LogAction``. None lets everybody read everything, and nobody write.
-        pages: Files for browsers, by the path of their URL, beside those that every server has; see ``Application``.
-        tls: Its certificate; then it speaks nothing but TLS. None for a server without TLS.
-        spark_queries: Tells of the streaming queries of this process: ``ProgressListener.statistics``; see ``Application``.
+        origins: ``Origin`` header values of web pages that may connect and may read HTTP responses, in addition to pages
+            served from this machine; ``"*"`` allows all.
+        hosts: Accepted values of the ``Host`` header, in addition to the names of this machine; ``"*"`` accepts all. A
+            server on a loopback address accepts no other names, so that a foreign web page cannot read it through a local
+            browser (DNS rebinding); any other server accepts all names unless some are given.
+        authenticate: Maps the ``Credentials`` of a client to a ``Principal``, or to None if the client is refused. Without
+            it every client is admitted.
+        authorise: What each principal may do with a log: one ``Grant`` for all, or a function from principal, log name and
+            ``LogAction`` to a ``Grant``. Without it every client may read everything and no client may write.
+        pages: Files for browsers by URL path, in addition to the built-in ones; see ``Application``.
+        tls: The server certificate; the port then accepts TLS only. None for plain text.
+        spark_queries: Returns the state of this process's streaming queries, as ``ProgressListener.statistics`` does; see
+            ``Application``.
 
     Returns:
         The running server; stop it with ``stop``, or use it as a context manager.
@@ -210,10 +214,10 @@ def _uvicorn(application: Application, limits: Limits, tls: ServerCertificate | 
         raise ExtraMissing("a server", error.name or "uvicorn", "server") from None
 
     class Protocol(LinkProtocol):
-        """Our protocol class, with the limits of this server."""
+        """Our protocol class with the limits of this server."""
 
     class Http(HttpProtocol):
-        """Likewise for HTTP; the application counts what is aborted."""
+        """The HTTP protocol with the limits of this server; the application counts aborted connections."""
 
         def ended(self, why: str) -> None:
             application.count_ended(why)

@@ -1,4 +1,4 @@
-"""Which penstock this is."""
+"""The version of penstock."""
 
 import importlib.metadata
 
@@ -6,7 +6,7 @@ __all__ = ["version"]
 
 
 def version() -> str:
-    """The installed version, or ``0`` where only the sources are."""
+    """The installed version; ``0`` if only the sources are present."""
     try:
         return importlib.metadata.version("penstock-cdc")
     except importlib.metadata.PackageNotFoundError:

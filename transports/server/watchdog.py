@@ -1,4 +1,4 @@
-"""Peers that take nothing of what is sent to them."""
+"""Detects peers that accept none of the bytes that are sent to them."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,16 +6,16 @@ from typing import Final
 
 __all__ = ["Watchdog"]
 
-_STEPS: Final = 4  # looks within the timeout
+_STEPS: Final = 4  # checks within the timeout
 
 
 class Watchdog:
-    """Looks from time to time whether a peer takes anything, and calls when it has not for the whole timeout.
+    """Checks periodically whether a peer makes progress, and calls ``stalled`` if it makes none for the whole timeout.
 
     Args:
-        loop: The event loop, on which everything here is called.
-        timeout: In seconds.
-        progress: Tells a number that changes when the peer has taken something; None ends the watch.
+        loop: The event loop, on which everything here runs.
+        timeout: Seconds without progress.
+        progress: Returns a number that changes when the peer accepts bytes; None ends the watch.
         stalled: Called once.
     """
 
@@ -37,13 +37,13 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begins to watch, unless it does already."""
+        """Starts the watch, unless it is running."""
         if self._timer is None:
             self._seen, self._still = self._progress(), 0
             self._timer = self._loop.call_later(self._step, self._look)
 
     def stop(self) -> None:
-        """Watches no more, until it is started again."""
+        """Stops the watch until the next ``start``."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""What a client is given of what it wishes to subscribe to."""
+"""Narrows a subscribe request to the grant of the client, and makes its feed."""
 
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,11 @@ __all__ = ["narrowed", "wished_feed"]
 
 
 def narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteria, View, Cost]:
-    """What a client is given of what it asks for, and what that costs; from any thread.
+    """Returns the criteria, the view and the cost of a request after narrowing it to the grant; from any thread.
 
     Raises:
-        Forbidden: If it asks about what it may not see.
-        InvalidCriteria, TooCostly: If the criteria are none, or weigh too much.
+        Forbidden: If the request covers what the grant excludes.
+        InvalidCriteria, TooCostly: If the criteria are invalid or weigh too much.
     """
     if wish.takes_rows:
         check_rows(grant)
@@ -40,10 +40,10 @@ def narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteri
 def wished_feed(
     log: "ChangeLog", wish: SubscribeWish, wishes: Criteria | tuple[()], view: View, prepared: bool
 ) -> ChangeFeed:
-    """What a client subscribes to; may read the disk.
+    """Makes the feed of a request; may read the disk.
 
     Raises:
-        PenstockError: If that cannot be.
+        PenstockError: If the feed cannot be made.
     """
     since: Since = wish.place
     if not wish.stated:

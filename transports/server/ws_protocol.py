@@ -1,12 +1,12 @@
 """The WebSocket protocol class for uvicorn (``ws=``): raw batched frames, pause, abort.
 
-It stands on the sans-I/O protocol of ``websockets`` and adds what that and uvicorn leave out: frames are written as they
-are, all of a turn in one write; the application sees when the socket is full and is told when it is not; and a peer that
-takes nothing is cut off with ``transport.abort()``, since ``transport.close()`` waits for a flush that never comes.
+It builds on the sans-I/O protocol of ``websockets`` and adds what that protocol and uvicorn lack. It writes ready-made
+frames, and all frames of a turn in one write. It reports to the application when the socket is full and when it drains. It
+aborts a stalled peer with ``transport.abort()``, because ``transport.close()`` waits for a flush that never comes.
 
-The application is an ordinary ASGI application. It finds the link under ``LINK`` in the scope's extensions, and takes it
-over with ``attach`` instead of exchanging ASGI messages. One that does exchange ASGI messages, such as the WebSockets of a
-web application in which ours is mounted, is served by uvicorn's own protocol class.
+The application is an ordinary ASGI application. It finds the link under ``LINK`` in the scope's extensions and accepts it
+with ``attach`` instead of exchanging ASGI messages. If an application exchanges ASGI messages, as the WebSockets of a web
+application around ours do, uvicorn's own protocol class serves it.
 """
 
 import asyncio
@@ -34,21 +34,19 @@ __all__ = ["LinkProtocol"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _QUIET: Final = logging.getLogger("penstock.transports.websocket")
-_QUIET.setLevel(logging.WARNING)  # the sans-I/O protocol tells of every connection at INFO
+_QUIET.setLevel(logging.WARNING)  # the sans-I/O protocol logs every connection at INFO
 _FRAMES: Final = 64  # handled in one turn of the loop
-_PIECE: Final = (
-    512  # bytes that are parsed at a time: 85 frames at most, as one from a client has 6 bytes or more
-)
-_BURST: Final = 2  # seconds' worth of frames that may come at once
+_PIECE: Final = 512  # bytes parsed at a time: at most 85 frames, because a client frame has 6 bytes or more
+_BURST: Final = 2  # seconds' worth of frames that may arrive at once
 
 
 class LinkProtocol(asyncio.Protocol):
     """One WebSocket connection under uvicorn; a ``Link`` once the application has attached to it.
 
-    Bounds: nothing is polled for a paused connection; reading stops while answers to the peer wait beyond the window; in
-    one turn of the loop so many frames are handled, and more than so many a second close with 4490, whatever they hold;
-    a message above ``message_bytes`` closes with 1009; without a pong, or with bytes unsent and none taken, for the
-    time of the limits, the connection is aborted.
+    Bounds: a paused connection polls nothing. Reading stops while answers beyond the window are unsent. One turn of the loop
+    handles a bounded number of frames, and too many frames per second, whatever they contain, close with 4490. A message
+    above ``message_bytes`` closes with 1009. The connection is aborted if no pong arrives within ``keepalive``, or if bytes
+    are unsent and the peer accepts none within ``stall_timeout``.
     """
 
     limits: ClassVar[Limits] = Limits()
@@ -69,14 +67,14 @@ class LinkProtocol(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self._response: Response | None = None
         self._head = b""
-        # A refusal with a body is offered for applications that the other protocol serves.
+        # Allows a refusal with a body, for applications that uvicorn's own protocol serves.
         self._extensions: dict[str, Any] = {LINK: self, "websocket.http.response": {}}
         self._task: asyncio.Task[None]
         self._passthrough: Passthrough | None = None
         self._gone: asyncio.Future[None] = self.loop.create_future()
         self._unread = bytearray()
         self._events: deque[Request | Response | Frame] = deque()
-        self._answers: deque[bytes] = deque()  # of the sans-I/O protocol to frames that are not handled yet
+        self._answers: deque[bytes] = deque()  # of the sans-I/O protocol, to frames that are not handled yet
         self._frame_rate = max(self.limits.frames_per_second, self.limits.messages_per_second)
         self._tokens = float(_BURST * self._frame_rate)
         self._refilled = self.loop.time()
@@ -95,10 +93,10 @@ class LinkProtocol(asyncio.Protocol):
         self._watch = Watchdog(self.loop, self.limits.stall_timeout, self._taken, self._stalled)
         self._closer: asyncio.TimerHandle | None = None
 
-    # What asyncio and uvicorn call.
+    # Called by asyncio and uvicorn.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A request to upgrade has arrived on this transport."""
+        """Configures the transport, on which an upgrade request is arriving."""
         self._transport = cast("asyncio.Transport", transport)
         wait_above(self._transport, self.limits.high_water)
         send_at_once(transport)
@@ -106,7 +104,7 @@ class LinkProtocol(asyncio.Protocol):
         self._shared.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have arrived."""
+        """Handles bytes of the client."""
         if self._response is None:
             self._head += data
         if not self._flooded:
@@ -114,7 +112,7 @@ class LinkProtocol(asyncio.Protocol):
             self._process()
 
     def _process(self) -> None:
-        """Handles what arrived: so much in one turn, and no more than the peer takes answers to."""
+        """Handles what has arrived: at most ``_FRAMES`` frames in one turn, and only while the peer accepts the answers."""
         self._refill()
         left = _FRAMES
         while self._reading and left:
@@ -132,15 +130,15 @@ class LinkProtocol(asyncio.Protocol):
             self._collect()
         self.flush()
         if (self._events or self._unread) and self._reading and not self._behind:
-            # The rest has to wait for the others on this loop.
+            # The rest waits, so that the other connections of this loop get their turn.
             self._behind = True
             self._transport.pause_reading()
             self.loop.call_soon(self._go_on)
         if self._conn.parser_exc is not None and not self._events:
             self._tell_lost()
             self._cut_off_later()
-            # The rest of what the peer sends is read and dropped. To close with bytes unread would reset the
-            # connection, and the close frame with the reason might never be seen.
+            # Read and drop the rest of what the peer sends. Closing with unread bytes would reset the connection, and the
+            # peer might never see the close frame with the reason.
             if not self._transport.can_write_eof():
                 self._transport.close()
             elif not self._ended:
@@ -158,7 +156,7 @@ class LinkProtocol(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _parse(self) -> bool:
-        """Parses a piece of what arrived, which holds a bounded number of frames; answers whether there was one."""
+        """Parses one piece of the unread bytes, which bounds the number of frames. Returns whether there was one."""
         if not self._unread:
             return False
         piece = bytes(self._unread[:_PIECE])
@@ -175,28 +173,28 @@ class LinkProtocol(asyncio.Protocol):
         self._refilled = now
 
     def forgive(self) -> None:
-        """See ``SocketLink``."""
+        """Exempts one message from the frame rate; see ``SocketLink``."""
         self._tokens += 1
 
     def _admit(self) -> None:
-        """Rates a frame: fragments and control frames cost the server as much as messages."""
+        """Charges a frame to the rate limit: fragments and control frames cost the server as much as messages."""
         self._tokens -= 1
         if self._tokens < 0 and not self._flooded:
-            self._flooded = True  # what else it sends is read and dropped
+            self._flooded = True  # anything else from the client is read and dropped
             self._unread.clear()
             self._events.clear()
             self.close(CloseCode.FLOOD, f"more than {self._frame_rate} frames a second; send whole messages")
 
     def eof_received(self) -> bool:
-        """The peer sends nothing more."""
+        """The peer sends nothing more; asyncio closes the transport."""
         return False
 
     def pause_writing(self) -> None:
-        """The unsent bytes have passed the high-water mark."""
+        """Marks the link full: the unsent bytes are above the high-water mark."""
         self._full = True
 
     def resume_writing(self) -> None:
-        """The unsent bytes have fallen below the low-water mark."""
+        """Resumes reading and deliveries: the unsent bytes are below the low-water mark."""
         self._full = False
         if not self._reading and not self._transport.is_closing():
             self._reading = True
@@ -206,7 +204,7 @@ class LinkProtocol(asyncio.Protocol):
             self._receiver.drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is closed."""
+        """Stops the timers and informs the receiver, because the transport is closed."""
         self._shared.connections.discard(self)
         self._watch.stop()
         for timer in (self._keepalive, self._closer):
@@ -217,16 +215,16 @@ class LinkProtocol(asyncio.Protocol):
             self._gone.set_result(None)
 
     def shutdown(self) -> None:
-        """The server is stopping (called by uvicorn)."""
+        """Called by uvicorn when the server stops."""
         if self._receiver is not None:
             self._receiver.stop()
         elif not self._transport.is_closing():
             self._transport.close()
 
-    # What the application calls.
+    # Called by the application.
 
     def attach(self, receiver: Receiver | None, subprotocol: str | None) -> None:
-        """Accepts the upgrade; from now on the receiver, if there is one, is told what arrives."""
+        """Accepts the upgrade; from now on the receiver, if any, gets the events."""
         if self._response is None or self._transport.is_closing():
             if receiver is not None:
                 receiver.lost()
@@ -241,10 +239,10 @@ class LinkProtocol(asyncio.Protocol):
         self.flush()
 
     def refuse(self, status: HTTPStatus, why: str) -> None:
-        """Answers the upgrade with an HTTP error."""
+        """Refuses the upgrade with an HTTP error."""
         if (
             self._response is not None
-            and self._conn.state is State.CONNECTING  # and not accepted, and closed since
+            and self._conn.state is State.CONNECTING  # neither accepted nor closed meanwhile
             and not self._transport.is_closing()
         ):
             self._conn.send_response(self._conn.reject(status, why + "\n"))
@@ -258,17 +256,17 @@ class LinkProtocol(asyncio.Protocol):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """What it stands on, by the name that it has in all of uvicorn's protocols."""
+        """The transport, under the name that all of uvicorn's protocols use."""
         return self._transport
 
     @property
     def paused(self) -> bool:
-        """Whether more than the high-water mark is unsent."""
+        """Whether the unsent bytes are above the high-water mark."""
         return self._full
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written and not yet taken by the operating system."""
+        """Bytes that were written and that the operating system has not accepted yet."""
         return self._queued + unsent_by(self._transport)
 
     def write(self, message: bytes) -> None:
@@ -279,7 +277,7 @@ class LinkProtocol(asyncio.Protocol):
             self._queued += len(head) + len(message)
 
     def flush(self) -> None:
-        """Sends what was queued in one write."""
+        """Sends the queued messages in one write."""
         if not self._queue:
             return
         data = b"".join(self._queue)
@@ -293,13 +291,13 @@ class LinkProtocol(asyncio.Protocol):
         if left:
             self._watch.start()
             if left > self.limits.window and self._reading:
-                # These are answers to the peer's own messages, or one event above the window: it must take them
-                # before it may say more.
+                # These bytes are answers to the peer's own messages, or one event above the window: the peer must accept
+                # them before it may send more.
                 self._reading = False
                 self._transport.pause_reading()
 
     def close(self, code: CloseCode, reason: str) -> None:
-        """Sends a close frame behind what was queued; the answer is awaited for ``close_timeout``."""
+        """Sends a close frame behind the queued messages; waits at most ``close_timeout`` for the peer's."""
         self.ending = self.ending or code.name
         if self._conn.state is State.OPEN:
             self._conn.send_close(code, close_reason(reason))
@@ -309,11 +307,11 @@ class LinkProtocol(asyncio.Protocol):
         self._cut_off_later()
 
     def abort(self) -> None:
-        """Cuts the connection off, dropping what is unsent."""
+        """Aborts the connection and drops the unsent bytes."""
         self._tell_lost()
         self._transport.abort()
 
-    # Inside.
+    # Internals.
 
     def _upgrade(self, request: Request) -> None:
         response = self._conn.accept(request)
@@ -323,7 +321,8 @@ class LinkProtocol(asyncio.Protocol):
                 response = self._conn.reject(
                     HTTPStatus.UPGRADE_REQUIRED, f"{wrong}; the version must be 13\n"
                 )
-                response.headers["Connection"] = "Upgrade"  # beside "close", as RFC 9110 7.8 has it
+                # In addition to "close", as RFC 9110 §7.8 requires.
+                response.headers["Connection"] = "Upgrade"
                 response.headers["Upgrade"] = "websocket"
                 response.headers["Sec-WebSocket-Version"] = "13"
             self._conn.send_response(response)
@@ -355,7 +354,7 @@ class LinkProtocol(asyncio.Protocol):
         if (other := self._pass_on()) is not None:
             return await other.receive()
         await self.closed()
-        if self._head:  # the client has left before the application took it
+        if self._head:  # the client has left before the application accepted
             self._head = b""
             return {"type": "websocket.connect"}
         return {"type": "websocket.disconnect", "code": int(CloseCode.ABNORMAL)}
@@ -367,7 +366,7 @@ class LinkProtocol(asyncio.Protocol):
             raise RuntimeError(f"the application has taken scope['extensions'][{LINK!r}]; write to that")
 
     def _pass_on(self) -> Passthrough | None:
-        """What serves a connection whose application has not attached; it cannot attach any more."""
+        """Returns uvicorn's protocol if the application has not attached; from then on it cannot attach."""
         if self._passthrough is None and self._conn.state is State.CONNECTING and not self._gone.done():
             self._extensions.pop(LINK)
             self._shared.connections.discard(self)
@@ -377,7 +376,7 @@ class LinkProtocol(asyncio.Protocol):
 
     def _frame(self, frame: Frame) -> None:
         if frame.opcode is Opcode.PING:
-            if self._answers:  # its pong, behind the replies to what came before it
+            if self._answers:  # the pong of this ping, behind the answers to earlier frames
                 self._put(self._answers.popleft())
         elif frame.opcode is Opcode.PONG:
             self._pinged = False
@@ -396,7 +395,7 @@ class LinkProtocol(asyncio.Protocol):
     def _deliver(self) -> None:
         raw = bytes(self._message)
         self._message.clear()
-        # A close frame that came with it has changed the state already, and ends the receiver behind it.
+        # A close frame in the same bytes has already changed the state; the receiver still gets this message first.
         if self._receiver is None or self._conn.parser_exc is not None:
             return
         try:
@@ -409,7 +408,7 @@ class LinkProtocol(asyncio.Protocol):
         self._receiver.received(text)
 
     def _collect(self) -> None:
-        """Takes what the sans-I/O protocol wants sent; its end of stream is our ``_end``."""
+        """Queues what the sans-I/O protocol wants to send; ``_end`` handles its end of stream."""
         self._answers += self._conn.data_to_send()
         while self._answers:
             self._put(self._answers.popleft())
@@ -419,7 +418,7 @@ class LinkProtocol(asyncio.Protocol):
         self._queued += len(data)
 
     def _end(self) -> None:
-        """Nothing more is to be said: close behind what is unsent, but not for ever."""
+        """Closes behind the unsent bytes, and aborts after ``close_timeout``."""
         self._tell_lost()
         self._transport.close()
         self._cut_off_later()
@@ -442,18 +441,19 @@ class LinkProtocol(asyncio.Protocol):
             return
         self._pinged = True
         self._conn.send_ping(b"penstock")
-        for data in self._conn.data_to_send():  # pongs keep their place behind what is not handled yet
+        # Pongs keep their place behind frames that are not handled yet.
+        for data in self._conn.data_to_send():
             self._put(data)
         self.flush()
         self._keepalive = self.loop.call_later(self.limits.keepalive, self._ping)
 
     def _taken(self) -> int | None:
-        """Bytes that the peer has taken, of all that were written; what the kernel holds for it does not count.
+        """Returns how many of the written bytes the peer has accepted, without those in the kernel's buffer.
 
-        None if nothing waits here.
+        None if no bytes are unsent here.
         """
         left = unsent_by(self._transport)
-        # What TLS adds to what is written is nothing that was taken back.
+        # The maximum: bytes that TLS adds to the buffer must not count as progress undone.
         self._most = max(self._most, self._written - left - held_by_kernel(self._transport))
         return self._most if left else None
 
