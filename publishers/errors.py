@@ -37,7 +37,8 @@
     |   |-- StateOff           the log was opened without its compacted state   (name)
     |   |-- StateIncomplete    the kept history is too short for the compacted state  (since)
     |   |-- StateUnusable      the file of the compacted state cannot be used   (path, why)  retryable
-    |   |-- SourceRowRefused   rows of a snapshot have a null or repeated key   (entity_type, key)
+    |   |-- SourceFailed       the rows of a snapshot could not be read         (entity_type)  retryable
+    |   |   `-- SourceRowRefused  a row has a null or repeated key              (key)
     |   |-- FormatTooNew       a newer version of penstock wrote the log        (found, known)
     |   `-- WalCorrupted       acknowledged data are damaged                    (segment, offset)
     |-- AdmissionStopped       the wait for gating subscribers was ended
@@ -109,6 +110,7 @@ __all__ = [
     "PredecessorFailed",
     "PublishingOff",
     "SnapshotGone",
+    "SourceFailed",
     "SourceRowRefused",
     "StateIncomplete",
     "StateOff",
@@ -572,21 +574,35 @@ class StateUnusable(LogError):
         self.why = why
 
 
-class SourceRowRefused(LogError):
+class SourceFailed(LogError):
+    """A source that the program has registered could not be read; ``__cause__`` is the source's own exception.
+
+    Attributes:
+        entity_type: Entity type of the rows.
+        retryable: Whether the next attempt may succeed: False if the source returned bad rows.
+    """
+
+    def __init__(self, entity_type: str, why: str, *, retryable: bool = True) -> None:
+        super().__init__(f"the source of {entity_type!r:.120} {why}")
+        self.entity_type = entity_type
+        self.retryable = retryable
+
+
+class SourceRowRefused(SourceFailed):
     """A source has a row without a key, or two rows with the same key: pages by key would omit rows of the snapshot.
 
     Attributes:
-        entity_type: Entity type of the row.
         key: Its key; None if that is null.
     """
 
     def __init__(self, entity_type: str, key: str | None) -> None:
         what = "a row whose key is null" if key is None else f"two rows of the key {key!r:.120}"
         super().__init__(
-            f"the source of {entity_type!r:.120} has {what}, but each row of a snapshot needs a key of its own; leave such rows "
-            "out by a condition, or name the columns that tell rows apart with key="
+            entity_type,
+            f"has {what}, but each row of a snapshot needs a key of its own; leave such rows "
+            "out by a condition, or name the columns that tell rows apart with key=",
+            retryable=False,
         )
-        self.entity_type = entity_type
         self.key = key
 
 

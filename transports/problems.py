@@ -29,6 +29,7 @@ from publishers.errors import (
     PredecessorFailed,
     PublishingOff,
     SnapshotGone,
+    SourceFailed,
     StateIncomplete,
     StateOff,
     StateUnusable,
@@ -88,6 +89,8 @@ class _Row:
     data: _Data = field(default=lambda _error, _token: {})
     message: str | None = None
     """In place of the text of the error, which speaks of what is not for clients."""
+    logged: bool = False
+    """Whether the text of the error is logged, as no other place tells it to the people of the server."""
 
 
 _FAILED_DISK: Final = (
@@ -213,6 +216,12 @@ _TABLE: Final = (
         retryable=True,
         message="the state beside the log cannot be read at the moment",
     ),
+    _Row(
+        SourceFailed,
+        "SOURCE_FAILED",
+        message="the rows could not be read from where the server has them; it has logged why",
+        logged=True,
+    ),
     _Row(Lagged, "LAGGED", retryable=True, data=lambda e, _: {"missed": e.missed}),
     _Row(IllegalRequestError, "INVALID_DEMAND"),
 )
@@ -237,7 +246,9 @@ def describe(error: BaseException, token: _Tokens = str) -> Problem:
         return Problem(error.code, shortened(str(error)), error.retryable, error.data)
     for row in _TABLE:
         if isinstance(error, row.error):
-            retryable = row.retryable or (isinstance(error, TooCostly) and error.retryable)
+            retryable = row.retryable or (isinstance(error, (TooCostly, SourceFailed)) and error.retryable)
+            if row.logged:
+                _LOG.error("%s", error)
             message = shortened(row.message or str(error))
             return Problem(row.code, message, retryable, row.data(error, token))
     error_id = uuid.uuid4().hex[:12]

@@ -1,10 +1,11 @@
 """Pages of rows, each with the versions of the log between which it was read."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from publishers.commits import Commit
-from publishers.errors import InvalidOption, SourceRowRefused
+from publishers.errors import InvalidChange, InvalidOption, PenstockError, SourceFailed, SourceRowRefused
 from publishers.fanout.service import Service
 from publishers.model.position import Position
 from publishers.mutations.arguments import key_bytes
@@ -186,11 +187,31 @@ class SourcePages:
         if source.as_of and after is not None:
             low = _before(position)  # all of its pages are of one version
         request = PageRequest(key, last, source.page_rows, low if source.as_of else None)
-        rows, more = _taken(source, request, self._service.clock.now_us())
-        high = low if source.as_of else _high(source.mark(), watermark.visible)
-        if more and rows[-1].place == after:
-            raise InvalidOption("source", source, f"one whose pages go on behind the key {key!r}")
+        with self._naming(source):
+            rows, more = _taken(source, request, self._service.clock.now_us())
+            high = low if source.as_of else _high(source.mark(), watermark.visible)
+            if more and rows[-1].place == after:
+                raise InvalidOption("source", source, f"one whose pages go on behind the key {key!r}")
         return SnapshotPage([row._replace(version=high) for row in rows], low, high, more)
+
+    @contextlib.contextmanager
+    def _naming(self, source: SnapshotSource) -> Iterator[None]:
+        """Makes of what a source raises, or gives wrongly, an error that says whose it is."""
+        try:
+            yield
+        except InvalidOption as error:
+            if error.parameter == "key" and self._keys != KeyRange():
+                raise  # no key of this source is what was asked for
+            raise SourceFailed(source.entity_type, f"is wrong: {error}", retryable=False) from error
+        except InvalidChange as error:
+            raise SourceFailed(
+                source.entity_type, f"has a row that is none: {error}", retryable=False
+            ) from error
+        except PenstockError:
+            raise
+        except Exception as error:
+            why = f"could not be read: {type(error).__name__}: {error}"
+            raise SourceFailed(source.entity_type, why) from error
 
 
 def _taken(source: SnapshotSource, request: PageRequest, now: int) -> tuple[list[StoredRow], bool]:

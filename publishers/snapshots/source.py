@@ -83,7 +83,7 @@ class SnapshotSource(Protocol):
         ...
 
     def read(self, request: PageRequest, /) -> Iterable[SourceRow]:
-        """The rows of a page, from a thread of its own; it may block. What it raises ends the snapshot."""
+        """The rows of a page, from a thread of its own; it may block. What it raises ends the snapshot with ``SourceFailed``."""
         ...
 
     def mark(self) -> Commit | Position | int | None:

@@ -337,3 +337,58 @@ def test_what_a_ping_asks_for_is_checked():
             AgainWish.of_types(wrong)
     with pytest.raises(TooCostly):
         AgainWish.of(json.loads('{"criteria": [{"keys": ["a", "b"]}]}'), 1)
+
+
+async def test_a_source_that_fails_is_named_and_a_client_goes_on_when_it_can_be_read_again(
+    log, until, serving, caplog
+):
+    """F88, F90: why it fails is for the people of the server only."""
+    rows, broken = {str(n): {} for n in range(1, 5)}, [OSError("password of the database")]
+
+    def pages(request):
+        if request.after == "2" and broken:
+            raise broken[0]
+        return [(key, rows[key]) for key in sorted(rows) if (request.after or "") < key][: request.limit]
+
+    log.snapshots_from(PageSource(entity_type="order", pages=pages, page_rows=2))
+    link = linked(log)
+    await begin(link, until)
+    await until(lambda: "error" in kinds(link))
+    told = link.messages[-1]["payload"]
+    assert (told["code"], told["retryable"]) == ("SOURCE_FAILED", True)
+    assert "password" not in told["message"]
+    assert "password of the database" in caplog.text
+    link.receiver.lost()
+    url = serving().url
+    async with connect(url, reconnect=Backoff(first=0.0)) as remote:
+        reader = Reader()
+        remote.changes(ORDER, since="state").subscribe(reader)
+        await until(lambda: caplog.text.count("password of the database") >= 3)
+        broken.clear()
+        await until(lambda: "SnapshotEnd" in reader.told)
+        assert [key for key in reader.told if len(key) == 1] == ["1", "2", "3", "4"]
+        assert reader.error is None
+        rows["5"] = 3  # no body: another attempt would not help
+        async with connect(url, reconnect=Backoff(first=0.0)) as other:
+            with pytest.raises(RemoteError) as caught:
+                [change async for change in other.changes(ORDER, since="state")]
+        assert (caught.value.code, caught.value.retryable) == ("SOURCE_FAILED", False)
+
+
+async def test_keys_that_no_row_of_the_source_can_have_are_the_fault_of_who_asks(log, until):
+    """F91: the source is as good as it was."""
+
+    def pages(request):
+        if request.after is not None:
+            raise InvalidOption("key", request.after, "a whole number")
+        return []
+
+    log.snapshots_from(PageSource(entity_type="order", pages=pages))
+    link = linked(log)
+    await begin(link, until)
+    await until(lambda: ended(link))
+    again(link, criteria=ORDERS, after="x")
+    await until(lambda: "error" in kinds(link))
+    told = link.messages[-1]["payload"]
+    assert (told["code"], told["path"]) == ("INVALID_REQUEST", "key")
+    link.receiver.lost()

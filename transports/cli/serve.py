@@ -23,6 +23,7 @@ from transports.cli import lines
 from transports.cli.arguments import ArgumentParser, number
 from transports.cli.sinks import run_beside
 from transports.cli.source import check_directory, is_store
+from transports.cli.sources import sources_of
 from transports.cli.view import add_lens, view_of
 from transports.cli.wait import wait_for
 from transports.errors import ExtraMissing
@@ -48,6 +49,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.flag("--own", "open it for writing, instead of following its writer")
     parser.flag(
         "--state", "with --own: keep the newest body of each entity, and give it to clients that ask for it"
+    )
+    parser.each(
+        "--source",
+        "SOURCE",
+        "where rows come from for clients that ask for the state: MODULE:NAME of a source in Python, or TYPE=URL#TABLE of a table",
     )
     parser.flag("--writable", "with --own: let every client append that is let in")
     parser.each(
@@ -261,13 +267,19 @@ def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedNam
     if chosen.state and not chosen.own:
         raise InvalidOption("--state", True, "given with --own: a follower keeps no state")
     options: dict[str, Any] = {"state": True} if chosen.state else {}
+    if chosen.source and (chosen.follow_name or is_store(chosen.directory)):
+        right = "given where DIR is one log, as the sources are of that; without --follow-name"
+        raise InvalidOption("--source", chosen.source, right)
     if chosen.follow_name:
         if chosen.own:
             raise InvalidOption("--follow-name", True, "left out with --own: an owner keeps what it has open")
         return FollowedName(chosen.directory)
     if is_store(chosen.directory):
         return ChangeStore.open(chosen.directory, read_only=not chosen.own, **options)
-    return ChangeLog.open(chosen.directory, read_only=not chosen.own, **options)
+    sources = sources_of(chosen.source) if chosen.source else ()
+    log = ChangeLog.open(chosen.directory, read_only=not chosen.own, **options)
+    log.snapshots_from(*sources)
+    return log
 
 
 def _sinks(

@@ -34,7 +34,15 @@ __all__ = [
 
 # Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
 _RESUMED: Final = frozenset(
-    {"GOING_AWAY", "LOG_CLOSED", "CURSOR_AHEAD", "SLOW_CONSUMER", "TOO_MANY_SNAPSHOTS", "STATE_UNUSABLE"}
+    {
+        "GOING_AWAY",
+        "LOG_CLOSED",
+        "CURSOR_AHEAD",
+        "SLOW_CONSUMER",
+        "SOURCE_FAILED",
+        "STATE_UNUSABLE",
+        "TOO_MANY_SNAPSHOTS",
+    }
 )
 _Signalled = replies.SnapshotBeginReply | replies.ChunkEndReply | replies.SnapshotEndReply
 _CLIENT: Final = "penstock-python/1.0"

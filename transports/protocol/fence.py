@@ -55,9 +55,10 @@ class Fence:
 
     def answered(self, payload: object) -> bool:
         """Notes a pong; answers whether a ping was waiting for one. Not every client echoes the payload."""
-        if not self._unanswered:
+        told = payload if isinstance(payload, dict) else {}
+        if not self._unanswered or "snapshot" in told:  # the latter is of another ping
             return False
-        number = payload.get("fence") if isinstance(payload, dict) else None
+        number = told.get("fence")
         self._unanswered.popleft()
         while isinstance(number, int) and self._unanswered and self._unanswered[0][0] <= number:
             self._unanswered.popleft()

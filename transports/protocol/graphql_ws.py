@@ -5,8 +5,10 @@ before its operation starts and removed with any end, so a quick ``complete`` is
 whatever is wrong with one operation is told to that operation only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
+
+import msgspec
 
 from transports.codec.envelope import Init, Ping, Pong, pong
 from transports.codec.graphql_ws import (
@@ -160,6 +162,11 @@ class GraphQLSession(ServerConnection[OperationEntry]):
             if fence is not None:
                 messages.append(b'{"type":"ping","payload":{"fence":%d}}' % fence)
         return messages
+
+    def snapshot(self, entry: OperationEntry, told: Sequence[Mapping[str, object]]) -> list[Effect]:
+        """Where rows of an operation begin and end, in a ping: the protocol has no other message that is no event."""
+        payload = {"snapshot": {entry.id: told}}
+        return [] if entry.ended else [Send(msgspec.json.encode({"type": "ping", "payload": payload}))]
 
     def result(self, entry: OperationEntry, payload: bytes) -> list[Effect]:
         """The one result of a query, and its end."""

@@ -139,7 +139,7 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         self.gap = Gap(gap.begin if self.gap is None else self.gap.begin, gap.end)
 
     def on_snapshot(self, signal: ChunkEnd | SnapshotBegin | SnapshotEnd, /) -> None:
-        """Records that a snapshot begins or ends. The protocol has no message for it, so the next event reports it."""
+        """Records that a snapshot begins or ends."""
         self._driver.snapshot(self, signal)
 
     def on_following(self, subscription: "Subscription", /) -> None:
@@ -383,7 +383,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     def snapshot(
         self, subscriber: OperationSubscriber, signal: ChunkEnd | SnapshotBegin | SnapshotEnd
     ) -> None:
-        """Records that a snapshot begins or ends."""
+        """Records that a snapshot begins or ends, for the next event; reports the end at once, as that event may be long in coming."""
         log, notes = subscriber.log, subscriber.snapshots
         match signal:
             case SnapshotBegin(name, position, asked):
@@ -398,6 +398,10 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             case SnapshotEnd(name, position):
                 subscriber.place = str(log.token(position))
                 notes.append({"end": name})
+                if (
+                    subscriber.operation.source.snapshot != "initial_only"
+                ):  # else the operation completes here
+                    self._perform(self._session.snapshot(subscriber.entry, notes))
             case ChunkEnd():
                 pass
 

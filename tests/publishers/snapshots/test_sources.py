@@ -18,6 +18,7 @@ from publishers import (
     Position,
     SnapshotBegin,
     SnapshotEnd,
+    SourceFailed,
     SourceRowRefused,
     SqlSource,
     StateOff,
@@ -25,7 +26,7 @@ from publishers import (
     truncate,
     upsert,
 )
-from publishers.errors import InvalidChange, SnapshotGone
+from publishers.errors import InvalidChange, LogFull, SnapshotGone
 from tests.publishers.movement import RETAIN
 from tests.publishers.snapshots.test_feed import Snapshotted, keys, subscribed
 from tests.publishers.support import QUICK, Probe, fill, opened, order, wait_until
@@ -187,9 +188,9 @@ def test_a_marker_says_up_to_where_the_log_has_what_was_read(log):
     assert [(c.operation.name, c.key) for c in probe.changes] == [("UPSERT", "1"), ("READ", "2")]
     for wrong in (True, -1, "1", 10**6):
         failed = rows_of(log, table({"1": {}}, marker=lambda wrong=wrong: wrong))
-        assert isinstance(failed.error, InvalidOption)
-        assert failed.error.parameter == "marker"
-    assert rows_of(log, table({"1": {}}, marker=lambda: log.head)).error.parameter == "marker"
+        assert isinstance(failed.error, SourceFailed)
+        assert failed.error.__cause__.parameter == "marker"
+    assert rows_of(log, table({"1": {}}, marker=lambda: log.head)).error.__cause__.parameter == "marker"
     assert rows_of(log, table({"1": {}}, marker=lambda: log.visible)).error is None
 
 
@@ -202,14 +203,21 @@ def test_what_a_source_raises_or_gives_wrongly_ends_the_snapshot(log):
 
         return PageSource(entity_type="order", pages=pages)
 
-    broken = RuntimeError("no connection")
-    assert rows_of(log, failing(broken)).error is broken
-    assert "could not be read" in str(rows_of(log, failing(OSError("gone"))).error)
+    for broken in (RuntimeError("no connection"), OSError("gone")):
+        error = rows_of(log, failing(broken)).error
+        assert isinstance(error, SourceFailed)
+        assert (error.entity_type, error.__cause__, error.retryable) == ("order", broken, True)
+        assert str(broken) in str(error)
     for rows, wrong in (([("1",)], InvalidOption), ([("", {})], InvalidChange), ([("1", 3)], InvalidChange)):
         source = PageSource(entity_type="order", pages=lambda request, rows=rows: rows)
-        assert isinstance(rows_of(log, source).error, wrong)
+        error = rows_of(log, source).error
+        assert isinstance(error, SourceFailed)
+        assert isinstance(error.__cause__, wrong)
+        assert not error.retryable
     circling = PageSource(entity_type="order", pages=lambda request: [("1", {})], page_rows=1)
     assert "go on behind" in str(rows_of(log, circling).error)
+    full = LogFull(1, 2)  # what a marker may meet
+    assert rows_of(log, failing(full)).error is full
     cursor = rows_of(log, table({"1": {}})).changes[0].cursor
     assert isinstance(rows_of(log, table({}, "other"), since=cursor).error, InvalidOption)
 

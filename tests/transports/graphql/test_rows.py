@@ -72,6 +72,35 @@ async def test_rows_come_again_and_the_next_event_tells_of_their_beginning_and_e
             assert [one.get("asked") for one in told] == [2, None, 3]
 
 
+async def ended(wire, name="a"):
+    """What the ping tells that comes where rows end."""
+    while True:
+        message = await wire.receive()
+        if message["type"] == "ping" and "snapshot" in message["payload"]:
+            await wire.send(type="pong", payload=message["payload"])
+            assert list(message["payload"]["snapshot"]) == [name]
+            return message["payload"]["snapshot"][name]
+
+
+async def test_the_end_of_rows_is_told_at_once_though_no_event_follows(log, graphql):
+    """F91, F158: also where there are no rows at all; and by the next event, to clients that look at no pings."""
+    with serve(log) as server:
+        async with graphql(server) as wire:
+            await wire.init()
+            await wire.subscribe(CHANGES, start=STATE)
+            ((_, (begin,)), *_) = await taken(wire, 5)
+            assert await ended(wire) == [{"end": begin["begin"]}]
+            await again(wire, entityTypes=["other"])
+            end, second, last = await ended(wire)
+            assert (end, second["asked"], last) == ({"end": begin["begin"]}, 1, {"end": second["begin"]})
+            log.commit([upsert("order", "9", {})])
+            ((change, told),) = await taken(wire, 1)
+            assert (change["key"], told) == ("9", [end, second, last])
+            await wire.subscribe(CHANGES, name="b", start=STATE, snapshot="INITIAL_ONLY")
+            await taken(wire, 5, "b")
+            assert (await wire.receive())["type"] == "complete"
+
+
 async def test_rows_come_in_place_of_history_that_is_missing(log, graphql):
     """F90, F92, F158."""
     old = str(log.token(Position(1)))
@@ -84,6 +113,7 @@ async def test_rows_come_in_place_of_history_that_is_missing(log, graphql):
             rows = await taken(wire, 5)
             assert {operation for operation, _ in shown(rows)} == {"READ"}
             assert [set(one) for one in rows[0][1]] == [{"begin"}]
+            await ended(wire)
             (error,) = await wire.fail(CHANGES, "b", since=old, snapshot="INITIAL")
             assert error["extensions"]["code"] == "HISTORY_PRUNED"
             (error,) = await wire.fail(CHANGES, "b", since=old, snapshot="ON_GAP", onGap="JUMP")

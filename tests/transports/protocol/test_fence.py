@@ -71,3 +71,10 @@ def test_no_more_events_are_under_way_than_agreed(every, width, steps):
                     break
                 handled += 1
         assert sent - handled <= every * width
+
+
+def test_the_pong_to_another_ping_opens_nothing():
+    fence = Fence(every=1, width=1, timeout=10.0)
+    assert fence.count(0.0) == 1
+    assert not fence.answered({"snapshot": {"a": []}})
+    assert fence.shut
