@@ -32,6 +32,7 @@ from transports.server.logs import FollowedName
 from transports.server.tls import ServerCertificate
 from transports.server.uvicorn import Server
 from transports.server.uvicorn import serve as start
+from transports.sinks.config import read_sinks
 from transports.sinks.endpoint import SinksEndpoint
 from transports.sinks.errors import SinkError
 from transports.sinks.log_sinks import LogSinks
@@ -266,7 +267,9 @@ def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedNam
     check_directory(chosen.directory)
     if chosen.state and not chosen.own:
         raise InvalidOption("--state", True, "given with --own: a follower keeps no state")
-    options: dict[str, Any] = {"state": True} if chosen.state else {}
+    options: dict[str, Any] = {}
+    if chosen.state or (chosen.own and chosen.sinks is not None and read_sinks(chosen.sinks).state):
+        options["state"] = True
     if chosen.source and (chosen.follow_name or is_store(chosen.directory)):
         right = "given where DIR is one log, as the sources are of that; without --follow-name"
         raise InvalidOption("--source", chosen.source, right)

@@ -32,6 +32,7 @@ from transports.sinks.log_sinks import LogSinks
 from transports.sinks.notes import SinkNotes
 from transports.sinks.runner import SinkRunner
 from transports.sinks.sink import SinkContext
+from transports.sinks.state import SinkState
 from transports.sinks.trial import try_out
 
 __all__ = ["add_arguments", "run_beside"]
@@ -90,7 +91,7 @@ def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    """Runs until SIGINT (then 130) or SIGTERM (then 0)."""
+    """Runs until SIGINT (then 130) or SIGTERM (then 0), or until each of the sinks has carried its rows, which was all."""
     lines.begin(chosen, always=True)
     told = read_sinks(chosen.file)
     finished = threading.Event()
@@ -103,7 +104,7 @@ def _run(chosen: argparse.Namespace) -> int:
     before = signal.signal(signal.SIGTERM, lambda *_: finished.set())
     try:
         if told.lease is None:
-            with _owned(told) as log:
+            with _owned(told, keeps_state=told.state) as log:
                 _carry(told, log, None, finished, fail)
         else:
             with told.lease.make() as lease:
@@ -172,7 +173,7 @@ def _carry(
     finished: threading.Event,
     fail: Callable[[str], object],
 ) -> None:
-    """Runs the sinks until it is finished, or the lease is lost."""
+    """Runs the sinks until it is finished, or all are completed, or the lease is lost."""
     with LogSinks(log, lease=lease, on_failure=fail) as runners, ControlSocket(log.path, runners):
         _begin(told, log, runners)
         by = "" if lease is None else f", epoch {lease.epoch}"
@@ -180,6 +181,9 @@ def _carry(
         while not finished.wait(_LOOK):
             if lease is not None and not lease.held():
                 return
+            if all(one.state is SinkState.COMPLETED for one in runners.values()):
+                _say("all rows are carried")
+                finished.set()
 
 
 def _stand_by(
@@ -193,7 +197,7 @@ def _stand_by(
         waiting = f"{lease.holder} stands by for the lease"
         if lease.held():
             try:
-                with _owned(told) as log:
+                with _owned(told, keeps_state=told.state) as log:
                     _carry(told, log, lease, finished, fail)
                 said = None
                 continue
@@ -232,19 +236,18 @@ def _status(chosen: argparse.Namespace) -> int:
 
 def _stored(log: ChangeLog, name: str) -> dict[str, Any]:
     """What is known of a sink that does not run."""
-    note = SinkNotes(log.path, name).told
-    if note.off is not None:
-        return {"name": name, "state": "not running (off)", "position": None, "reason": None}
-    for one in stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of):
-        if one.record.name == name:
-            paused = " (paused)" if one.record.paused else ""
-            return {
-                "name": name,
-                "state": f"not running{paused}",
-                "position": str(one.position),
-                "reason": None,
-            }
-    return {"name": name, "state": "not running", "position": None, "reason": None}
+    told = SinkNotes(log.path, name).told
+    position, what = told.place(log.position_of), ""
+    if told.off is not None:
+        what = " (off)"
+    elif told.done is not None:
+        what = " (completed)"
+    else:
+        for one in stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of):
+            if one.record.name == name:
+                position, what = one.position, " (paused)" if one.record.paused else ""
+    place = None if position is None else str(position)
+    return {"name": name, "state": f"not running{what}", "position": place, "reason": None}
 
 
 def _line(one: dict[str, Any]) -> str:
@@ -326,11 +329,12 @@ def _tried(one: DeclaredSink, context: SinkContext) -> tuple[str | None, str | N
 
 
 @contextlib.contextmanager
-def _owned(told: SinksFile) -> Iterator[ChangeLog]:
-    """The log, which is there already, to be written: places are its owner's."""
+def _owned(told: SinksFile, *, keeps_state: bool = False) -> Iterator[ChangeLog]:
+    """The log, which is there already, to be written: places are its owner's, and so is the state, from which rows come."""
     if not is_store(str(told.directory)) and kind_of(RealFileSystem(), told.directory) != "log":
         raise NotALog(told.directory, "there is none; 'penstock append' makes one")
-    with owned(str(told.directory), told.log_name) as log:
+    options = {"state": True} if keeps_state else {}
+    with owned(str(told.directory), told.log_name, **options) as log:
         yield log
 
 

@@ -4,6 +4,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from publishers.errors import InvalidOption, NotAStore
@@ -106,16 +107,17 @@ def followed(directory: str, name: str | None) -> Iterator[ChangeLog]:
 
 
 @contextlib.contextmanager
-def owned(directory: str, name: str | None) -> Iterator[ChangeLog]:
+def owned(directory: str, name: str | None, **options: Any) -> Iterator[ChangeLog]:
     """A log, to be written; the store is only looked at, so another process may own it and serve the log read-only.
 
     Args:
         directory: A log, which is made if there is none, or a store.
         name: Which log of a store. May be left out if it has one.
+        options: As `LogOptions` has them; they win over those that the store keeps.
     """
     if not is_store(directory):
         _check_single(directory, name)
-        with ChangeLog.open(directory) as log:
+        with ChangeLog.open(directory, **options) as log:
             yield log
         return
     with ChangeStore.open(directory, read_only=True) as store:
@@ -124,7 +126,7 @@ def owned(directory: str, name: str | None) -> Iterator[ChangeLog]:
                 "--log", name, "a log: what becomes of the logs is written by the store alone"
             )
         entry = store.entry(_chosen(store, name))
-    with ChangeLog.open(Path(directory) / entry.directory, **entry.options) as log:
+    with ChangeLog.open(Path(directory) / entry.directory, **{**entry.options, **options}) as log:
         log.name = entry.name
         yield log
 

@@ -25,7 +25,7 @@ from transports.sinks.tls import TargetTls
 
 __all__ = ["DeclaredSink", "SinksFile", "declared_sink", "read_sinks"]
 
-_TOP: Final = ("log", "log_name", "lease", "http_kinds", "sinks")
+_TOP: Final = ("log", "log_name", "state", "lease", "http_kinds", "sinks")
 _OPTIONS: Final = (
     "batch_changes", "batch_bytes", "linger", "on_reject", "store_every", "take_over", "in_flight", "ordering",
     "on_failure", "snapshot",
@@ -70,6 +70,7 @@ class SinksFile:
         sinks: By their names.
         lease: Says which of several processes runs them; None if one does.
         http_kinds: Kinds that may be declared over HTTP beside them.
+        state: Whether the owner of the log keeps its state, from which rows come: if the file says so, or some sink wants rows.
     """
 
     directory: Path
@@ -77,6 +78,7 @@ class SinksFile:
     sinks: Mapping[str, DeclaredSink]
     lease: DeclaredLease | None = None
     http_kinds: tuple[str, ...] = ("webhook",)
+    state: bool = False
 
 
 def read_sinks(path: str | Path) -> SinksFile:
@@ -107,7 +109,10 @@ def read_sinks(path: str | Path) -> SinksFile:
         sinks[made.name] = made
     name = table.text("log_name") if "log_name" in told else None
     lease = lease_of(table, file.parent) if "lease" in told else None
-    return SinksFile(file.parent / table.text("log"), name, sinks, lease, tuple(kinds))
+    state = told.get("state", any(one.options.snapshot != "never" for one in sinks.values()))
+    if not isinstance(state, bool):
+        raise table.wrong("state", "true or false")
+    return SinksFile(file.parent / table.text("log"), name, sinks, lease, tuple(kinds), state)
 
 
 def declared_sink(place: str, told: object, folder: Path) -> DeclaredSink:

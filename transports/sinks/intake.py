@@ -14,7 +14,8 @@ from publishers.slots.slot import Slot
 from publishers.views.view import View
 from transports.sinks.notes import GapNote, RowsNote, SinkNotes
 from transports.sinks.options import SinkOptions
-from transports.sinks.sink import Sink, SinkBatch, SinkLog
+from transports.sinks.sink import SinkBatch, SinkLog
+from transports.sinks.sink_target import SinkTarget
 from transports.sinks.supply import RowSupply, SinkSupply
 
 __all__ = ["SinkIntake", "SinkProgress"]
@@ -90,18 +91,33 @@ class SinkIntake:
         """Whether the sink is switched off."""
         return self.notes.told.off is not None
 
+    @property
+    def completed(self) -> bool:
+        """Whether rows were all that is wanted, and they are carried."""
+        return self._options.snapshot == "initial_only" and self.notes.told.done is not None
+
     def open(self) -> Slot:
         """The slot, opened."""
-        slots, options = self._log.slots, self._options
         if self.slot is None:
-            if self._name not in slots:
-                start = options.start
-                if options.snapshot == "initial":
-                    self.notes.write(rows=RowsNote())  # before the slot: one without a note has had its rows
-                    start = Start.LATEST
-                self._make(start)
-            self.slot = slots.open(self._name, take_over=self._take_over, owner=f"sink {self._name}")
+            self.make()
+            self.slot = self._log.slots.open(
+                self._name, take_over=self._take_over, owner=f"sink {self._name}"
+            )
         return self.slot
+
+    def make(self) -> None:
+        """Makes the slot if it is not there, and notes whether rows come first."""
+        there, wanted, told = self._name in self._log.slots, self._options.snapshot, self.notes.told
+        done, start = told.done, self._options.start
+        if wanted == "initial_only" or (wanted == "initial" and not there and done is None):
+            start = Start.LATEST
+            if told.rows is None:
+                self.notes.write(rows=RowsNote())  # before the slot: one without a note has had its rows
+        elif done is not None:  # changes are wanted by now: those behind the rows
+            start = self._log.position_of(done)
+        if not there:
+            self._make(start)
+        self.notes.write(done=None)
 
     def _make(self, start: Any) -> None:
         with contextlib.suppress(SlotExists):
@@ -132,22 +148,22 @@ class SinkIntake:
                 self.supply = RowSupply(feed, slot.position, wish, **bounds)
         return self.supply
 
-    def settle(self, place: Position, sink: Sink) -> None:
+    def settle(self, place: Position, target: SinkTarget) -> None:
         """Goes on at the place that a target stores, which wins over the slot's, unless it lies before what was left out."""
         slot, gap = self.open(), self.notes.told.gap
         if self.gives_rows:
             return
         if gap is not None and place < self._log.position_of(gap.next):
-            sink.move(slot.position)
+            target.move(slot.position)
         else:
             slot.seek(place)
 
-    def keep(self, progress: SinkProgress, sink: Sink, *, idle: bool) -> None:
+    def keep(self, progress: SinkProgress, target: SinkTarget, *, idle: bool) -> None:
         """Stores the place of what a target has, durably there; over what did not match too.
 
         Args:
             progress: What it has confirmed.
-            sink: What carries to it.
+            target: The target.
             idle: Whether nothing is on its way to it.
         """
         slot, supply, noted = self.open(), self.supply, self.notes.told
@@ -160,22 +176,40 @@ class SinkIntake:
                 self.notes.write(rows=RowsNote(cursor=progress.cursor))
         elif supply is not None and supply.empty and idle:
             place = slot.delivered  # over what did not match
-            if sink.stores_position and place > max(slot.position, progress.confirmed or slot.position):
-                sink.move(place)
+            if target.stores_position and place > max(slot.position, progress.confirmed or slot.position):
+                target.move(place)
         if place is not None and place > slot.position:
             slot.ack(place, durable=not self._options.store_every)
         progress.unsaved = False
 
     def end_rows(self, position: Position) -> None:
-        """Goes on with changes, from a position on; what rows gave is confirmed, and durable."""
+        """Goes on with changes, from a position on, if they are wanted; what rows gave is confirmed, and durable."""
         self.renew()
         self.open().seek(position)
-        self.notes.write(rows=None)
+        only = self._options.snapshot == "initial_only"
+        self.notes.write(rows=None, done=str(self._log.token(position)) if only else None)
+
+    def seek(self, place: Any) -> Position:
+        """Goes on elsewhere, whether there is a slot by now or not; rows that were not carried yet are left out."""
+        slots, position = self._log.slots, Position(0)
+        if self.slot is not None:
+            position = self.slot.seek(place)
+            if self.gives_rows:
+                self.renew()
+            elif self.supply is not None:
+                self.supply.drop()
+        elif self._name in slots:
+            position = slots.reset(self._name, place).position
+        else:
+            self._make(place)
+            position = slots.info(self._name).position
+        self.notes.write(rows=None, done=None)
+        return position
 
     def again(self, criteria: Criteria, after: str | None, until: str | None) -> None:
         """Gives rows of the present once more, and then changes again; over restarts too."""
         only = criteria.to_json()
-        self.notes.write(rows=RowsNote(only=only, after=after, until=until))
+        self.notes.write(rows=RowsNote(only=only, after=after, until=until), done=None)
         self.renew()
 
     def rows_anew(self) -> None:
@@ -195,17 +229,20 @@ class SinkIntake:
             place = slots.info(self._name).position if self._name in slots else self._log.head
             gap = self.notes.told.gap  # what the target was not told yet is part of the next gap
             self.notes.write(
-                off=str(self._log.token(place)) if gap is None else gap.first, gap=None, rows=None
+                off=str(self._log.token(place)) if gap is None else gap.first, gap=None, rows=None, done=None
             )
         self.let_go()
-        if self._name in slots:
-            slots.drop(self._name)
+        self.drop_slot()
+
+    def drop_slot(self) -> None:
+        """Holds no history any more."""
+        if self._name in self._log.slots:
+            self._log.slots.drop(self._name)
 
     def switch_on(self, place: Any) -> Position:
         """Makes the slot anew, at a place, and notes what was left out."""
         slots, off = self._log.slots, self.notes.told.off
-        if self._name in slots:  # it was left half done
-            slots.drop(self._name)
+        self.drop_slot()  # that was left half done
         self._make(place)
         position: Position = slots.info(self._name).position
         token = str(self._log.token(position))

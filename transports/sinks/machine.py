@@ -10,14 +10,7 @@ from flow.clock import Clock
 from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
 from publishers.model.position import Position
-from publishers.slots.slot import Slot
-from transports.sinks.errors import (
-    SinkError,
-    SinkStandsBy,
-    TargetRefused,
-    TargetUnavailable,
-    shown_error,
-)
+from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, shown_error
 from transports.sinks.failures import SinkFailures
 from transports.sinks.intake import SinkIntake, SinkProgress
 from transports.sinks.leading import SinkLeading
@@ -26,16 +19,17 @@ from transports.sinks.notes import SinkNotes
 from transports.sinks.options import SinkOptions
 from transports.sinks.outbox import SinkOutbox
 from transports.sinks.sink import Sink, SinkContext, SinkGap, SinkLog
+from transports.sinks.sink_target import SinkTarget
 from transports.sinks.state import RUNNING, SinkEvent, SinkState, sink_state_after
 from transports.sinks.status import SinkCounters, SinkStatus
 from transports.sinks.supply import SinkSupply
-from transports.sinks.trial import try_out
 from transports.sinks.verdicts import SinkVerdict, verdict_of
 
 __all__ = ["SinkMachine"]
 
 _LOG: Final = logging.getLogger("penstock.sinks")
 _BY_OPERATOR: Final = "paused by an operator"
+_ROWS_CARRIED: Final = "its rows are carried, and nothing else is wanted"
 
 
 class SinkMachine:
@@ -69,12 +63,12 @@ class SinkMachine:
         self.state = SinkState.STARTING
         self.counters = SinkCounters()
         self.failed = False
-        self._log, self._sink, self._clock = log, sink, clock
+        self._log, self._clock = log, clock
         self._options, self._ended = options, ended
         view = options.view_for(sink)
-        self._context = SinkContext.of(log, name, view, clock, options.in_flight)
-        self._opened = False  # the sink is
-        self._outbox = SinkOutbox(sink, options, self._context, self.counters)
+        context = SinkContext.of(log, name, view, clock, options.in_flight)
+        self._target = SinkTarget(sink, context)
+        self._outbox = SinkOutbox(sink, options, context, self.counters)
         self._failures = SinkFailures(options.retry, clock)
         self._progress = SinkProgress()
         self._stored_at = clock.monotonic()
@@ -96,8 +90,9 @@ class SinkMachine:
 
     def status(self) -> SinkStatus:
         """What it tells of itself."""
-        failures, place, lag, noted = self._failures, None, None, self._intake.notes.told
-        with contextlib.suppress(PenstockError):  # the log was closed, or there is no slot yet
+        failures, noted = self._failures, self._intake.notes.told
+        place, lag = noted.place(self._log.position_of), None
+        with contextlib.suppress(PenstockError):  # the log was closed, or there is no slot
             told = self._log.slots.info(self.name)
             place, lag = told.position, told.lag
         return SinkStatus(
@@ -130,7 +125,7 @@ class SinkMachine:
         if self.state in RUNNING:
             if due is not None and now < due:
                 return self._store_when_due(now, min(tick, due - now))
-            if self.state is SinkState.STARTING or not self._opened or self._intake.supply is None:
+            if self.state is SinkState.STARTING or not self._target.opened or self._intake.supply is None:
                 return self._guarded(self._open)
             return self._guarded(self._carry)
         return self._store_when_due(now, tick)
@@ -145,45 +140,40 @@ class SinkMachine:
         if self.state is SinkState.STANDBY:
             if not leading.gain():
                 return False
-            self._reason = None
             self._move(SinkEvent.LEAD)
             _LOG.info("sink %s leads, epoch %d", self.name, leading.epoch)
         return True
 
     def _yield(self, reason: str) -> None:
-        self._let_go()
-        self._progress.forget()
-        self._failures.forget()
-        self._reason = reason
-        self._move(SinkEvent.YIELD)
+        self._rest(SinkEvent.YIELD, reason)
         _LOG.warning("sink %s stands by: %s", self.name, reason)
 
     # Beginning.
 
     def _open(self) -> float:
-        intake = self._intake
+        intake, target = self._intake, self._target
+        if intake.slot is None:
+            intake.notes.read()  # of another runner, which has had the lease
         if intake.off:
             self.switch_off()
             return 0.0
-        if self._failures.circuit_open and intake.slot is not None and not self._sink.alive():
-            raise TargetUnavailable("it does not answer")
+        if intake.completed:
+            self._complete()
+            return 0.0
+        if self._failures.circuit_open and intake.slot is not None:
+            target.check()
         slot = intake.open()
         if slot.paused:
-            self._failures.due, self._reason = None, _BY_OPERATOR
-            self._move(SinkEvent.PAUSE)
+            self._failures.due = None
+            self._move(SinkEvent.PAUSE, _BY_OPERATOR)
             return 0.0
-        if not self._opened:
-            self._open_sink(slot)
+        if not target.opened:
+            place = target.open(slot.generation)
+            if place is not None and place != slot.position:
+                intake.settle(place, target)
         intake.begin()
         self._works()
         return 0.0
-
-    def _open_sink(self, slot: Slot) -> None:
-        self._context = replace(self._context, generation=slot.generation)
-        place = self._sink.open(self._context)
-        self._opened = True
-        if place is not None and place != slot.position:
-            self._intake.settle(place, self._sink)
 
     # Carrying.
 
@@ -205,8 +195,8 @@ class SinkMachine:
             if over is not None:
                 self._progress.note(over)
                 return 0.0
-        if self._failures.circuit_open and not self._sink.alive():
-            raise TargetUnavailable("it does not answer")
+        if self._failures.circuit_open:
+            self._target.check()
         if not self._leading.holds:
             return 0.0
         self._failures.attempt, taken = outbox.attempt, self.counters.changes
@@ -231,15 +221,15 @@ class SinkMachine:
     def _store(self) -> float:
         """Stores the place of what the target has, durably there; over what did not match too."""
         self._intake.open().info()  # raises if the slot, or its history, was lost, or the log was closed
-        if not self._opened:
+        if not self._target.opened:
             return 0.0
         try:
-            self._sink.flush()
+            self._target.flush()
         except Exception:
             self._supply_anew()  # what was not durable is given again
             raise
         if self._leading.holds:  # else the place is the next one's to store
-            self._intake.keep(self._progress, self._sink, idle=self._outbox.empty)
+            self._intake.keep(self._progress, self._target, idle=self._outbox.empty)
         return 0.0
 
     def _supply_anew(self) -> None:
@@ -247,8 +237,7 @@ class SinkMachine:
         self._outbox.forget()
         self._progress.forget()
         self._intake.renew()
-        self._sink.close()
-        self._opened = False
+        self._target.close()
 
     # What goes wrong.
 
@@ -297,22 +286,20 @@ class SinkMachine:
         if self._options.on_failure == "restart":
             self._store_last()
             self._let_go()
-            self._progress.forget()
             self._failures.in_row = max(self._failures.in_row, 1)
             self._wait(self._options.retry.limit)
         elif self._options.on_failure == "stop":
             self.failed = True
             self.stop(reason)
         else:
-            self._reason, self._failures.due = reason, None
-            self._move(SinkEvent.REFUSE)
+            self._failures.due = None
+            self._move(SinkEvent.REFUSE, reason)
             _LOG.error("sink %s is paused: %s", self.name, reason)
 
     def _lose(self, error: Exception) -> None:
         reason = self._failures.note(error)
         self._let_go()
-        self._progress.forget()
-        if self._options.snapshot == "on_gap":
+        if self._options.snapshot in ("on_gap", "initial_only"):
             self._intake.rows_after_loss()
             self._move(SinkEvent.FAIL)
             _LOG.warning("sink %s gives rows, as its history is gone: %s", self.name, reason)
@@ -320,24 +307,26 @@ class SinkMachine:
             self.failed = True
             self.stop(reason)
         else:
-            self._reason = reason
-            self._move(SinkEvent.LOSE)
+            self._move(SinkEvent.LOSE, reason)
             _LOG.error("sink %s is lost: %s", self.name, reason)
 
     def _works(self) -> None:
         self._failures.forget()
-        self._reason = None
         self._move(SinkEvent.ROWS if self._intake.gives_rows else SinkEvent.WORK)
 
     def _judge_end(self, supply: SinkSupply) -> bool:
         """Whether the subscription has ended, and something was made of that."""
         if supply.rows_end is not None and supply.empty:
-            self._sink.flush()
+            self._target.flush()
+            self._target.move(
+                supply.rows_end
+            )  # before the note: a crash between them repeats rows, and changes nothing
             self._intake.end_rows(supply.rows_end)
-            if self._sink.stores_position:
-                self._sink.move(supply.rows_end)
             self._progress.forget()
-            self._move(SinkEvent.WORK)
+            if self._intake.completed:
+                self._complete()
+            else:
+                self._move(SinkEvent.WORK)
             return True
         if not supply.ended:
             return False
@@ -348,7 +337,15 @@ class SinkMachine:
         self.stop("the log was closed")
         return True
 
-    def _move(self, event: SinkEvent) -> None:
+    def _complete(self) -> None:
+        """Its rows are carried, which was all: no history is held any more."""
+        self._intake.let_go()
+        self._intake.drop_slot()
+        self._rest(SinkEvent.COMPLETE, _ROWS_CARRIED)
+        _LOG.info("sink %s has carried its rows", self.name)
+
+    def _move(self, event: SinkEvent, reason: str | None = None) -> None:
+        self._reason = reason
         self.state = sink_state_after(self.state, event) or self.state
 
     # Orders, which the one who steps carries out.
@@ -357,26 +354,33 @@ class SinkMachine:
         if not self._judge_lease():
             raise SinkStandsBy(self.name)
 
+    def _check_carries(self) -> None:
+        self._check_leading()
+        if self._intake.off:
+            raise SinkError(f"sink {self.name!r} is off; switch it on at a place")
+        if self._intake.completed:
+            raise SinkError(
+                f"sink {self.name!r} has carried its rows, which was all; 'again' carries them once more"
+            )
+
     def try_out(self) -> str:
         """See `SinkRunner.try_out`."""
-        return try_out(self._sink, None if self._opened else self._context)
+        return self._target.try_out()
 
     def pause(self) -> None:
         """See `SinkRunner.pause`."""
-        self._check_leading()
+        self._check_carries()
+        self._intake.make()
         self._log.slots.pause(self.name)
-        self._failures.due, self._reason = None, _BY_OPERATOR
-        self._move(SinkEvent.PAUSE)
+        self._failures.due = None
+        self._move(SinkEvent.PAUSE, _BY_OPERATOR)
 
     def resume(self) -> None:
         """See `SinkRunner.resume`."""
-        self._check_leading()
+        self._check_carries()
         if self.name in self._log.slots:
             self._log.slots.resume(self.name)
-        if self._intake.off:
-            return
         self._failures.forget()
-        self._reason = None
         self._outbox.renew()
         self._move(SinkEvent.RESUME)
 
@@ -384,12 +388,8 @@ class SinkMachine:
         """See `SinkRunner.switch_off`."""
         self._check_leading()
         self._store_last()
-        self._let_go()
         self._intake.switch_off()
-        self._progress.forget()
-        self._failures.forget()
-        self._reason = "switched off by an operator"
-        self._move(SinkEvent.SWITCH_OFF)
+        self._rest(SinkEvent.SWITCH_OFF, "switched off by an operator")
         _LOG.warning(
             "sink %s is off: what is committed from %s on is not carried",
             self.name,
@@ -402,7 +402,6 @@ class SinkMachine:
         if not self._intake.off:
             raise SinkError(f"sink {self.name!r} is on; seek moves it")
         position = self._intake.switch_on(place)
-        self._reason = None
         self._move(SinkEvent.SWITCH_ON)
         gap = self._intake.notes.told.gap
         if gap is not None:
@@ -412,39 +411,31 @@ class SinkMachine:
     def again(self, criteria: Criteria, after: str | None, until: str | None) -> None:
         """See `SinkRunner.again`."""
         self._check_leading()
-        if self.state not in (SinkState.STREAMING, SinkState.RETRYING) or self._intake.gives_rows:
+        if self._intake.gives_rows or self.state not in (
+            SinkState.STREAMING,
+            SinkState.RETRYING,
+            SinkState.COMPLETED,
+        ):
             raise SinkError(
-                f"sink {self.name!r} is {self.state.name}; rows are given again while it is STREAMING"
+                f"sink {self.name!r} is {self.state.name}; rows are given again while it is STREAMING, or COMPLETED"
             )
-        self._store()
+        if self._intake.slot is not None:
+            self._store()
         self._outbox.forget()
         self._progress.forget()
         self._intake.again(criteria, after, until)
+        self._move(SinkEvent.AGAIN, self._reason)
 
     def seek(self, place: Any) -> Position:
         """See `SinkRunner.seek`."""
-        self._check_leading()
-        if self._intake.off:
-            raise SinkError(f"sink {self.name!r} is off; switch it on at a place")
-        slot = self._intake.slot
-        if slot is None:
-            position: Position = self._log.slots.reset(self.name, place).position
-        else:
-            position = slot.seek(place)
-            self._outbox.forget()
-            if self._intake.gives_rows:
-                self._intake.renew()
-            elif self._intake.supply is not None:
-                self._intake.supply.drop()
-        self._intake.notes.write(rows=None)
-        if self._sink.stores_position:
-            if not self._opened:
-                self._sink.open(self._context)
-                self._opened = True
-            self._sink.move(position)
+        self._check_carries()
+        if self._options.snapshot == "initial_only":
+            raise SinkError(f"sink {self.name!r} carries rows only, as snapshot = 'initial_only' says")
+        position = self._intake.seek(place)
+        self._outbox.forget()
+        self._target.move(position)
         self._progress.forget()
         if sink_state_after(self.state, SinkEvent.SEEK) is not None:
-            self._reason = None
             self._move(SinkEvent.SEEK)
         return position
 
@@ -458,27 +449,29 @@ class SinkMachine:
             self._store_last()
         self._let_go()
         self._outbox.close()
-        self._reason = reason
-        self._move(SinkEvent.STOP)
+        self._move(SinkEvent.STOP, reason)
         self._ended()
         if reason is not None:
             _LOG.error("sink %s has stopped: %s", self.name, reason)
 
     def _store_last(self) -> None:
         """Stores the place before slot and target are given back; what is not stored is sent again."""
-        if self._opened and self._intake.slot is not None:
+        if self._target.opened and self._intake.slot is not None:
             try:
                 self._store()
             except Exception as error:  # noqa: BLE001 - see above
                 _LOG.warning("sink %s: its last place is not stored: %s", self.name, shown_error(error))
 
+    def _rest(self, event: SinkEvent, reason: str) -> None:
+        """Lets go of everything, and is in a state in which there is nothing to do."""
+        self._let_go()
+        self._failures.forget()
+        self._move(event, reason)
+
     def _let_go(self) -> None:
-        """Gives back slot and target."""
+        """Gives back slot and target; what is not stored is sent again."""
         self._failures.due = None
+        self._progress.forget()
         self._outbox.forget()
         self._intake.let_go()
-        try:
-            self._sink.close()
-        except Exception as error:  # noqa: BLE001 - a sink's: there is nothing left to do with it
-            _LOG.warning("sink %s: its target is not closed: %s", self.name, shown_error(error))
-        self._opened = False
+        self._target.close()

@@ -1,11 +1,13 @@
 """What a sink has to know over restarts beside the place of its slot: one small file, replaced whole."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, PenstockError
+from publishers.model.position import Position
 from transports.sinks.directory import replace_file
 
 __all__ = ["GapNote", "RowsNote", "SinkNote", "SinkNotes"]
@@ -49,11 +51,21 @@ class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
         off: Where the sink was when it was switched off, as the text of a token; None if it is on.
         gap: What was left out while it was off, until the target has been told.
         rows: Rows that are given at the moment.
+        done: Behind which place rows were given, where nothing else is wanted.
     """
 
     off: str | None = None
     gap: GapNote | None = None
     rows: RowsNote | None = None
+    done: str | None = None
+
+    def place(self, position_of: Callable[[str], Position]) -> Position | None:
+        """Where the sink was when its slot was dropped; None if it was not, or in another history."""
+        token = self.off or self.done
+        try:
+            return None if token is None else position_of(token)
+        except PenstockError:
+            return None
 
 
 class SinkNotes:
@@ -69,6 +81,10 @@ class SinkNotes:
 
     def __init__(self, directory: Path, name: str) -> None:
         self._path = directory / _FOLDER / f"{name}.json"
+        self.read()
+
+    def read(self) -> None:
+        """Looks what is noted by now: another runner may have had the sink; raises ``InvalidOption`` likewise."""
         try:
             self._told = msgspec.json.decode(self._path.read_bytes(), type=SinkNote)
         except FileNotFoundError:

@@ -47,8 +47,8 @@ class SinkOptions:
         ordering: Which changes arrive in their order with several in flight: ``key``, those of one key; ``none``. With one: all, ``log``.
         on_failure: What becomes of a sink whose target refuses something for good, or has failed ``retry.attempts`` times: ``pause``,
             until it is resumed; ``restart``, from the stored place after a wait; ``stop``, and with it the process that a command runs it in.
-        snapshot: ``initial`` for the rows of the state before changes where a slot is made; ``on_gap`` for rows of the present where
-            history was lost; ``never``.
+        snapshot: ``initial`` for the rows of the state before changes where a slot is made; ``initial_only`` for these rows, and then
+            nothing: the sink is COMPLETED; ``on_gap`` for rows of the present where history was lost; ``never``.
         source: Where rows come from, as ``source`` of ``ChangeLog.changes``; None for the state that the log keeps.
 
     Raises:
@@ -70,7 +70,7 @@ class SinkOptions:
     in_flight: int = 1
     ordering: SinkOrdering = "log"
     on_failure: Literal["pause", "restart", "stop"] = "pause"
-    snapshot: Literal["never", "initial", "on_gap"] = "never"
+    snapshot: Literal["never", "initial", "initial_only", "on_gap"] = "never"
     source: Any = None
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class SinkOptions:
         right = ("log",) if self.in_flight == 1 else ("key", "none")
         _check_word("ordering", self.ordering, right)
         _check_word("on_failure", self.on_failure, ("pause", "restart", "stop"))
-        _check_word("snapshot", self.snapshot, ("never", "initial", "on_gap"))
+        _check_word("snapshot", self.snapshot, ("never", "initial", "initial_only", "on_gap"))
         if self.on_reject not in ("pause", "dead_letter", "drop"):
             raise InvalidOption("on_reject", self.on_reject, "'pause', 'dead_letter' or 'drop'")
         if (self.on_reject == "dead_letter") is not (self.dead_letters is not None):

@@ -16,6 +16,7 @@ class SinkState(enum.Enum):
     PAUSED = "it does nothing until it is resumed: an operator or a refusal of the target has paused it"
     OFF = "it was switched off: nothing is carried, and no history held for it, until it is switched on"
     LOST = "its history is gone: the target needs a bootstrap, and the sink a seek"
+    COMPLETED = "it has carried its rows, which was all: nothing more is carried, and no history held for it"
     STANDBY = "another one holds the lease, and sends"
     STOPPED = "it has ended"
 
@@ -32,6 +33,8 @@ class SinkEvent(enum.Enum):
     SEEK = "an operator moves it"
     SWITCH_OFF = "an operator switches it off, or it finds that it is"
     SWITCH_ON = "an operator switches it on"
+    COMPLETE = "the rows that it is for are carried"
+    AGAIN = "an operator wants these rows once more"
     LOSE = "the history that it had to read is gone"
     YIELD = "the lease is not held, or another one has taken the slot by it"
     LEAD = "the lease was gained"
@@ -52,7 +55,7 @@ class SinkRow(NamedTuple):
     to: SinkState
 
 
-_STARTING, _SNAPSHOT, _STREAMING, _RETRYING, _PAUSED, _OFF, _LOST, _STANDBY, _STOPPED = SinkState
+_STARTING, _SNAPSHOT, _STREAMING, _RETRYING, _PAUSED, _OFF, _LOST, _COMPLETED, _STANDBY, _STOPPED = SinkState
 RUNNING: Final = (_STARTING, _SNAPSHOT, _STREAMING, _RETRYING)
 """The states in which something is carried, or tried."""
 
@@ -65,10 +68,12 @@ SINK_TABLE: Final = (
     SinkRow(_PAUSED, SinkEvent.RESUME, _STARTING),
     SinkRow(_RETRYING, SinkEvent.RESUME, _STARTING),
     SinkRow(_LOST, SinkEvent.SEEK, _STARTING),
-    *(SinkRow(state, SinkEvent.SWITCH_OFF, _OFF) for state in (*RUNNING, _PAUSED, _LOST)),
+    *(SinkRow(state, SinkEvent.SWITCH_OFF, _OFF) for state in (*RUNNING, _PAUSED, _LOST, _COMPLETED)),
     SinkRow(_OFF, SinkEvent.SWITCH_ON, _STARTING),
+    *(SinkRow(state, SinkEvent.COMPLETE, _COMPLETED) for state in RUNNING),
+    SinkRow(_COMPLETED, SinkEvent.AGAIN, _STARTING),
     *(SinkRow(state, SinkEvent.LOSE, _LOST) for state in (*RUNNING, _PAUSED)),
-    *(SinkRow(state, SinkEvent.YIELD, _STANDBY) for state in (*RUNNING, _PAUSED, _OFF, _LOST)),
+    *(SinkRow(state, SinkEvent.YIELD, _STANDBY) for state in (*RUNNING, _PAUSED, _OFF, _LOST, _COMPLETED)),
     SinkRow(_STANDBY, SinkEvent.LEAD, _STARTING),
     *(SinkRow(state, SinkEvent.STOP, _STOPPED) for state in SinkState if state is not _STOPPED),
 )

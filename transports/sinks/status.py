@@ -40,13 +40,13 @@ class SinkStatus:
     Attributes:
         name: What it is called.
         state: What its runner does.
-        reason: Why it is paused, off, lost or has stopped; None if it is not.
+        reason: Why it is paused, off, lost, completed or has stopped; None if it is not.
         last_error: What failed last, also if it works again; None if nothing did.
         last_error_age: Seconds since then; None if nothing did.
         attempt: The number of the next attempt of the batch that failed; 0 if none did.
         retry_in: Seconds until then; None if none did.
         circuit_open: Whether it failed so often in a row that the target is asked whether it answers first.
-        position: The place that is stored: a restart goes on there. None until the slot is there.
+        position: The place that is stored: a restart goes on there. Of one that is off or completed, where it was. None before.
         confirmed: Behind the last change that the target has taken; None before the first.
         lag: How far ``position`` is behind the log; None until the slot is there.
         gap: What was left out while it was off, until the target has been told; None for nothing.

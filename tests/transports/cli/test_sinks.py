@@ -114,7 +114,6 @@ def test_sinks_that_do_not_run_are_told_from_their_slots_and_moved_there(declare
 def test_mistakes_are_told_in_one_line(declared, capsys):
     for arguments, expected in (
         (["pause", declared, "other"], "declares no sink 'other'; there are: archive, hook"),
-        (["pause", declared, "hook"], "hook"),
         (["seek", declared, "hook", "nowhere"], "nowhere"),
         (["list", declared.parent / "none.toml"], "a file of sinks"),
     ):
@@ -183,6 +182,26 @@ def test_the_command_runs_until_it_is_ended_and_stores_its_places(declared, caps
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == list("abc")
     assert run(capsys, "status", declared)["sinks"][0]["position"] == "4:0"
     assert main(["verify", str(declared.parent / "orders")]) == 0
+
+
+def test_rows_only_are_carried_to_the_end_and_the_command_ends_with_them(declared, capsys):
+    """F88, F109: also when it is run once more, which repeats nothing."""
+    declared.write_text(FILE.partition('[[sinks]]\nname = "hook"')[0] + 'snapshot = "initial_only"\n')
+    command = [sys.executable, "-m", "transports.cli", "sinks", "run", str(declared)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for _ in range(2):
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "")
+        assert done.stderr.splitlines()[0] == "running archive of orders"
+        assert done.stderr.endswith("all rows are carried\n")
+        (path,) = (declared.parent / "out").glob("*.jsonl.tmp")
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [(one["operation"], one["key"]) for one in rows] == [("READ", key) for key in "abc"]
+        assert run(capsys, "status", declared)["sinks"] == [
+            {"name": "archive", "state": "not running (completed)", "position": "4:0", "reason": None}
+        ]
 
 
 LED = """

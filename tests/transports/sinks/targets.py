@@ -47,6 +47,7 @@ class Target:
         self.place: Any = None
         self.answers = True
         self.asked = self.flushes = self.opens = self.closes = 0
+        self.opened = False
         self.moves: list[Any] = []
         self.context: Any = None
 
@@ -61,6 +62,7 @@ class Target:
     def open(self, context: Any) -> Any:
         self.context = context
         self.opens += 1
+        self.opened = True
         if self.opening:
             raise self.opening.pop(0)
         return self.place
@@ -89,6 +91,7 @@ class Target:
 
     def close(self) -> None:
         self.closes += 1
+        self.opened = False
 
     def alive(self) -> bool:
         self.asked += 1
@@ -169,7 +172,7 @@ class Rig:
     def died(self) -> None:
         """As `again`, but whatever was not stored is lost."""
         self.runner.machine._progress.unsaved = False
-        self.runner.machine._opened = False
+        self.runner.machine._target.opened = False
         self.again()
 
     def close(self) -> None:

@@ -115,6 +115,7 @@ HOOK = 'log = "x"\n[[sinks]]\nname = "a"\nkind = "webhook"\n'
         (HOOK + "url = 'http://x/'\noauth = { token_url = 'http://x/' }", "[[sinks]] 1"),
         ('http_kinds = ["pigeon"]\n' + ONE, "http_kinds"),
         ("http_kinds = 7\n" + ONE, "http_kinds"),
+        ("state = 1\n" + ONE, "state"),
         (ONE + "linger = 'long'", "linger"),
         (ONE + "retry = 7", "retry"),
         (ONE + "retry = { times = 7 }", "times"),
@@ -287,3 +288,11 @@ def test_a_file_may_leave_all_sinks_to_those_who_declare_them_over_http(tmp_path
     told = read(tmp_path, 'log = "x"\nhttp_kinds = ["webhook", "kafka"]\nsinks = []\n')
     assert (told.sinks, told.http_kinds) == ({}, ("webhook", "kafka"))
     assert read(tmp_path, ONE).http_kinds == ("webhook",)
+
+
+def test_the_state_is_kept_where_a_sink_wants_rows_or_the_file_says_so(tmp_path):
+    """F109: rows come from it."""
+    assert read(tmp_path, ONE).state is False
+    assert read(tmp_path, "state = true\n" + ONE).state is True
+    for snapshot in ("initial", "initial_only", "on_gap"):
+        assert read(tmp_path, f'{ONE}\nsnapshot = "{snapshot}"\n').state is True

@@ -210,6 +210,142 @@ def test_a_target_that_stores_its_place_gets_rows_too(tmp_path):
         assert [key for (key,) in found] == [str(number) for number in range(9)]
 
 
+def only(path, target=None, **options):
+    return initial(path, target, **{"snapshot": "initial_only", **options})
+
+
+def completed(rig):
+    rig.until(lambda: rig.runner.state is SinkState.COMPLETED)
+
+
+def test_rows_only_are_carried_and_then_nothing_over_restarts_too(tmp_path):
+    """F88, F93: the sink is COMPLETED then, and no history is held for it."""
+    with only(tmp_path) as rig:
+        rig.commit(*range(5))
+        rig.until(lambda: rig.runner.state is SinkState.SNAPSHOT)
+        completed(rig)
+        place = rig.log.head
+        for _ in range(2):
+            rig.commit("later")
+            rig.later(60.0)
+            rig.runner.step()
+            told = rig.runner.statistics()
+            assert (told.state, told.position, list(rig.log.slots)) == (SinkState.COMPLETED, place, [])
+            assert told.reason == "its rows are carried, and nothing else is wanted"
+            assert rig.target.opened is False
+            rig.again()
+            completed(rig)
+        assert (sorted(rows_of(rig.target)), changes_of(rig.target)) == (["0", "1", "2", "3", "4"], [])
+        for order in (rig.runner.pause, rig.runner.resume, lambda: rig.runner.seek("earliest")):
+            refused = order()
+            rig.runner.step()
+            with pytest.raises(SinkError, match="has carried its rows"):
+                refused.result(0)
+
+
+def test_rows_only_that_are_cut_off_go_on_where_they_were_stored(tmp_path):
+    """F89: wherever a crash comes, the last one too: between the note and the slot."""
+    with only(tmp_path) as rig:
+        rig.commit(*range(40))
+        rig.until(lambda: len(rows_of(rig.target)) >= 20)
+        rig.stored()
+        refused = rig.runner.seek("earliest")
+        rig.runner.step()
+        with pytest.raises(SinkError, match="carries rows only"):
+            refused.result(0)
+        rig.died()
+        slots = type(rig.log.slots)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(slots, "drop", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+            rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+        before = len(rows_of(rig.target))
+        rig.again()
+        completed(rig)
+        assert (len(rows_of(rig.target)), list(rig.log.slots)) == (before, [])
+        assert set(rows_of(rig.target)) == {str(number) for number in range(40)}
+        assert before <= 40 + rig.options["batch_changes"]
+
+
+def test_rows_only_are_carried_once_more_when_an_operator_wants_them(tmp_path):
+    """F91: all, or some of them, as they are by now."""
+    with only(tmp_path) as rig:
+        rig.commit(*range(3))
+        completed(rig)
+        rig.commit(3)
+        rig.runner.again(Criterion(entity_types={"order"}), after="1")
+        rig.runner.step()
+        assert rig.runner.state is not SinkState.COMPLETED
+        completed(rig)
+        assert rows_of(rig.target)[3:] == ["2", "3"]
+        rig.runner.again()
+        rig.runner.step()
+        completed(rig)
+        assert (sorted(rows_of(rig.target)[5:]), changes_of(rig.target)) == (["0", "1", "2", "3"], [])
+
+
+def test_one_of_which_changes_are_wanted_by_now_goes_on_behind_its_rows(tmp_path):
+    """F88: nothing between is left out."""
+    with only(tmp_path) as rig:
+        rig.commit(*range(3))
+        completed(rig)
+        rig.commit("x")
+        rig.options["snapshot"] = "initial"
+        rig.again()
+        rig.commit("y")
+        rig.drained()
+        assert (len(rows_of(rig.target)), changes_of(rig.target)) == (3, ["x", "y"])
+
+
+def test_one_of_which_rows_only_are_wanted_by_now_gives_them_and_ends(tmp_path):
+    """F88."""
+    with rigged(tmp_path, log=STATE) as rig:
+        rig.commit("a")
+        rig.drained()
+        rig.options["snapshot"] = "initial_only"
+        rig.again()
+        completed(rig)
+        assert (changes_of(rig.target), rows_of(rig.target)) == (["a"], ["a"])
+        off = rig.runner.switch_off()
+        rig.runner.step()
+        off.result(0)
+        rig.commit("b")
+        rig.runner.switch_on()
+        completed(rig)
+        assert sorted(rows_of(rig.target)[1:]) == ["a", "b"]
+
+
+def test_rows_only_of_history_that_is_lost_meanwhile_begin_anew(tmp_path):
+    """F88: a sink of rows has no place that an operator could seek."""
+    rows = [(str(n), {"n": str(n)}) for n in range(20)]
+    source = PageSource(entity_type="order", pages=lambda asked: [] if asked.after else rows)
+    with rigged(tmp_path, log=LOSING, snapshot="initial_only", source=source) as rig:
+        rig.target.plan = [TargetUnavailable("down", retry_after=3000.0)]
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+        lost = rig.runner.statistics().last_error
+
+        def begun_anew():
+            rig.log.commit([upsert("order", str(n), {"n": str(n), "text": "x" * 2000}) for n in range(20)])
+            rig.later(1.1)
+            rig.runner.step()
+            return rig.runner.statistics().last_error != lost
+
+        wait_until(begun_anew)
+        completed(rig)
+        assert set(rows_of(rig.target)) == {str(n) for n in range(20)}
+
+
+def test_two_that_take_turns_carry_rows_once(tmp_path):
+    """F121: the one that goes on looks what the other one has noted."""
+    with only(tmp_path) as rig:
+        other = rig.made()
+        rig.commit(*range(3))
+        completed(rig)
+        rig.runner.close()
+        rig.runner = other
+        completed(rig)
+        assert len(rows_of(rig.target)) == 3
+
+
 def test_halves_of_rows_have_their_own_cursors(tmp_path):
     """F88: a batch that is too large goes on in the middle."""
     with initial(tmp_path, Target()) as rig:

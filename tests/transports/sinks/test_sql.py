@@ -285,7 +285,7 @@ def test_a_sender_that_was_replaced_writes_nothing(tmp_path):
         rig.drained()
         older = rig.target
         newer = SqlSink(url(tmp_path))
-        context = rig.runner.machine._context
+        context = rig.runner.machine._target._context
         generation = context.generation
         import dataclasses
 
