@@ -1,1 +1,1 @@
-"""What subscribers are interested in, and which changes that is: wishes, their predicates, and the index over many."""
+"""Criteria of subscribers: criterions, their compiled predicates, and the index that matches many predicates at once."""

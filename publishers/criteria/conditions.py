@@ -1,9 +1,9 @@
-"""Conditions on the values in a change's images: which field, compared how, with what.
+"""Conditions on values in a change's images: a field, a comparison and a value.
 
-A condition looks at one image, the body (``AFTER``) or the image before the change (``BEFORE``). It holds only if that
-image is there and is readable JSON. On a field that is absent nothing holds but ``EXISTS`` with False; null is a value like
-any other. Numbers compare with numbers, exactly and whatever their length; text compares with text, by code point; nothing
-else has an order. True is not 1, and a decimal that was written as text is text.
+A condition tests one image, the body (``AFTER``) or the image before the change (``BEFORE``). It holds only if that
+image exists and is readable JSON. On an absent field nothing holds but ``EXISTS`` with False; null is a value like
+any other. Numbers compare with numbers, exactly and at any length; text compares with text, by code point; no other
+values have an order. True is not 1, and a decimal that was written as text is text.
 """
 
 import enum
@@ -34,14 +34,14 @@ _FIELDS: Final = ("path", "compare", "value", "image")
 
 
 class Image(enum.Enum):
-    """Which image of the entity a condition looks at."""
+    """The image of the entity that a condition tests."""
 
     AFTER = "AFTER"
     BEFORE = "BEFORE"
 
 
 class Transition(enum.Enum):
-    """What a change does to the place of an entity in a filter.
+    """How a change moves an entity in relation to a filter.
 
     ENTERED: the filter holds after the change, and did not hold before it or there is no image before. LEFT: it held before
     the change, and does not hold after it or there is no image after. STAYED: it held before and holds after.
@@ -53,7 +53,7 @@ class Transition(enum.Enum):
 
 
 class Comparison(enum.Enum):
-    """How a value is compared. The value of a member is what an expression may have for its name."""
+    """A comparison. The value of a member is its spelling in an expression, beside its name."""
 
     EQ = "=="
     NE = "!="
@@ -97,24 +97,24 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""Stands for a field that an image does not have, and for an image that a change does not have."""
+"""Stands for a field that an image lacks, and for an image that a change lacks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Where:
-    """One condition, normalised: equal conditions in any spelling are equal objects.
+    """One condition, normalised: equal conditions are equal objects, however they are written.
 
     Attributes:
-        path: Names of the fields that lead to the value; as text they stand between dots, and a backslash takes the dot
-            after it for part of a name. A name of digits is also a place in a list.
-        comparison: How it is compared.
-        value: With what: a number, text, True, False or None; for ``IN`` a tuple of them in a stable order; for ``EXISTS``
-            and ``IS_NULL`` whether that is wanted to be so.
-        image: Which image is looked at.
-        text: The same as JSON, by which conditions are compared.
+        path: Names of the fields that lead to the value. As text they are separated by dots; a backslash makes the next
+            dot part of a name. A name of digits is also an index into a list.
+        comparison: The comparison.
+        value: The operand: a number, text, True, False or None; for ``IN`` a tuple of them in a stable order; for ``EXISTS``
+            and ``IS_NULL`` whether the field must exist or be null.
+        image: The image that is tested.
+        text: The condition as JSON; it decides equality.
 
     Raises:
-        InvalidCriteria: If an argument has a value that it does not take; ``path`` names the argument.
+        InvalidCriteria: If an argument is invalid; ``path`` names the argument.
     """
 
     path: tuple[str, ...]
@@ -144,12 +144,12 @@ class Where:
 
     @classmethod
     def parse(cls, expression: str) -> Self:
-        """Reads an expression such as ``total > 10``, ``before:address.city == "Brno"`` or ``note is not null``.
+        """Parses an expression such as ``total > 10``, ``before:address.city == "Brno"`` or ``note is not null``.
 
-        The value is JSON; what is no JSON is text.
+        The value is JSON; a value that is not JSON is text.
 
         Raises:
-            InvalidCriteria: If it is not one.
+            InvalidCriteria: If the expression is malformed.
         """
         found = _EXPRESSION.fullmatch(expression.strip()) if isinstance(expression, str) else None
         if found is None:
@@ -162,7 +162,7 @@ class Where:
             if rest:
                 raise InvalidCriteria("where", expression, f"nothing after {found['word']}")
             value: object = not negative
-        elif not rest or rest[0] in "=<>!":  # else a slip of the fingers is a text that nothing equals
+        elif not rest or rest[0] in "=<>!":  # else a typing error would become a text that no value equals
             raise InvalidCriteria(
                 "where", expression, f'a value after {found["sign"] or found["word"]}, text like "" in quotes'
             )
@@ -172,10 +172,10 @@ class Where:
 
     @classmethod
     def from_json(cls, condition: object) -> Self:
-        """Reads a condition as it travels.
+        """Reads a condition in its wire form.
 
         Raises:
-            InvalidCriteria: If it is malformed; ``path`` tells where.
+            InvalidCriteria: If it is malformed; ``path`` is the place of the error.
         """
         if not isinstance(condition, Mapping):
             raise InvalidCriteria("", condition, "an object")
@@ -197,7 +197,7 @@ class Where:
             raise InvalidCriteria(path, error.value, error.right) from None
 
     def to_json(self) -> dict[str, Any]:
-        """The condition as it travels; what has its default is left out."""
+        """Returns the condition in its wire form; defaults are left out."""
         plain: dict[str, Any] = {"path": _path_text(self.path), "compare": self.comparison.name}
         if isinstance(self.value, tuple):
             plain["value"] = [_plain(value) for value in self.value]
@@ -208,7 +208,7 @@ class Where:
         return plain
 
     def test(self) -> Callable[[Any], bool]:
-        """Compiles the condition into a function of a value, or ``ABSENT``."""
+        """Compiles the condition into a function of a value or ``ABSENT``."""
         value = self.value
         match self.comparison:
             case Comparison.EQ | Comparison.IN:
@@ -240,7 +240,7 @@ class Where:
 
 
 def find(document: Any, path: tuple[str, ...]) -> Any:
-    """The value that a path leads to in parsed JSON, or ``ABSENT``."""
+    """Returns the value at a path in parsed JSON, or ``ABSENT``."""
     for name in path:
         if type(document) is dict:
             document = document.get(name, ABSENT)
@@ -253,13 +253,13 @@ def find(document: Any, path: tuple[str, ...]) -> Any:
 
 
 def value_key(value: Any) -> object:
-    """What is equal for equal values and for no others, and can be looked up; never equal for lists and objects."""
+    """Returns a hashable key that is equal exactly for equal values; lists and objects equal no value of a condition."""
     if type(value) is bool:
         return (value,)
     return value if value is None or isinstance(value, (str, int, Decimal)) else _NEVER
 
 
-_NEVER: Final = object()  # no value of a condition has it for its key
+_NEVER: Final = object()  # never the key of a condition's value
 
 
 def _path(path: object) -> tuple[str, ...]:
@@ -288,10 +288,10 @@ def _comparison(comparison: object) -> Comparison:
 
 
 def member(name: str, value: object, kind: type[_Kind]) -> _Kind:
-    """A member of an enum, given itself or by its name.
+    """Returns a member of an enum, from the member itself or its name.
 
     Raises:
-        InvalidCriteria: If it is none.
+        InvalidCriteria: If there is no such member.
     """
     if isinstance(value, kind):
         return value
@@ -337,7 +337,7 @@ def _scalar(value: object) -> Scalar:
 
 
 def _number(value: float | Decimal) -> int | Decimal:
-    """A number in its one form: whole if it is, else a decimal that survives the way through a double."""
+    """Returns the canonical form of a number: an int if it is whole, else a decimal that a double represents exactly."""
     if isinstance(value, int) and -(2**63) <= value < 2**64:
         return value
     try:

@@ -1,17 +1,17 @@
-"""What criteria cost whoever serves them: a weight that is counted before anything is compiled or entered.
+"""The cost of criteria for the server: a weight that is counted before anything is compiled or entered in the index.
 
-A unit stands for about a microsecond of work once, or of a step for each change that leads to the wish, and for about 130 bytes that
-stay. It is counted twice: ``weigh_json`` goes by the lengths of what a client sent, before it is read; ``weigh`` by the
-criteria themselves, before they are compiled, and so knows the places of patterns with their repetitions written out.
+One unit stands for about a microsecond of work once, or for one step for each change that leads to the criterion, and for about
+130 bytes of memory. Costs are counted twice. ``weigh_json`` uses the lengths in a client's message, before it is parsed.
+``weigh`` uses the criteria themselves, before they are compiled; so it knows the places of patterns, repetitions written out.
 
 ======================  =====================================================================================
-a wish                  24
-a name or a key         1, and 1 for each 64 characters; 1 for each place in the index, of which there are as
-                        many as keys (or patterns, or values) times entity types
-a glob                  2 for each part between its stars; 16 more if it holds nothing that can be looked up
-a pattern               4, 1 for each literal character that it begins with, 32 for each place behind them
-a condition             2 for an equality, 1 for each value of ``IN``, 8 for what is asked of each change
-a further wish          8, as it is asked of each change that leads to the wish
+a criterion             24
+a name or a key         1, and 1 for each 64 characters; 1 for each place in the index; their number is that
+                        of keys (or patterns, or values) times that of entity types
+a glob                  2 for each part between its stars; 16 more if no part of it can be looked up
+a pattern               4, 1 for each leading literal character, 32 for each place behind them
+a condition             2 for an equality, 1 for each value of ``IN``, 8 if each change is tested
+a further criterion     8, because each change that leads to the criterion is tested
 ======================  =====================================================================================
 """
 
@@ -51,11 +51,11 @@ _CONDITIONS: Final = ("annotations", "where")
 
 
 class Cost(NamedTuple):
-    """What something costs.
+    """A cost.
 
     Attributes:
-        weight: In units.
-        dearest: The field that most of it comes from; empty for the number of wishes.
+        weight: Its units.
+        dearest: The field that contributes most; empty for the number of criterions.
     """
 
     weight: int
@@ -63,12 +63,12 @@ class Cost(NamedTuple):
 
     @property
     def cheaper(self) -> str:
-        """What would cost less, in words."""
+        """Advice in words on what would cost less."""
         return _CHEAPER[self.dearest]
 
 
 def weigh(criteria: Criteria) -> Cost:
-    """The cost of criteria, in time of their size; compiles nothing."""
+    """Returns the cost of criteria, in time proportional to their size; compiles nothing."""
     parts = dict.fromkeys(_CHEAPER, 0)
     for criterion in criteria.criterions:
         _weigh(criterion, parts)
@@ -76,11 +76,11 @@ def weigh(criteria: Criteria) -> Cost:
 
 
 def weigh_json(wishes: object, enough: int) -> Cost:
-    """What criteria as they travel cost, by nothing but lengths; of what is malformed too, which is refused later.
+    """Returns the cost of criteria in wire form, from lengths only; malformed ones are weighed too, and refused later.
 
     Args:
-        wishes: A list of objects as ``Criteria.from_json`` takes it, or of anything with the attributes of a criterion.
-        enough: Above this weight nothing more is counted, so that to count a large message costs little.
+        wishes: A list of objects as for ``Criteria.from_json``, or of objects with the attributes of a criterion.
+        enough: Counting stops above this weight, so that a large message costs little.
     """
     parts = dict.fromkeys(_CHEAPER, 0)
     listed = wishes if isinstance(wishes, list) else ()
@@ -118,7 +118,7 @@ def _weigh(wish: Criterion, parts: dict[str, int]) -> None:
     )
     places = len(getattr(wish, leading)) if leading else max(map(_values, wish.where), default=1)
     spread = places * max(1, len(wish.entity_types))
-    # Above its bound the index enters a wish for any entity type, and asks for that afterwards.
+    # Above its bound the index enters a wish for any entity type, and tests the entity type afterwards.
     parts["entity_types" if len(wish.entity_types) > 1 else leading] += (
         spread if spread <= PLACES_MAX else places
     )
@@ -138,7 +138,7 @@ def _values(condition: Where) -> int:
 
 
 def _characters(name: str, values: Collection[Any]) -> int:
-    """What the texts of a field cost beside their number; a pattern is read character by character."""
+    """Returns the cost of the texts of a field beside their number; a pattern is parsed character by character."""
     try:
         count = sum(map(len, values))
     except TypeError:
@@ -147,7 +147,7 @@ def _characters(name: str, values: Collection[Any]) -> int:
 
 
 def _size(condition: object) -> int:
-    """What a condition costs, by the values of its list."""
+    """Returns the cost of a condition: the number of values in its list."""
     value = condition.get("value") if isinstance(condition, Mapping) else getattr(condition, "value", None)
     return len(value) if isinstance(value, (list, tuple)) else 0
 

@@ -1,7 +1,7 @@
-"""What a subscriber is interested in.
+"""Criteria: which changes a subscriber wants.
 
-A ``Criterion`` is one wish, all fields of which must hold; ``Criteria`` is a set of wishes, any of which may hold.
-Both are frozen and normalised: equal wishes in any order are equal objects, which makes them the key under which
+All fields of a ``Criterion`` must hold; ``Criteria`` is a set of criterions, at least one of which must hold.
+Both are frozen and normalised: equal criteria in any order are equal objects, and thus the key by which
 subscribers share one publisher.
 """
 
@@ -30,44 +30,45 @@ FITTING: Final = {
     Area.ENGINE: frozenset({Operation.UPSERT, Operation.REMOVE}),
     Area.HOST: frozenset({Operation.UPSERT, Operation.REMOVE}),
 }
-"""The operations that there are in each area."""
+"""The operations that exist in each area."""
 _VALUES_MAX: Final = 10_000
 _PATTERN_MAX: Final = 1024
 _PATTERNS_MAX: Final = 100
 CONDITIONS_MAX: Final = 64
-"""Conditions of each kind in one wish."""
+"""Most conditions of each kind in one criterion."""
 _COMPARED_MAX: Final = 64
 _PLAIN: Final = (tuple, list, set, frozenset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
-    """One wish. An empty field holds for every change; otherwise any of its values may hold, but all of ``where`` must.
+    """One criterion. An empty field holds for every change; else one of its values must match, but all of ``where`` must hold.
 
-    A wish that names entity types, keys, changed fields or conditions excludes TRANSACTION events, which have none of them;
-    ask for them with another criterion, ``Criterion(areas={Area.INFRASTRUCTURE})``. Likewise a wish that names keys leaves out
-    TRUNCATE, which concerns all keys of an entity type and has none itself.
+    A criterion with entity types, keys, changed fields or conditions excludes TRANSACTION events, which have none of them;
+    request them with another criterion, ``Criterion(areas={Area.INFRASTRUCTURE})``. Likewise a criterion with keys excludes
+    TRUNCATE, which concerns all keys of an entity type and has no key itself.
 
     Attributes:
         areas: Areas of the change.
         entity_types: Entity types, exactly.
         keys: Keys, exactly.
         key_globs: Patterns of keys, in which ``*`` stands for any number of characters and ``?`` for one byte.
-        key_patterns: Regular expressions that the whole key matches; see ``publishers.criteria.patterns`` for what they know.
+        key_patterns: Regular expressions that the whole key must match; ``publishers.criteria.patterns`` describes the syntax.
         operations: Operations of the change.
-        changed: Names of fields, exactly, of which the change says that it touched any. A change that does not say what it
-            touched does not match. One name may be given as it is.
+        changed: Names of fields, exactly; the change must say that it touched one of them. A change that does not say what it
+            touched does not match. A single name may be passed as a text.
         where: Conditions on the values before and after the change, all of which must hold: ``Where`` objects, or
-            expressions that ``Where.parse`` reads. One condition may be given as it is.
-        transitions: What the change does to the place of its entity in the filter that ``where`` is.
-        annotations: Conditions on the annotations of the transaction, all of which must hold, given as ``where`` is. A transaction
-            without annotations has an empty object. They hold for the TRANSACTION event too. Rows of a state have none, and fulfil them.
-        also: Further wishes, any of which must hold too. It is what becomes of two wishes of which both must hold and which one
-            cannot tell, such as two lists of globs; it does not travel. Only for a wish that asks for keys, changed fields or
-            values.
+            expressions for ``Where.parse``. A single condition may be passed without a list.
+        transitions: How the change moves its entity in relation to the filter that ``where`` forms.
+        annotations: Conditions on the annotations of the transaction, all of which must hold, in the form of ``where``. A
+            transaction without annotations has an empty object. They apply to the TRANSACTION event too. Rows of a state
+            have no annotations, and fulfil every such condition.
+        also: Further criterions, one of which must hold too. It expresses the intersection of two criterions where a single one
+            cannot, such as of two lists of globs; it has no wire form. Only for a criterion that asks for keys, changed
+            fields or values.
 
     Raises:
-        InvalidCriteria: If a field has a value that it does not take, or fields contradict each other.
+        InvalidCriteria: If a field has an invalid value, or fields contradict each other.
     """
 
     areas: frozenset[Area] = field(default=frozenset())
@@ -178,30 +179,30 @@ class Criterion:
 
     @property
     def unconditional(self) -> bool:
-        """Whether every change fulfils this wish."""
+        """Whether every change fulfils this criterion."""
         return not any(getattr(self, name) for name in _FIELDS)
 
     @property
     def keyed(self) -> bool:
-        """Whether only changes that have a key can fulfil this wish."""
+        """Whether only changes with a key can fulfil this criterion."""
         return bool(self.keys or self.key_globs or self.key_patterns)
 
     @property
     def asks(self) -> bool:
-        """Whether it asks a change for more than its area, operation and entity type."""
+        """Whether the criterion tests more than the area, operation and entity type of a change."""
         return self.keyed or bool(self.changed or self.where)
 
     @property
     def sited(self) -> bool:
-        """Whether TRANSACTION events cannot fulfil this wish, because it asks for what they do not have."""
+        """Whether TRANSACTION events cannot fulfil this criterion, because it tests fields that they lack."""
         return any(getattr(self, name) for name in _SITED)
 
     def implies(self, other: "Criterion") -> bool:
-        """Whether every change that fulfils this wish fulfils the other one for sure."""
+        """Whether every change that fulfils this criterion certainly fulfils the other one."""
         for name in _FIELDS:
             mine, wider = getattr(self, name), getattr(other, name)
             if name == "where" and wider:
-                # More conditions are a narrower wish, unless they are the filter whose borders are watched.
+                # More conditions make a criterion narrower, but not if they form the filter of its transitions.
                 if bool(self.transitions) != bool(other.transitions) or not mine >= wider:
                     return False
                 if self.transitions and mine != wider:
@@ -216,15 +217,15 @@ class Criterion:
         return True
 
     def to_json(self) -> dict[str, list[Any]]:
-        """The wish as it travels: field names as here, enumerations by their names, empty fields left out."""
+        """Returns the criterion in its wire form: field names as here, enumerations by name, empty fields left out."""
         return {name: self._told(name) for name in _FIELDS if getattr(self, name)}
 
     @classmethod
     def from_json(cls, wish: object) -> Self:
-        """Reads a wish as it travels.
+        """Reads a criterion in its wire form.
 
         Raises:
-            InvalidCriteria: If a field is unknown or a value is not one of the field's; ``path`` tells where.
+            InvalidCriteria: If a field is unknown or has an invalid value; ``path`` is the place of the error.
         """
         if not isinstance(wish, Mapping):
             raise InvalidCriteria("", wish, "an object")
@@ -246,7 +247,7 @@ _TRAVELLING: Final = tuple(name for name in _FIELDS if name != "also")
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """A set of wishes, any of which may hold. Made by ``of``; without any wish at all nothing matches."""
+    """A set of criterions, at least one of which must hold. Made by ``of``; an empty set matches nothing."""
 
     criterions: frozenset[Criterion]
 
@@ -260,12 +261,12 @@ class Criteria:
 
     @classmethod
     def of(cls, *wishes: "Criterion | Criteria | Iterable[Criterion] | None") -> Self:
-        """Builds criteria from wishes in any form; None and nothing at all mean everything.
+        """Builds criteria from criterions in any form; None or no argument matches everything.
 
-        A wish that another one implies is left out, so that more spellings share one publisher.
+        A criterion that implies another one is left out, so that more spellings share one publisher.
 
         Raises:
-            InvalidCriteria: If something is not a wish.
+            InvalidCriteria: If an argument is not a criterion.
         """
         found: set[Criterion] = set()
         for wish in wishes:
@@ -294,10 +295,10 @@ class Criteria:
 
     @classmethod
     def from_json(cls, wishes: object) -> Self:
-        """Reads criteria as they travel: a list of objects, or null for everything.
+        """Reads criteria in their wire form: a list of objects, or null for everything.
 
         Raises:
-            InvalidCriteria: If a field is unknown or a value is not one of the field's; ``path`` tells where.
+            InvalidCriteria: If a field is unknown or has an invalid value; ``path`` is the place of the error.
         """
         if wishes is None:
             return cls.of()
@@ -306,7 +307,7 @@ class Criteria:
         return cls.of(_each("criteria", wishes, Criterion.from_json))
 
     def to_json(self) -> list[dict[str, list[Any]]]:
-        """The criteria as they travel, in a stable order; an empty list for everything."""
+        """Returns the criteria in their wire form, in a stable order; an empty list for everything."""
         return sorted((c.to_json() for c in self.criterions if not c.unconditional), key=repr)
 
     @property
@@ -316,7 +317,7 @@ class Criteria:
 
 
 def _each(name: str, given: Iterable[object], read: Callable[[object], _Read]) -> list[_Read]:
-    """Reads each of several, and says which one cannot be read."""
+    """Reads each element, and adds its index to the path of an error."""
     found = []
     for place, one in enumerate(given):
         try:
@@ -327,7 +328,7 @@ def _each(name: str, given: Iterable[object], read: Callable[[object], _Read]) -
 
 
 def _widest(wishes: set[Criterion]) -> set[Criterion]:
-    """Those wishes that no other one implies; all of them where comparing each with each would be dear."""
+    """Returns the criterions that imply no other one; returns all if comparing each pair would be too expensive."""
     if not 1 < len(wishes) <= _COMPARED_MAX:
         return wishes
     return {wish for wish in wishes if not any(wish.implies(other) for other in wishes if other is not wish)}

@@ -1,4 +1,4 @@
-"""What conditions and wishes for changed fields ask of a block, read once for all of them."""
+"""The parsed images and changed fields of a block, read once for all conditions and criterions."""
 
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
@@ -13,14 +13,14 @@ from publishers.wal import Column
 __all__ = ["Facts", "facts_of", "forget_facts"]
 
 _UNREAD: Final = object()
-_PARSED: Final = 4  # parsed JSON weighs some times its text
+_PARSED: Final = 4  # parsed JSON takes a multiple of the memory of its text
 
 
 class Facts:
-    """Parsed images and names of changed fields of a block, made when somebody asks for them.
+    """Parsed images and names of changed fields of a block, parsed on demand.
 
-    What cannot be read, because it is no JSON or no list of names, is as if it were not there: a change that was written
-    wrongly fulfils no condition, and stops nobody.
+    Data that cannot be read, because it is not JSON or not a list of names, counts as absent: a malformed change fulfils no
+    condition, and does not stop the matching of others.
     """
 
     __slots__ = ("_after", "_annotations", "_before", "_block", "_lists", "_names", "weight")
@@ -35,26 +35,26 @@ class Facts:
         self._names: dict[bytes | None, tuple[str, ...]] = {None: ()}
 
     def key(self, index: int) -> bytes:
-        """The key of a change."""
+        """Returns the key of a change."""
         return self._block.columns.key[index - self._block.first_index] or b""
 
     def kind(self, index: int) -> int:
-        """Area and operation of a change, as blocks store them."""
+        """Returns area and operation of a change, as blocks store them."""
         return self._block.kind(index)
 
     def entity_type(self, index: int) -> str | None:
-        """The entity type of a change."""
+        """Returns the entity type of a change."""
         return self._block.entity_type(index)
 
     def after(self, index: int) -> Any:
-        """The parsed body of a change, or ``ABSENT``."""
+        """Returns the parsed body of a change, or ``ABSENT``."""
         found = self._after.get(index, _UNREAD)
         if found is _UNREAD:
             found = self._after[index] = self._parsed(self._block.columns.body, index)
         return found
 
     def before(self, index: int) -> Any:
-        """The parsed image before a change, or ``ABSENT``."""
+        """Returns the parsed image before a change, or ``ABSENT``."""
         found = self._before.get(index, _UNREAD)
         if found is _UNREAD:
             found = self._before[index] = self._parsed(self._block.columns.before, index)
@@ -62,7 +62,7 @@ class Facts:
 
     @property
     def annotations(self) -> Any:
-        """The parsed annotations of the transaction; an empty object where there are none."""
+        """The parsed annotations of the transaction; an empty object if there are none."""
         if self._annotations is _UNREAD:
             stored = bytes(self._block.attached(0).meta)
             found = parse(stored) if stored else ABSENT
@@ -71,12 +71,12 @@ class Facts:
         return self._annotations
 
     def changed(self, index: int) -> tuple[str, ...]:
-        """The names of the fields that a change says it touched; none where it does not say so."""
+        """Returns the names of the fields that a change says it touched; empty if it does not say."""
         return self.names_of(self.lists[index - self._block.first_index]) if index else ()
 
     @property
     def lists(self) -> Sequence[bytes | None]:
-        """The lists of changed fields of all stored changes, unread."""
+        """The lists of changed fields of all stored changes, not parsed."""
         if self._lists is None:
             column = self._block.columns.changed
             self._lists = [None] * self._block.count if column is None else list(column)
@@ -84,7 +84,7 @@ class Facts:
         return self._lists
 
     def names_of(self, stored: bytes | None) -> tuple[str, ...]:
-        """The names in a list of changed fields; few lists occur, and each is read once."""
+        """Returns the names in a list of changed fields. Few distinct lists occur, and each is parsed once."""
         found = self._names.get(stored)
         if found is None and stored is not None:
             found = self._names[stored] = _names_of(stored)
@@ -105,7 +105,7 @@ class Facts:
 
 
 def facts_of(block: Block) -> Facts:
-    """The facts of a block, which are kept with it."""
+    """Returns the facts of a block, which are cached with it."""
     found: Facts | None = block.memo.get(Facts)
     if found is None:
         found = block.memo.setdefault(Facts, Facts(block))
@@ -113,7 +113,7 @@ def facts_of(block: Block) -> Facts:
 
 
 def forget_facts(block: Block) -> None:
-    """Drops the facts of a block that everybody has asked: what is parsed weighs more than what is stored."""
+    """Drops the facts of a block after its matching: parsed data takes more memory than stored data."""
     found: Facts | None = block.memo.pop(Facts, None)
     if found is not None:
         block.memo_bytes -= found.weight
@@ -131,7 +131,7 @@ _names_list: Final = msgspec.json.Decoder(tuple[str, ...])
 
 
 def parse(stored: bytes) -> Any:
-    """Parsed JSON with exact numbers, or ``ABSENT`` if it is none."""
+    """Parses JSON with exact numbers; ``ABSENT`` if it is malformed."""
     try:
         return _json.decode(stored)
     except (ValueError, RecursionError):

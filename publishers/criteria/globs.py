@@ -1,7 +1,7 @@
 """Globs over the bytes of a key: ``*`` for any number of bytes, ``?`` for exactly one.
 
-Matching takes one step a byte of the key, whatever the glob and whatever the key: the set of places in the glob at which a match
-may stand is one whole number, and a step is a lookup, an ``&`` and a shift of it (Shift-And, Baeza-Yates and Gonnet, 1992).
+Matching takes one step for each byte of the key, whatever the glob: the set of places in the glob that a match may have reached
+is one integer, and a step is a lookup, an ``&`` and a shift (Shift-And, Baeza-Yates and Gonnet, 1992).
 """
 
 import re
@@ -17,7 +17,7 @@ _ANY: Final = 0x3F
 
 
 def glob_matcher(pattern: str) -> Callable[[bytes], bool]:
-    """Compiles a glob."""
+    """Compiles a glob into a function that tests a key."""
     glob = pattern.encode("utf-8", "surrogateescape")
     stars = glob.count(b"*")
     if b"?" not in glob:
@@ -35,7 +35,7 @@ def glob_matcher(pattern: str) -> Callable[[bytes], bool]:
 
 
 def glob_head(pattern: str) -> tuple[bytes, bool]:
-    """What every matching key begins with, and whether every key that begins so matches."""
+    """Returns the prefix of every matching key, and whether every key with that prefix matches."""
     glob = pattern.encode("utf-8", "surrogateescape")
     head = _WILD.split(glob, maxsplit=1)[0]
     rest = glob[len(head) :]
@@ -43,13 +43,13 @@ def glob_head(pattern: str) -> tuple[bytes, bool]:
 
 
 def glob_gram(pattern: str) -> bytes:
-    """Some bytes that every matching key has in it, as many as a gram takes; empty if there are none."""
+    """Returns bytes that every matching key contains, at most as many as a gram has; empty if there are none."""
     glob = pattern.encode("utf-8", "surrogateescape")
     return max(_WILD.split(glob), key=len)[:_GRAM]
 
 
 def _shift_and(glob: bytes) -> Callable[[bytes], bool]:
-    """The automaton of a glob: bit n stands for its first n bytes, stars not counted, having been matched."""
+    """Builds the automaton of a glob: bit n means that its first n bytes, stars not counted, have matched."""
     stars = wild = size = 0
     takers: dict[int, int] = {}
     for byte in glob:

@@ -1,13 +1,16 @@
-"""Finds those of many predicates that a block concerns, without asking the others.
+"""Finds, among many predicates, those that match a block, without evaluating the rest.
 
-A wish stands where the cheapest question about a change leads: by key, by the head of a pattern or a piece of it, by the name
-of a changed field, by the value of a field that must be equal to something, or, if nothing tells it from others, among those
-that every change of its kind and entity type concerns. What else it wants is asked only of changes that led to it. So the cost
-of a change follows the wishes that it leads to, however many others there are, and a wish is put in and taken out in time of
-its own size. One of more than 256 places is put in by one reference: as tables of its own, made before by whoever brings it, which
-are asked one after the other. Where it names nothing but keys, that is one look whether a block has any of them.
+A criterion is entered where the cheapest question about a change leads: by key, by the head of a pattern or a piece of it, by
+the name of a changed field, or by the value that a field must equal. If none of these distinguishes it, it is entered among
+those that every change of its kind and entity type concerns. Its other conditions are tested only on changes that led to it. So the
+cost of a change depends on the criterions that it leads to, however many others there are, and entering or removing a criterion
+takes time proportional to its own size.
 
-What cannot be looked up is asked once for all wishes that have it in common: patterns without any literal part (once per
+A predicate of more than 256 places is entered by one reference: it has tables of its own, built before by the thread that
+subscribes. Such tables are asked one after the other. If they consist of nothing but keys, one set operation tells whether a
+block has any of them.
+
+What cannot be looked up is asked once for all criterions that have it in common: patterns without any literal part (once per
 distinct key, as far as the memo reaches), and conditions without an equality.
 """
 
@@ -31,19 +34,19 @@ DIRECT: Final = 256
 """Places of a predicate up to which it is entered place by place."""
 
 SWEPT: Final = 4096
-"""Places that are dropped in one step at most, but for the last predicate's, which has up to ``DIRECT``."""
+"""Most places to drop in one sweep; the last predicate of a sweep may exceed it, by at most ``DIRECT``."""
 
 
 class Prepared:
-    """What a predicate comes to in an index; for one entering.
+    """A predicate in the form in which it is entered in an index. It is entered once.
 
     Attributes:
-        criteria: Of the predicate.
+        criteria: The criteria of the predicate.
         predicate: The predicate.
-        entry: What stands for it in the index.
-        size: Its places.
-        asks: How many questions it has for every change, as no look-up answers them.
-        placed: The places, if they are to be entered one by one.
+        entry: Its entry in the index.
+        size: The number of its places.
+        asks: Questions that it asks of every change, because no look-up answers them.
+        placed: Its places, if they are entered one by one.
         own: Tables of its own, if they are not.
     """
 
@@ -62,16 +65,16 @@ class Prepared:
         self.placed: tuple[Placed, ...] = () if alone else tuple(placed)
 
     def entered(self) -> None:
-        """Lets go of what only the entering needed. The tables stay, so that they are freed where the last subscription ends."""
+        """Drops what only the entering needed. The tables stay, so that the thread that ends the last subscription frees them."""
         self.placed = ()
 
 
 def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
-    """Finds the places of a predicate, in time of its own size.
+    """Finds the places of a predicate, in time proportional to its size.
 
     Args:
-        predicate: What is to be entered.
-        direct: Places above which it gets tables of its own.
+        predicate: The predicate to enter.
+        direct: Number of places above which it gets tables of its own.
     """
     entry = Entry(None)
     placed: list[Placed] = []
@@ -95,7 +98,7 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
 
 
 def _asked(place: Place) -> Place:
-    """The same place, with its question made."""
+    """Returns the place with its question compiled."""
     if place.make is None:
         return place
     question = place.make()
@@ -103,7 +106,7 @@ def _asked(place: Place) -> Place:
 
 
 class _Run:
-    """What is found in one block."""
+    """The matching of one block."""
 
     __slots__ = ("asked", "block", "facts", "found", "hits", "missed", "parts")
 
@@ -117,12 +120,12 @@ class _Run:
         self.missed: set[Entry] = set()
 
     def ask_all(self, tables: Tables) -> None:
-        """Asks all tables that the block has to do with."""
+        """Asks all tables that concern the block."""
         for table, indices, keys, leads in tables.work(self.block):
             self.ask(table, indices, keys, leads=leads)
 
     def ask(self, table: Table, indices: Sequence[int], keys: Sequence[bytes], *, leads: bool) -> None:
-        """Asks what a table asks of some changes."""
+        """Asks the questions of a table about its changes."""
         if table.every:
             self._all(table.every[None], self._led(indices) if leads else indices)
         for holds, waiting in table.questions[Question.GATES].values():
@@ -157,7 +160,7 @@ class _Run:
                 self._missed(waiting[None])
 
     def result(self) -> list[tuple[Any, Sequence[int]]]:
-        """Each entry that was found, with its indices in order."""
+        """Returns each matching entry with its indices, ascending."""
         found, parts = self.found, self.parts
         for entry, rows in self.hits.items():
             if entry.simple and entry not in parts:
@@ -166,7 +169,7 @@ class _Run:
                 parts.setdefault(entry, []).append(sorted(set(rows)))
         merged: dict[tuple[int, ...], Sequence[int]] = {}
         for entry, pieces in parts.items():
-            same = tuple(map(id, pieces))  # many entries have the same pieces, and share what they come to
+            same = tuple(map(id, pieces))  # many entries have the same pieces, and share the merged result
             if same not in merged:
                 merged[same] = self._merged(pieces)
             found.append((entry.value, merged[same]))
@@ -176,7 +179,7 @@ class _Run:
         return self.block.indices if len(indices) == self.block.count else [0, *indices]
 
     def _all(self, bucket: Bucket, indices: Sequence[int]) -> None:
-        """All of some changes concern all wishes of a bucket."""
+        """Notes that all given changes match all criterions of a bucket."""
         if not indices:
             return
         for site in sites_of(bucket):
@@ -187,11 +190,11 @@ class _Run:
                 self.parts.setdefault(entry, []).append(indices)
 
     def _missed(self, bucket: Bucket) -> None:
-        """What was asked in common for the wishes of a bucket does not hold."""
+        """Notes that the common question of a bucket's criterions was answered with no."""
         self.missed.add(next(iter(sites_of(bucket))).entry)
 
     def _some(self, led: Iterable[tuple[int, Bucket]]) -> None:
-        """Changes that led to buckets, in order, and to each bucket at most once."""
+        """Notes changes that led to buckets; they come in order, and at most once for each bucket."""
         hits, facts, asked = self.hits, self.facts, self.asked
         crowds: dict[int, tuple[dict[Site, None], list[int]]] = {}
         for index, bucket in led:
@@ -233,23 +236,23 @@ class _Run:
         if len(pieces) == 1:
             return pieces[0]
         found = sorted(set(chain.from_iterable(pieces)))
-        # A range is recognised as such by those who make changes or count bytes.
+        # Callers recognise a contiguous selection by its being a range.
         whole = self.block.indices[-len(found) :]
         return whole if found[0] == whole[0] and found[-1] == whole[-1] else found
 
 
 class MatchingIndex(Generic[T]):
-    """Finds those of many predicates that a block concerns.
+    """Finds, among many predicates, those that match a block.
 
-    One thread at a time may use it. A predicate is prepared without it, by any thread; then it is entered, place by place
-    if it has at most ``DIRECT`` of them, else as tables of its own by one reference. A predicate is out of it at once, and
-    its places are dropped then and there, as far as ``SWEPT`` reaches; what is left goes with later calls.
+    Only one thread at a time may use it. Any thread prepares a predicate without it. The predicate is then entered place by place
+    if it has at most ``DIRECT`` of them, else as tables of its own by one reference. Removing a predicate takes effect at once.
+    Its places are dropped in the same call, up to ``SWEPT`` of them; the rest are dropped by later calls.
 
     Attributes:
-        evaluations: How often a predicate matched a block, or was asked and did not; what several predicates ask in common
-            counts once if it fails.
-        leaving: What was taken out, while some of its places are still there.
-        matched: Changes that were matched since ``costly`` was asked last.
+        evaluations: How often a predicate matched a block, or was evaluated on one without a match; a question that several
+            predicates have in common counts once if the answer is no.
+        leaving: Removed entries some of whose places still exist.
+        matched: Changes that were matched since the last call of ``costly``.
     """
 
     __slots__ = ("_asked", "_parts", "_shared", "entries", "evaluations", "leaving", "matched")
@@ -257,7 +260,9 @@ class MatchingIndex(Generic[T]):
     def __init__(self, entries: Iterable[tuple[Predicate, T]] = ()) -> None:
         self.evaluations = 0
         self.matched = 0
-        self._asked: dict[Entry, int] = {}  # questions to the changes that led there, since then
+        self._asked: dict[
+            Entry, int
+        ] = {}  # questions about changes that led there, since the last call of costly
         self.entries: dict[Criteria, Entry] = {}
         self._shared = Tables()
         self._parts: dict[Entry, Tables] = {}
@@ -269,15 +274,15 @@ class MatchingIndex(Generic[T]):
         return len(self.entries)
 
     def add(self, predicate: Predicate, value: T) -> None:
-        """Puts a predicate in, in place of one with the same criteria."""
+        """Enters a predicate; replaces one with the same criteria."""
         self.enter(prepare(predicate), value)
 
     def enter(self, prepared: Prepared, value: T) -> None:
-        """Puts in what was prepared, in place of what has the same criteria, in at most ``DIRECT`` steps."""
+        """Enters a prepared predicate, replacing one with the same criteria, in at most ``DIRECT`` steps."""
         criteria, entry = prepared.criteria, prepared.entry
         if self.entries.get(criteria) is not entry:
             self.retire(criteria)
-        else:  # an interrupt came below, and it is done again
+        else:  # an interrupt hit the lines below, and the call is repeated
             for placed in prepared.placed:
                 self._shared.drop(*placed)
         entry.value = value
@@ -288,12 +293,12 @@ class MatchingIndex(Generic[T]):
             self._shared.put(*placed)
 
     def remove(self, criteria: Criteria) -> None:
-        """Takes a predicate out, if it is there, and sweeps."""
+        """Removes a predicate, if it exists, and sweeps."""
         self.retire(criteria)
         self.sweep()
 
     def retire(self, criteria: Criteria) -> None:
-        """Takes a predicate out, if it is there, in one step; its places wait for ``sweep``."""
+        """Removes a predicate, if it exists, in one step; its places wait for ``sweep``."""
         entry = self.entries.get(criteria)
         if entry is not None:
             if self._parts.pop(entry, None) is None:
@@ -303,7 +308,7 @@ class MatchingIndex(Generic[T]):
             del self.entries[criteria]
 
     def sweep(self) -> None:
-        """Drops places of predicates that were taken out, one predicate after the other, about ``SWEPT`` at a time."""
+        """Drops places of removed predicates, one predicate after the other, about ``SWEPT`` places a call."""
         steps = 0
         while self.leaving and steps < SWEPT:
             entry = next(iter(self.leaving))
@@ -314,13 +319,13 @@ class MatchingIndex(Generic[T]):
             del self.leaving[entry]
 
     def match(self, block: Block) -> list[tuple[T, Sequence[int]]]:
-        """The entries that the block concerns, each once, with the matching indices."""
+        """Returns the entries that match the block, each once, with the matching indices."""
         self.matched += block.count
         found: list[tuple[T, Sequence[int]]] = []
         plan = None if self._parts else self._shared.plan(block)
         if plan is not None:
             stored = range(block.first_index, block.first_index + block.count)
-            every = range(stored.stop)  # where it leads, the stored ones begin at 1
+            every = range(stored.stop)  # with a TRANSACTION event the stored changes begin at 1
             for entry, leads, data in plan:
                 if entry.value is not GONE:
                     found.append((entry.value, (every if data else (0,)) if leads else stored))
@@ -331,7 +336,7 @@ class MatchingIndex(Generic[T]):
             run.ask_all(self._shared)
             if self._parts:
                 keys = frozenset(key for key in block.columns.key if key is not None)
-                # One look for each that names nothing but keys; there may be thousands.
+                # One set operation for each part that consists of keys only; there may be thousands.
                 for part in [
                     part
                     for part in self._parts.values()
@@ -347,9 +352,9 @@ class MatchingIndex(Generic[T]):
         return found
 
     def costly(self, most: int) -> list[T]:
-        """Those with more than so many questions, on the average, for each change that was matched since the last call.
+        """Returns the predicates that asked more than ``most`` questions on average of each change matched since the last call.
 
-        Only what changes are asked that led to a wish is counted; ``Prepared.asks`` tells of the other questions.
+        Only questions about changes that led to a criterion count; ``Prepared.asks`` has the others.
         """
         bound = most * max(self.matched, 1)
         found = [

@@ -1,4 +1,4 @@
-"""Where in a matching index a wish stands: the cheapest question that tells it from others, and what is left to ask."""
+"""The places of a criterion in a matching index: the cheapest question that distinguishes it, and what remains to test."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,11 +12,11 @@ from publishers.criteria.predicate import Check, Wish
 __all__ = ["PLACES_MAX", "Place", "Question", "asks_of", "places_of", "rest_of"]
 
 PLACES_MAX: Final = 10_000
-"""Above it a wish is not entered for each of its entity types, but for any of them."""
+"""Number of places above which a criterion is not entered for each of its entity types, but for any entity type."""
 
 
 class Question:
-    """The questions that an index asks, by name."""
+    """The names of the questions that an index asks."""
 
     EVERY: Final = "every"
     KEYS: Final = "keys"
@@ -30,15 +30,15 @@ class Question:
 
 
 class Place(NamedTuple):
-    """One place of a wish.
+    """One place of a criterion in the index.
 
     Attributes:
-        entity_type: Only changes of this type lead there; None for any.
-        question: Which one leads there.
+        entity_type: Only changes of this type lead to the place; None for any.
+        question: The question that leads to it.
         group: Part of the question: the length of a head, or the field of a value.
-        key: The answer that leads there.
-        make: Makes the question, where it has to be asked in so many words.
-        proves: Whether the answer leaves nothing to ask about what the question is about.
+        key: The answer that leads to it.
+        make: Compiles the question, if it must be evaluated rather than looked up.
+        proves: Whether the answer alone proves the field of the criterion that the question covers.
     """
 
     entity_type: str | None
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 def places_of(wish: Wish) -> Iterator[Place]:
-    """The places of a wish, each once, and always the same ones."""
+    """Yields the places of a criterion, each once; every call yields the same places."""
     criterion = wish.criterion
     distinct: dict[tuple[object, ...], Place] = {}
     for place in _questions(wish, criterion):  # patterns may share a head
@@ -66,7 +66,7 @@ def places_of(wish: Wish) -> Iterator[Place]:
 
 
 def asks_of(wish: Wish, places: list[Place]) -> int:
-    """How many questions of a wish every change is asked, as no look-up answers them."""
+    """Returns the number of questions that a criterion asks of every change, because no look-up answers them."""
     scans = {place.key for place in places if place.question == Question.SCANS}
     question, criterion = places[0].question, wish.criterion
     tests = len(criterion.where) + len(criterion.also) if question == Question.TESTS else 0
@@ -75,7 +75,7 @@ def asks_of(wish: Wish, places: list[Place]) -> int:
 
 
 def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
-    """What is left to ask of a change that led to one of the places of a wish, or None; and in how many questions."""
+    """Returns the check that remains for changes that led to a place of the criterion, or None; and its number of questions."""
     criterion, question = wish.criterion, places[0].question
     proved = all(place.proves for place in places)
     left: list[tuple[Check, int]] = []
@@ -150,7 +150,7 @@ def _value_places(wish: Wish, criterion: Criterion) -> Iterator[Place]:
 
 
 def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None:
-    """The image on which a condition holds whenever the wish is fulfilled."""
+    """Returns the image on which a condition holds whenever the criterion is fulfilled; None if that varies."""
     if not transitions:
         return condition.image
     if Transition.LEFT not in transitions:

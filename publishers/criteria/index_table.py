@@ -1,4 +1,4 @@
-"""The tables of a matching index: wishes by the answers that lead to them, for one kind of changes and for all of them."""
+"""The tables of a matching index: criterions by the answers that lead to them, for one kind of changes and for all kinds."""
 
 from collections.abc import Iterable, Iterator, KeysView, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +15,17 @@ __all__ = ["GONE", "Bucket", "Entry", "Placed", "Plan", "Site", "Table", "Tables
 _MEMO: Final = 4096
 
 GONE: Final = object()
-"""The value of an entry that was taken out, while some of its places are still there."""
+"""The value of a removed entry some of whose places still exist."""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A predicate and what it stands for.
+    """A predicate in the index.
 
     Attributes:
-        value: What it stands for.
-        sites: Its wishes.
-        simple: Whether the changes that lead to it come in order and once.
+        value: The value that the index returns for it.
+        sites: Its criterions.
+        simple: Whether changes lead to it in order and at most once.
     """
 
     value: Any
@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Site:
-    """One wish of an entry, and what is left to ask of the changes that led to it, in how many questions."""
+    """One criterion of an entry, with the check that remains for changes that led to it, and its number of questions."""
 
     entry: Entry
     wish: Wish
@@ -43,20 +43,22 @@ class Site:
     questions: int
 
 
-Bucket = Site | dict[Site, None]  # most have one, and a dictionary each would weigh more than all else
+Bucket = (
+    Site | dict[Site, None]
+)  # most buckets hold one site; a dictionary for each would dominate the memory of the index
 
 
 Plan = tuple[tuple[Entry, bool, bool], ...]
-"""Entries that all changes of a block concern, each with whether its TRANSACTION event does, and whether the others do."""
+"""Entries that match all changes of a block: for each, whether it matches the TRANSACTION event, and whether the others."""
 
 
 def sites_of(bucket: Bucket) -> Iterable[Site]:
-    """The wishes in a bucket."""
+    """Returns the sites in a bucket."""
     return bucket if isinstance(bucket, dict) else (bucket,)
 
 
 class Table:
-    """The wishes for some kinds of changes of one entity type, or of any."""
+    """The criterions for some kinds of changes of one entity type, or of any."""
 
     __slots__ = ("every", "grams", "heads", "keys", "kinds", "memo", "names", "questions", "size", "values")
 
@@ -69,7 +71,7 @@ class Table:
         self.grams: dict[int, dict[bytes, Bucket]] = {}
         self.names: dict[str, Bucket] = {}
         self.values: dict[tuple[Image, tuple[str, ...]], dict[object, Bucket]] = {}
-        # What has to be asked: of keys, of transactions, and of changes; with the wishes that wait for the answer.
+        # Questions to evaluate, about keys, transactions and changes, with the sites that depend on the answer.
         self.questions: dict[str, dict[Any, tuple[Any, dict[None, Bucket]]]] = {
             Question.SCANS: {},
             Question.GATES: {},
@@ -78,7 +80,7 @@ class Table:
         self.memo: dict[bytes, tuple[Bucket, ...]] = {}
 
     def put(self, place: Place, site: Site) -> None:
-        """Puts a wish in one place. Whoever is interrupted here may put it there again."""
+        """Adds a site to one place. After an interrupt the call may be repeated."""
         self.size += 1
         self.memo = {}
         buckets, key = self._buckets(place)
@@ -91,7 +93,7 @@ class Table:
             buckets[key] = {held: None, site: None}
 
     def drop(self, place: Place, site: Site) -> None:
-        """Takes a wish from one place, if it is there."""
+        """Removes a site from one place, if it is there."""
         self.memo = {}
         buckets, key = self._buckets(place)
         held = buckets.get(key)
@@ -124,11 +126,11 @@ class Table:
 
     @property
     def by_pattern(self) -> bool:
-        """Whether keys are asked about in any other way than whole."""
+        """Whether keys are matched by anything but equality."""
         return bool(self.heads or self.grams or self.questions[Question.SCANS])
 
     def patterned(self, key: bytes) -> tuple[Bucket, ...]:
-        """The buckets that the patterns which a key may match lead to."""
+        """Returns the buckets of the patterns that a key may match."""
         found: dict[int, Bucket] = {}
         for size, heads in self.heads.items():
             if (bucket := heads.get(key[:size])) is not None:
@@ -147,15 +149,15 @@ class Table:
 
 
 Placed = tuple[frozenset[int], Place, Site]
-"""A place of a wish, and the kinds of changes for which it stands there."""
+"""A place of a criterion, and the kinds of changes for which it is entered."""
 
 
 class Tables:
     """Tables by entity type and kind.
 
     Attributes:
-        by_type: The tables themselves; None stands for any entity type.
-        names: The keys without which a block does not concern them; None if that is not known.
+        by_type: The tables; None stands for any entity type.
+        names: Keys of which a block must contain one in order to match; None if there is no such set.
     """
 
     __slots__ = ("_plans", "_routes", "by_type", "names")
@@ -168,7 +170,7 @@ class Tables:
 
     @classmethod
     def of(cls, placed: Iterable[Placed]) -> "Tables":
-        """Tables of one predicate, which nobody changes any more."""
+        """Builds the tables of one predicate; they are immutable from then on."""
         tables = cls()
         only_keys = True
         for one in placed:
@@ -182,7 +184,7 @@ class Tables:
         return tables
 
     def put(self, kinds: frozenset[int], place: Place, site: Site) -> None:
-        """Puts a wish in one place."""
+        """Adds a site to one place."""
         self._plans = {}
         tables = self.by_type.setdefault(place.entity_type, {})
         table = tables.get(kinds)
@@ -192,7 +194,7 @@ class Tables:
         table.put(place, site)
 
     def drop(self, kinds: frozenset[int], place: Place, site: Site) -> None:
-        """Takes a wish from one place, if it is there."""
+        """Removes a site from one place, if it is there."""
         self._plans = {}
         tables = self.by_type.get(place.entity_type, {})
         table = tables.get(kinds)
@@ -206,7 +208,7 @@ class Tables:
                 del self.by_type[place.entity_type]
 
     def plan(self, block: Block) -> Plan | None:
-        """What a block comes to if nothing has to be asked of its changes; None where that is not known."""
+        """Returns the matches of a block if they follow from its kind and entity type alone; else None."""
         columns = block.columns
         kinds, ids, count = columns.kinds.tobytes(), columns.type_ids, block.count
         if not count or kinds.count(kinds[0]) != count:
@@ -236,11 +238,11 @@ class Tables:
         return tuple(plan)
 
     def _leading(self) -> list[Table]:
-        """The tables of wishes that TRANSACTION events concern."""
+        """Returns the tables of criterions that may match TRANSACTION events."""
         return [table for kinds, table in self.by_type.get(None, {}).items() if TRANSACTION_KIND in kinds]
 
     def work(self, block: Block) -> Iterator[tuple[Table, Sequence[int], Sequence[bytes], bool]]:
-        """The tables that a block has to do with, with indices and keys of the changes that concern them."""
+        """Yields the tables that concern a block, with indices and keys of their changes."""
         leading = self._leading() if block.leads else []
         work = _spread(self._groups(block), block)
         every: list[bytes] | None = None
@@ -257,7 +259,7 @@ class Tables:
                 yield table, (), (), True
 
     def _groups(self, block: Block) -> list[tuple[tuple[Table, ...], Sequence[int]]]:
-        """The changes of a block by kind and entity type, with the tables that want to know of them."""
+        """Groups the changes of a block by kind and entity type, with the tables that concern each group."""
         columns, count, first = block.columns, block.count, block.first_index
         if not count:
             return []
@@ -293,7 +295,7 @@ class Tables:
 def _spread(
     groups: list[tuple[tuple[Table, ...], Sequence[int]]], block: Block
 ) -> dict[Table, Sequence[int]]:
-    """The changes that concern each table, in order; equal ones are the same object."""
+    """Returns the changes that concern each table, in order; equal selections are the same object."""
     if len(groups) == 1:
         tables, indices = groups[0]
         return dict.fromkeys(tables, indices)

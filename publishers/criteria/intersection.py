@@ -1,9 +1,9 @@
-"""Criteria of which both must hold: what somebody wants of what he may have.
+"""The intersection of two criteria: what a subscriber asks for, within what it is allowed to see.
 
-Criteria are wishes of which any may hold, so both hold where a wish of the one and a wish of the other do: each pair is met. A
-pair is one wish again wherever that can tell it, since the matching index looks up what one wish asks for. What no single wish
-can tell, such as two lists of globs, stays the wish of the one side, and of each change that leads to it is asked whether it
-fulfils the other (``Criterion.also``).
+Criteria hold if one of their criterions does, so both hold where a criterion of each does: the criterions are intersected pair by
+pair. A pair becomes one criterion wherever a single one can express it, because the matching index looks up the fields of one
+criterion. Where that is impossible, as with two lists of globs, the criterion of one side stays, and each change that leads
+to it is also tested against the other side (``Criterion.also``).
 """
 
 from collections.abc import Collection, Iterable
@@ -21,14 +21,14 @@ _BROAD: Final = 1_000
 
 
 def both(wanted: Criteria, widest: Criteria) -> Criteria:
-    """The criteria that exactly the changes fulfil which fulfil two others; nothing if no change can.
+    """Returns criteria that match exactly the changes that match both arguments; empty if no change can.
 
-    It costs time of the number of pairs up to 256; where there are more, a wish that asks for keys, changed fields or values
-    stays as it is and asks for the others afterwards.
+    The time is proportional to the number of pairs, up to 256. Beyond that, a criterion that asks for keys, changed fields or
+    values stays as it is, and is combined with the other side by ``also``.
 
     Raises:
-        InvalidCriteria: If there are more than 1,000 pairs of wishes that ask for areas, operations and entity types only, or a pair has
-            more than 64 conditions on annotations.
+        InvalidCriteria: If there are more than 1,000 pairs of criterions that ask for areas, operations and entity types only, or
+            a pair has more than 64 conditions on annotations.
     """
     if widest.unconditional or wanted == widest:
         return wanted
@@ -56,14 +56,14 @@ def both(wanted: Criteria, widest: Criteria) -> Criteria:
 
 
 class _Meeting(NamedTuple):
-    """A wish that holds wherever two do, and whether it holds nowhere else."""
+    """A criterion that holds wherever two criterions hold, and whether it holds nowhere else."""
 
     wish: Criterion
     exact: bool
 
 
 class _Met:
-    """Wishes that were found, each with those of which any must hold too; None for one that needs none."""
+    """The resulting criterions, each with the criterions one of which must hold too, or None."""
 
     def __init__(self) -> None:
         self._found: dict[Criterion, set[Criterion] | None] = {}
@@ -96,7 +96,7 @@ class _Met:
 
 
 def _meeting(mine: Criterion, other: Criterion) -> _Meeting | None:
-    """What two wishes come to; None if no change fulfils both."""
+    """Intersects two criterions; None if no change fulfils both."""
     told: dict[str, Any] = {}
     for name in ("areas", "operations", "entity_types", "keys"):
         one, two = getattr(mine, name), getattr(other, name)
@@ -116,14 +116,12 @@ def _meeting(mine: Criterion, other: Criterion) -> _Meeting | None:
     exact += [_filters(told, mine, other), _further(told, mine, other)]
     try:
         return _Meeting(Criterion(**told), all(exact))
-    except (
-        InvalidCriteria
-    ):  # what contradicts itself, such as a key of a TRANSACTION event, is what no change fulfils
+    except InvalidCriteria:  # a contradiction, such as a key of a TRANSACTION event: no change fulfils both
         return None
 
 
 def _narrower(told: dict[str, Any], name: str, mine: Criterion, other: Criterion) -> bool:
-    """Of two lists, any of which may hold, the narrower one; answers whether that is all that both ask."""
+    """Chooses the narrower of two lists of alternatives; returns whether it alone expresses both."""
     one, two = getattr(mine, name), getattr(other, name)
     if not one or (two and two.issubset(one)):
         told[name] = two
@@ -133,7 +131,7 @@ def _narrower(told: dict[str, Any], name: str, mine: Criterion, other: Criterion
 
 
 def _filters(told: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
-    """The conditions of both, if one wish can have them; answers whether it has."""
+    """Combines the conditions of both, if one criterion can hold them; returns whether it does."""
     from_other = bool(other.where) and not mine.where
     told["where"] = (other if from_other else mine).where
     told["transitions"] = (other if from_other else mine).transitions
@@ -147,6 +145,6 @@ def _filters(told: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
 
 
 def _further(told: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
-    """The further wishes of one side, which a wish has only if it asks; answers whether those are all."""
+    """Keeps the ``also`` of one side, if the criterion asks; returns whether that expresses both sides."""
     told["also"] = mine.also if mine.asks else other.also
     return not other.also or not mine.asks or mine.also == other.also

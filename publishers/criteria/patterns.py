@@ -1,16 +1,17 @@
-r"""Regular expressions over keys, in time that no pattern and no key can make explode.
+r"""Regular expressions over keys, with a bound on the time of every pattern and every key.
 
 The syntax is the regular part of Python's: literals, ``.``, classes such as ``[a-z_]`` and ``[^0-9]``, ``\d \w \s`` (ASCII)
-and their opposites, groups, ``|``, ``* + ?`` and ``{m,n}``. What needs memory of what was matched (back references, looking
-around) is refused, and so are anchors, because the whole key must match. A dot stands for any character, and a byte of a key
-that is not UTF-8 counts as one.
+and their opposites, groups, ``|``, ``* + ?`` and ``{m,n}``. Features that need memory of what was matched (back references,
+lookaround) are refused, and so are anchors, because the whole key must match. A dot stands for any character, and a byte of
+a key that is not UTF-8 counts as one.
 
-A pattern becomes an automaton with a place for each character of it (Glushkov, 1961), whose sets of places are whole numbers:
-a step is one lookup and one ``&``, and what is looked up is made of at most 65 unions (of four places each). It has at most 256
-places: they are counted in the parsed pattern, repetitions multiplied, so what needs more is refused before anything is written out.
+A pattern is compiled into an automaton with one place for each of its characters (Glushkov, 1961). Sets of places are integers:
+a step is one lookup and one ``&``, and a lookup that is not memoized takes at most 65 unions (of four places each). An automaton
+has at most 256 places. They are counted in the parsed pattern, repetitions multiplied, so a pattern that needs more is refused
+before any repetition is written out.
 
-``Pattern.of`` keeps the last patterns by their text: criteria, predicate and index ask for the same one, and only the first asks in
-vain. The automaton is made by ``prepare``, on the thread that subscribes; what an automaton remembers has a bound in entries.
+``Pattern.of`` caches the last patterns by text, because criteria, predicate and index all ask for the same pattern. The
+automaton is built by ``prepare``, on the thread that subscribes; its memo is bounded in entries.
 """
 
 from bisect import bisect_right
@@ -39,33 +40,33 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 
 
 class PatternError(ValueError):
-    """A pattern is malformed, or not of the kind that is understood here; the text says what would be right."""
+    """A pattern is malformed, or uses syntax that is not supported; the text says what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chars:
-    """One character out of some ranges."""
+    """One character out of ranges."""
 
     ranges: _Ranges
 
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """One part after the other."""
+    """Parts in sequence."""
 
     parts: "tuple[_Node, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """One of several parts."""
+    """Alternative parts."""
 
     parts: "tuple[_Node, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class _Repeat:
-    """A part, from ``least`` to ``most`` times; None for any number."""
+    """A part, repeated from ``least`` to ``most`` times; None for any number."""
 
     part: "_Node"
     least: int
@@ -76,16 +77,16 @@ _Node = _Chars | _Sequence | _Choice | _Repeat
 
 
 class Pattern:
-    """A regular expression that whole keys match or not.
+    """A regular expression over whole keys.
 
-    To make one takes time of its text, and to prepare it time of the square of its places.
+    Parsing takes time proportional to its text, and `prepare` time proportional to the square of its places.
 
     Attributes:
-        head: What every matching key begins with; possibly empty.
+        head: Literal prefix of every matching key; possibly empty.
         places: Characters of the pattern, repetitions written out, from 0 to 256.
 
     Raises:
-        PatternError: If it is malformed, uses what is not understood, or needs more than 256 places.
+        PatternError: If it is malformed, uses unsupported syntax, or needs more than 256 places.
     """
 
     __slots__ = ("_automaton", "_tree", "head", "places")
@@ -103,7 +104,7 @@ class Pattern:
     @staticmethod
     @lru_cache(maxsize=_KEPT)
     def of(pattern: str) -> "Pattern":
-        """The pattern of a text, made once for as long as it is among the last ones that were asked for.
+        """Returns the pattern of a text, from the cache if it is among the last ones used.
 
         Raises:
             PatternError: As the class does.
@@ -111,7 +112,7 @@ class Pattern:
         return Pattern(pattern)
 
     def prepare(self) -> Callable[[bytes], bool]:
-        """Makes the automaton, unless there is one, and returns ``matches``."""
+        """Builds the automaton, if there is none yet, and returns ``matches``."""
         if self._automaton is None:
             self._automaton = _Automaton(self._tree)
         return self.matches
@@ -125,7 +126,7 @@ class Pattern:
 
 
 def _places(tree: _Node) -> int:
-    """The characters of a tree, repetitions multiplied and not written out."""
+    """Counts the characters of a tree, repetitions multiplied but not written out."""
     match tree:
         case _Chars():
             return 1
@@ -145,7 +146,7 @@ def _head(tree: _Node) -> str:
 
 
 class _Parser:
-    """Reads a pattern by recursive descent."""
+    """Parses a pattern by recursive descent."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -212,7 +213,7 @@ class _Parser:
         self._depth -= 1
         if self._next() != ")":
             raise self._wrong("a closing parenthesis")
-        # As a sequence of one it is no part of the literal head, which needs no more cleverness.
+        # The wrapping sequence keeps a group out of the literal head, which stays simple that way.
         return _Sequence((tree,))
 
     def _escape(self) -> _Ranges:
@@ -254,7 +255,7 @@ class _Parser:
             return part
         self._at += 1
         least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(char) or self._bounds()
-        if self._peek() == "?":  # what is taken first makes no difference to whether the whole key matches
+        if self._peek() == "?":  # greediness does not matter to whether the whole key matches
             self._at += 1
         if self._peek() in ("*", "+", "?", "{"):
             raise self._wrong("one repetition after another only through a group")
@@ -292,7 +293,7 @@ def _others(ranges: _Ranges) -> _Ranges:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a part of a pattern comes down to: may it be empty, and at which places may it begin and end."""
+    """A part of a pattern: whether it may be empty, and at which places it may begin and end."""
 
     empty: bool
     first: int
@@ -303,7 +304,7 @@ _NOTHING: Final = _Part(empty=True, first=0, last=0)
 
 
 class _Automaton:
-    """Sets of places as whole numbers; place 0 stands before the key."""
+    """A Glushkov automaton: sets of places are integers, and place 0 is before the key."""
 
     def __init__(self, tree: _Node) -> None:
         self._tests: list[Callable[[int], bool]] = [lambda _: False]
@@ -316,7 +317,7 @@ class _Automaton:
         self._unions = [_unions(self._follow[at : at + 4]) for at in range(0, len(self._follow), 4)]
 
     def accepts(self, key: str) -> bool:
-        """Whether the whole key brings the automaton to a final place."""
+        """Whether the automaton is at a final place after the whole key."""
         places = 1
         for char in key:
             mask = self._masks.get(char)
@@ -331,7 +332,7 @@ class _Automaton:
         return bool(places & self._final)
 
     def _mask(self, char: str) -> int:
-        """The places that take a character."""
+        """Returns the places that accept a character."""
         if len(self._masks) >= _MEMO:
             self._masks = {}
         point = ord(char)
@@ -340,7 +341,7 @@ class _Automaton:
         return found
 
     def _after(self, places: int) -> int:
-        """The places that may come after any of some places."""
+        """Returns the places that may follow any of the given places."""
         if len(self._followers) >= _MEMO:
             self._followers = {}
         found = 0
@@ -392,7 +393,7 @@ class _Automaton:
         for number in range(max(least, 1) if most is None else most):
             before = len(self._tests)
             one = self._add(part)
-            if len(self._tests) == before:  # nothing, however often it is repeated
+            if len(self._tests) == before:  # an empty part stays empty, however often it is repeated
                 return whole
             if most is None and number + 1 >= least:
                 self._link(one.last, one.first)
@@ -403,7 +404,7 @@ class _Automaton:
 
 
 def _unions(follow: Sequence[int]) -> dict[str, int]:
-    """What may come after each set of four neighbouring places; the set is the hexadecimal digit of its bits."""
+    """Returns the followers of each set of four neighbouring places, by the hexadecimal digit of the set's bits."""
     return {
         f"{places:x}": reduce(or_, (to for bit, to in enumerate(follow) if places >> bit & 1), 0)
         for places in range(1 << len(follow))

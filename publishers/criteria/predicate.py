@@ -1,7 +1,7 @@
-"""Which changes of a block fulfil some criteria.
+"""Selects the changes of a block that fulfil criteria.
 
-A criterion is compiled into a ``Wish``: what can be told from area, operation and entity type is told for many changes at
-once; keys, patterns, changed fields and values are asked change by change, what is cheap first.
+Each criterion is compiled into a ``Wish``. Area, operation and entity type are tested for many changes at once; keys, patterns,
+changed fields and values are tested change by change, cheap tests first.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -28,19 +28,19 @@ _MEMO: Final = 4096
 
 
 class Wish:
-    """One criterion, compiled.
+    """One compiled criterion.
 
     Attributes:
-        criterion: What it was compiled from.
-        kinds: Areas and operations that it takes, as blocks store them.
-        keys: Keys that it takes, if it names any.
-        globs: Whether a key matches one of its globs, if it has any.
-        patterns: Whether a key matches one of its regular expressions, if it has any.
-        expressions: These regular expressions, prepared, by their texts.
-        changed: Whether a change touched one of its fields, if it names any.
-        values: Whether the images fulfil its conditions, if it has any.
-        annotated: Whether the annotations of the transaction fulfil its conditions on them, if it has any.
-        also: Whether a change fulfils one of its further wishes, if it has any.
+        criterion: The criterion.
+        kinds: Areas and operations that match, as blocks store them.
+        keys: Keys that match; empty if it names none.
+        globs: Whether a key matches one of its globs; None without globs.
+        patterns: Whether a key matches one of its regular expressions; None without them.
+        expressions: These regular expressions, prepared, by text.
+        changed: Whether a change touched one of its fields; None if it names none.
+        values: Whether the images fulfil its conditions; None without conditions.
+        annotated: Whether the annotations of the transaction fulfil its conditions on them; None without such conditions.
+        also: Whether a change fulfils one of its further criterions; None without them.
         transactions: Whether TRANSACTION events fulfil it.
     """
 
@@ -75,17 +75,17 @@ class Wish:
 
     @property
     def asks(self) -> bool:
-        """Whether it asks a change for more than its kind and entity type."""
+        """Whether the criterion tests more than the kind and entity type of a change."""
         return bool(self.keys or self.globs or self.patterns or self.changed or self.values)
 
     def takes(self, kind: int, entity_type: str) -> bool:
-        """Whether changes of a kind and an entity type are wished for, if that is all that it asks."""
+        """Whether changes of a kind and an entity type match, if the criterion tests nothing else."""
         return kind in self.kinds and (
             not self.criterion.entity_types or entity_type in self.criterion.entity_types
         )
 
     def holds(self, facts: Facts, index: int) -> bool:
-        """Whether one change, which is no TRANSACTION event, is wished for."""
+        """Whether one change, which is not a TRANSACTION event, matches."""
         key = facts.key(index)
         return (
             self.takes(facts.kind(index), facts.entity_type(index) or "")
@@ -102,11 +102,11 @@ class Wish:
         )
 
     def leads(self, block: Block) -> bool:
-        """Whether the TRANSACTION event of the block is wished for."""
+        """Whether the TRANSACTION event of the block matches."""
         return block.leads and self.transactions and self._passes(block)
 
     def rows(self, block: Block) -> Collection[int] | None:
-        """The stored rows that are wished for; None for all of them."""
+        """Returns the stored rows that match; None for all of them."""
         if not self._passes(block):
             return ()
         columns = block.columns
@@ -136,12 +136,12 @@ class Wish:
         return rows
 
     def _passes(self, block: Block) -> bool:
-        """Whether the transaction is wished for, as far as its annotations tell."""
+        """Whether the annotations of the transaction match."""
         return self.annotated is None or self.annotated(facts_of(block), 0)
 
 
 def filter_of(where: Collection[Where], transitions: Collection[Transition]) -> Check:
-    """Compiles conditions, all of which must hold, and what a change must do to the filter that they are."""
+    """Compiles conditions, all of which must hold, and the transitions of the filter that they form."""
     after = [(one.path, one.test()) for one in sorted(where, key=_text) if one.image is Image.AFTER]
     before = [(one.path, one.test()) for one in sorted(where, key=_text) if one.image is Image.BEFORE]
 
@@ -156,7 +156,7 @@ def filter_of(where: Collection[Where], transitions: Collection[Transition]) -> 
         if not after:
             return lambda facts, index: holds(before, facts.before(index))
         return lambda facts, index: holds(after, facts.after(index)) and holds(before, facts.before(index))
-    # By whether the filter held before and holds after.
+    # Whether the filter held before, and whether it holds after.
     moves = {
         (False, True): Transition.ENTERED in transitions,
         (True, False): Transition.LEFT in transitions,
@@ -167,11 +167,11 @@ def filter_of(where: Collection[Where], transitions: Collection[Transition]) -> 
 
 
 class Predicate:
-    """Criteria, compiled: which changes of a block match.
+    """Compiled criteria: selects the matching changes of a block.
 
     Attributes:
-        criteria: What it was compiled from.
-        wishes: Its criterions, compiled.
+        criteria: The criteria.
+        wishes: Their compiled criterions.
     """
 
     __slots__ = ("_alike", "_broad", "_transactions", "criteria", "wishes")
@@ -181,11 +181,11 @@ class Predicate:
         self.wishes = tuple(Wish(criterion) for criterion in criteria.criterions)
         self._broad = not any(wish.asks or wish.annotated is not None for wish in self.wishes)
         self._transactions = any(wish.transactions for wish in self.wishes)
-        # Whether changes of a kind and an entity type are wished for.
+        # Whether changes of a kind and an entity type match.
         self._alike: dict[tuple[int, str], bool] = {}
 
     def select(self, block: Block) -> Sequence[int]:
-        """The indices of the matching changes, ascending; found once per block if they have to be looked at."""
+        """Returns the indices of the matching changes, ascending; computed once per block if changes must be examined."""
         columns = block.columns
         kinds = columns.kinds.tobytes()
         if self._broad and columns.type_ids is None and kinds.count(kinds[:1]) == len(kinds):
@@ -212,7 +212,7 @@ class Predicate:
         first = block.first_index
         if rows is None:
             return block.indices if leads or not block.leads else range(first, first + block.count)
-        found = sorted(rows) if isinstance(rows, set) else rows  # one wish alone finds them in order
+        found = sorted(rows) if isinstance(rows, set) else rows  # a single criterion finds them in order
         head = [0] if leads else []
         return head + [row + first for row in found]
 
