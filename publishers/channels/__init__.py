@@ -1,4 +1,4 @@
-"""Messages that are passed on and not stored: channels by name, and subscriptions by name and by pattern."""
+"""Messages that are delivered and not stored: channels by name, and subscriptions by name and by pattern."""
 
 from publishers.channels.channels import ChannelFeed, Channels
 from publishers.channels.errors import ChannelsClosed

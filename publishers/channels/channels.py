@@ -1,4 +1,4 @@
-"""Channels: what is published reaches those who listen at that moment, and is not stored."""
+"""Channels: a message reaches the current subscriptions of its channel, and is not stored."""
 
 import threading
 from collections import deque
@@ -31,17 +31,17 @@ _COUNT: Final = "a whole number from 1"
 class Channels:
     """Names on which messages are published, and subscriptions to names and patterns of names.
 
-    A channel is there while somebody publishes or listens. All methods may be called from any thread; messages reach every
-    subscription in one order, that in which they were published. It is a context manager that closes.
+    A channel exists while it has a publisher or a subscription. All methods may be called from any thread; every subscription
+    receives messages in the order in which they were published. As a context manager it closes on exit.
 
     Args:
-        capacity: Most messages that wait for one subscription that names no bound of its own.
-        overflow: What happens there to one message more; with ``flow.Overflow.ERROR`` that subscription ends with
+        capacity: Most messages that wait for one subscription without a bound of its own.
+        overflow: What happens to a further message; with ``flow.Overflow.ERROR`` that subscription ends with
             ``flow.Overflowed``.
-        dispatch_threads: Threads for the signals of those who name no executor and run on no event loop.
+        dispatch_threads: Threads that deliver to subscribers without an executor or an event loop.
 
     Raises:
-        InvalidOption: If one is out of its bounds.
+        InvalidOption: If an argument is out of its bounds.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Channels:
         self._ids = count(1)
         self._closed = False
         self._published = self._unheard = self._passed_on = 0
-        self._lost = 0  # by those who are gone
+        self._lost = 0  # by subscriptions that have ended
 
     def messages(
         self,
@@ -67,18 +67,18 @@ class Channels:
         capacity: int | None = None,
         overflow: Overflow | None = None,
     ) -> "ChannelFeed":
-        """The messages of some channels, as a publisher. A message that is wanted for several reasons comes once.
+        """Returns a publisher of the messages of channels. A message that matches several names and patterns is delivered once.
 
         Args:
-            channels: Their names, exactly.
+            channels: Names, exactly.
             patterns: Patterns of names, in which ``*`` stands for any number of bytes and ``?`` for one; nothing else in
                 them is special.
-            capacity: Most messages that wait for a subscriber; that of all channels if None.
-            overflow: What happens to one message more; that of all channels if None. A loss is told by
-                ``Message.missed``, and at once by the subscriber's ``on_lagged(missed)`` if it has that.
+            capacity: Most messages that wait for a subscriber; the bound of these channels if None.
+            overflow: What happens to a further message; the policy of these channels if None. A loss is reported in
+                ``Message.missed``, and at once to the subscriber's ``on_lagged(missed)`` if it has that.
 
         Raises:
-            InvalidOption: If there is neither a name nor a pattern, one is no text, or a bound is none.
+            InvalidOption: If there is neither a name nor a pattern, one is not a text, or a bound is invalid.
         """
         listed = [patterns] if isinstance(patterns, str) else list(patterns)
         for parameter, values in (("channels", channels), ("patterns", listed)):
@@ -95,17 +95,17 @@ class Channels:
         return ChannelFeed(self, Criteria.of(wishes), bound, policy)
 
     def publish(self, channel: str, content: object) -> int:
-        """Passes a message on to everybody who listens now; never waits.
+        """Publishes a message to the current subscriptions of a channel; never waits.
 
         Args:
-            channel: Its name.
-            content: Anything; it is not copied.
+            channel: Name of the channel.
+            content: Any object; it is not copied.
 
         Returns:
-            How many subscriptions took it.
+            The number of subscriptions that accepted it.
 
         Raises:
-            InvalidOption: If the name is no text, or empty.
+            InvalidOption: If the name is not a text, or empty.
             ChannelsClosed: If these channels were closed.
         """
         _check_name("channel", channel)
@@ -122,7 +122,7 @@ class Channels:
         return taken
 
     def statistics(self) -> ChannelStatistics:
-        """The numbers of this moment."""
+        """Returns the statistics at this moment."""
         with self._lock:
             listeners = self._lookup.listeners()
             published, unheard, passed_on = self._published, self._unheard, self._passed_on
@@ -133,7 +133,7 @@ class Channels:
         )
 
     def close(self) -> None:
-        """Completes every subscription, after what waits for it; later ones are completed at once. Idempotent."""
+        """Completes every subscription after its waiting messages; later subscriptions are completed at once. Idempotent."""
         with self._lock:
             if self._closed:
                 return
@@ -146,7 +146,7 @@ class Channels:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is passed on any more."""
+        """Whether these channels were closed, and deliver no new message."""
         return self._closed
 
     def __enter__(self) -> Self:
@@ -155,7 +155,7 @@ class Channels:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # For its feeds and listeners.
+    # For the feeds and subscriptions.
 
     def admit(
         self,
@@ -164,7 +164,7 @@ class Channels:
         executor: AnyExecutor | None,
         name: str,
     ) -> None:
-        """Makes a listener of a subscriber."""
+        """Registers a subscription for a subscriber, and starts it."""
         backlog = partial(Backlog[Message], feed.overflow, feed.capacity)
         where = running_loop() if executor is None else executor
         with self._lock:
@@ -185,7 +185,7 @@ class Channels:
 
     def _dispatcher(self) -> Executor:
         if self._closed:
-            return INLINE  # there is nothing left but to say so
+            return INLINE  # only on_subscribe and the end are left to deliver
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, "penstock-channels")
         return self._pool
@@ -198,7 +198,7 @@ class Channels:
             self._dismiss()
 
     def _dismiss(self) -> None:
-        """Lets the pool go with the last whom it serves."""
+        """Shuts the pool down after the last subscription has ended."""
         with self._lock:
             pool, self._pool = (self._pool, None) if not self._lookup.listeners() else (None, self._pool)
         if pool is not None:
@@ -206,14 +206,14 @@ class Channels:
 
 
 class ChannelFeed(IterablePublisher[Message]):
-    """A publisher of the messages of some channels (Reactive Streams 1.0.4), from the moment of each subscribe on.
+    """A publisher of the messages of channels (Reactive Streams 1.0.4), from the moment of each subscribe on.
 
-    ``for`` and ``async for`` take it too.
+    ``for`` and ``async for`` accept it too.
 
     Attributes:
         criteria: The names and patterns, as keys and globs.
         capacity: Most messages that wait for each subscriber.
-        overflow: What happens to one message more.
+        overflow: What happens to a further message.
     """
 
     def __init__(self, channels: Channels, criteria: Criteria, capacity: int, overflow: Overflow) -> None:
@@ -230,16 +230,16 @@ class ChannelFeed(IterablePublisher[Message]):
         executor: AnyExecutor | None = None,
         name: str | None = None,
     ) -> None:
-        """Begins a subscription; to channels that were closed, it is ``on_subscribe`` and the end.
+        """Begins a subscription; on closed channels it calls ``on_subscribe`` and ``on_complete``.
 
         Args:
-            subscriber: Gets the signals; ``on_next_batch`` and ``on_lagged`` are used if it has them.
-            executor: Where its signals run: an executor, an event loop, or ``flow.INLINE`` (on whoever publishes or
-                requests, who is coupled to it). None: the running event loop if there is one, else a small pool.
-            name: What statistics call it.
+            subscriber: Receives the signals; its optional ``on_next_batch`` and ``on_lagged`` are used.
+            executor: Runs the signals: an executor, an event loop, or ``flow.INLINE`` (on the publishing or requesting
+                thread, which couples publishers to the subscriber). None: the running event loop if there is one, else a small pool.
+            name: Its name in statistics.
 
         Raises:
-            TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9), or the executor is none.
+            TypeError: If the subscriber is None or lacks a method (Reactive Streams §1.9), or the executor is invalid.
         """
         self._channels.admit(subscriber, self, executor, name or type(subscriber).__name__)
 
@@ -251,7 +251,7 @@ def _wake(listeners: deque[MessageListener]) -> None:
             listeners.popleft()
     finally:
         if listeners:
-            # KeyboardInterrupt, say; nobody must sleep on because of it, and to be woken twice is harmless.
+            # After an interrupt, such as KeyboardInterrupt, the rest must still be woken; to wake twice is harmless.
             _wake(listeners)
 
 

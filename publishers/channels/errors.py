@@ -1,9 +1,9 @@
-"""What channels raise beside ``InvalidOption`` and ``InvalidCriteria``.
+"""Errors of channels, beside ``InvalidOption`` and ``InvalidCriteria``.
 
 ::
 
     PenstockError
-    `-- ChannelsClosed         a message was published after the end
+    `-- ChannelsClosed         a message was published after the close
 """
 
 from publishers.errors import PenstockError
@@ -12,7 +12,7 @@ __all__ = ["ChannelsClosed"]
 
 
 class ChannelsClosed(PenstockError):
-    """A message was published on channels that have ended."""
+    """A message was published on channels that were closed."""
 
     def __init__(self) -> None:
         super().__init__("these channels were closed and pass on no more messages; make new ones")

@@ -1,4 +1,4 @@
-"""One subscription to channels: what waits for it, within its bound, and its drain."""
+"""One subscription to channels: its bounded backlog of messages, and its drain."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ __all__ = ["MessageListener"]
 
 
 class MessageListener:
-    """The feed of one subscriber's drain: the messages that concern it and were not delivered yet.
+    """Feeds one subscriber's drain with the messages that match it and are not delivered yet.
 
-    A loss is told twice: by ``Message.missed`` of the next message behind it, and by the subscriber's optional
+    A loss is reported twice: in ``Message.missed`` of the next message after it, and to the subscriber's optional
     ``on_lagged(missed)``, at once and without demand.
 
     Attributes:
-        id: What tells it from every other one of the same channels.
-        name: What it is called.
-        criteria: What it listens to.
+        id: Its id, unique among the subscriptions of the same channels.
+        name: Its name.
+        criteria: The names and patterns it subscribes to.
     """
 
     def __init__(
@@ -49,19 +49,19 @@ class MessageListener:
         self._closed = False
         self._error: Exception | None = None
         self._missed = 0  # not noted on a message yet
-        self._untold = 0  # not told to the subscriber yet
+        self._untold = 0  # not reported to on_lagged yet
         self._leave = leave
         self._hears_of_loss = callable(getattr(subscriber, "on_lagged", None))
         self._drain: Drain[Message] = Drain(subscriber, self, executor=executor)
 
     def start(self) -> None:
-        """Gives the subscriber its subscription."""
+        """Calls ``on_subscribe`` with the subscription."""
         self._drain.start()
 
-    # On the thread of whoever publishes.
+    # On the publishing thread.
 
     def offer(self, message: Message) -> bool:
-        """Keeps a message for the subscriber; answers whether it did. Calls nobody; `wake` follows."""
+        """Queues a message for the subscriber; returns whether it did. Runs no user code; the caller calls `wake` next."""
         with self._lock:
             if self._closed:
                 return False
@@ -80,7 +80,7 @@ class MessageListener:
             return keeps_latest
 
     def wake(self) -> None:
-        """There is a message, a loss, or the end. User code may run here, so hold no lock."""
+        """Delivers a message, a loss, or the end. The caller must hold no lock, because user code may run here."""
         if self._error is not None:
             self._drain.fail(self._error)
         elif self._untold and self._hears_of_loss:
@@ -89,14 +89,14 @@ class MessageListener:
             self._drain.signal()
 
     def close(self) -> None:
-        """Takes in no more; what waits is delivered, and then the end. `wake` follows."""
+        """Accepts no further message; the waiting ones are delivered, then the end. The caller calls `wake` next."""
         with self._lock:
             self._closed = True
 
-    # What its drain calls.
+    # Called by the drain.
 
     def pull(self, limit: int, /) -> Sequence[Message]:
-        """The oldest of what waits."""
+        """Takes the oldest waiting messages."""
         with self._lock:
             taken = self._backlog.take(limit)
             if taken and self._missed and self._backlog.overflow is not Overflow.DROP_LATEST:
@@ -104,14 +104,14 @@ class MessageListener:
             return taken
 
     def outcome(self) -> Outcome | None:
-        """The end comes after what waits; an error does not wait, nor may it be taken for the end before `wake`."""
+        """The completion follows the waiting messages. An error does not wait, and is visible here even before `wake`."""
         with self._lock:
             if self._error is not None:
                 return Failed(self._error)
             return COMPLETED if self._closed and not self._backlog else None
 
     def release(self) -> None:
-        """Leaves the channels, and keeps nothing."""
+        """Leaves the channels, and drops the waiting messages."""
         with self._lock:
             self._closed = True
             self._backlog.clear()
@@ -123,15 +123,15 @@ class MessageListener:
         if missed:
             subscriber.on_lagged(missed)
 
-    # What it tells of itself.
+    # Statistics.
 
     @property
     def dropped(self) -> int:
-        """Messages that it lost."""
+        """Messages that the subscription has lost."""
         return self._meter.statistics().dropped
 
     def statistics(self) -> ListenerStatistics:
-        """The numbers of this moment."""
+        """Returns the statistics at this moment."""
         counted = self._meter.statistics()
         wishes = self.criteria.criterions
         return ListenerStatistics(

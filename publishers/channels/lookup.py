@@ -1,4 +1,4 @@
-"""Who listens to a name: exactly, or by a pattern."""
+"""Finds the subscriptions of a name: by exact name or by pattern."""
 
 from typing import Final
 
@@ -15,25 +15,25 @@ _REMEMBERED: Final = 65_536
 
 
 class Lookup:
-    """Finds the listeners of a name without asking the others.
+    """Finds the subscriptions of a name without evaluating the rest.
 
-    A name is to it what a key is to the criteria of a log, and it finds patterns by the same index. What was found is
-    remembered until somebody comes or goes. One thread at a time may use it.
+    A name is treated like a key of a log, so patterns are found by the same index. Results are cached until a subscription is added
+    or removed. One thread at a time may use it.
     """
 
     def __init__(self) -> None:
         self._listeners: dict[Criteria, dict[MessageListener, None]] = {}
         self._index: MatchingIndex[dict[MessageListener, None]] = MatchingIndex()
         self._known: dict[str, tuple[MessageListener, ...]] = {}
-        self._weight = 0  # of what is remembered
+        self._weight = 0  # of the cached results
 
     @property
     def evaluations(self) -> int:
-        """How often a wish matched a name, or was asked and did not."""
+        """How often a criterion matched a name, or was evaluated on one without a match."""
         return self._index.evaluations
 
     def add(self, listener: MessageListener) -> None:
-        """Somebody comes."""
+        """Adds a subscription."""
         alike = self._listeners.get(listener.criteria)
         if alike is None:
             alike = self._listeners[listener.criteria] = {}
@@ -42,7 +42,7 @@ class Lookup:
         self._forget()
 
     def remove(self, listener: MessageListener) -> None:
-        """Somebody goes; again is harmless."""
+        """Removes a subscription. Idempotent."""
         alike = self._listeners.get(listener.criteria, {})
         if alike.pop(listener, self) is self:
             return
@@ -52,7 +52,7 @@ class Lookup:
         self._forget()
 
     def find(self, name: str) -> tuple[MessageListener, ...]:
-        """Those who listen to a name, each once, in the order in which they came."""
+        """Returns the subscriptions of a name, each once, in the order in which they were added."""
         known = self._known.get(name)
         if known is None:
             known = self._match(name)
@@ -63,7 +63,7 @@ class Lookup:
         return known
 
     def listeners(self) -> list[MessageListener]:
-        """All of them, in the order in which they came."""
+        """Returns all subscriptions, in the order in which they were added."""
         found = [listener for alike in self._listeners.values() for listener in alike]
         return sorted(found, key=lambda listener: listener.id)
 

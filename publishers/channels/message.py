@@ -1,4 +1,4 @@
-"""What is passed on."""
+"""Messages of channels."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ __all__ = ["Message"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. It is not stored, and has no position: it cannot be asked for again.
+    """One message. It is not stored, and has no position: it cannot be requested again.
 
     Attributes:
-        channel: Where it was published.
-        content: What was published; the object itself, which all who get it share.
-        missed: Messages that this subscriber, and it alone, lost between the message before and this one.
+        channel: The channel on which it was published.
+        content: The published object itself; all subscribers share it.
+        missed: Messages that this subscriber lost between the previous message and this one.
     """
 
     channel: str

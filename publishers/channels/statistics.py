@@ -1,4 +1,4 @@
-"""What channels tell of themselves."""
+"""Statistics of channels."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,20 @@ __all__ = ["ChannelStatistics", "ListenerStatistics"]
 
 @dataclass(frozen=True, slots=True)
 class ListenerStatistics:
-    """One subscription.
+    """Statistics of one subscription.
 
     Attributes:
-        id: What tells it from every other subscription of the same channels.
-        name: What it is called.
-        channels: The names that it listens to, sorted.
-        patterns: Likewise its patterns.
-        overflow: What happens to one message more than may wait.
+        id: Its id, unique among the subscriptions of the same channels.
+        name: Its name.
+        channels: The names it subscribes to, sorted.
+        patterns: The patterns it subscribes to, sorted.
+        overflow: What happens to a message beyond the capacity.
         capacity: Most messages that wait.
         waiting: Messages that wait now.
-        greatest: Most that ever waited.
+        greatest: Most messages that ever waited.
         demand: Messages requested and not delivered.
-        received: Messages that concerned it.
-        dropped: Those of them that it lost.
+        received: Messages that matched it.
+        dropped: Messages of these that it lost.
     """
 
     id: int
@@ -40,16 +40,16 @@ class ListenerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatistics:
-    """All of it.
+    """Statistics of all channels.
 
     Attributes:
-        published: Messages that were published.
-        unheard: Those of them that nobody took.
-        passed_on: How often a subscription took a message.
-        dropped: How often one lost a message, those that are gone included.
-        evaluations: How often a pattern was asked about a name: it follows the patterns that a name leads to.
-        closed: Whether nothing is passed on any more.
-        listeners: In the order in which they came.
+        published: Published messages.
+        unheard: Published messages that no subscription accepted.
+        passed_on: Messages accepted by subscriptions, counted once for each.
+        dropped: Messages lost by subscriptions, counted once for each; ended subscriptions included.
+        evaluations: How often a pattern was evaluated on a name; this depends only on the patterns that a name leads to.
+        closed: Whether the channels were closed.
+        listeners: The subscriptions, in the order in which they were added.
     """
 
     published: int
