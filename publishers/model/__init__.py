@@ -1,1 +1,1 @@
-"""Pure data: what a change and a position are, and the JSON that loses nothing."""
+"""Pure data: changes, positions, and their errors."""

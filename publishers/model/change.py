@@ -1,4 +1,4 @@
-"""What a change is: one event of a log, immutable, with a position of its own."""
+"""A change: one immutable event of a log, with a position of its own."""
 
 import enum
 import json
@@ -16,11 +16,11 @@ from publishers.model.position import Position
 __all__ = ["ROW_ID", "Action", "Area", "Change", "Operation", "flaw_in", "row_id", "time_of"]
 
 ROW_ID: Final = "r1:"
-"""How the ids of the rows of a snapshot begin. The number is that of their format."""
+"""Prefix of the ids of snapshot rows. The number is the version of their format."""
 
 
 class Area(enum.IntEnum):
-    """What part of the system a change concerns. The numbers are on disk and are never reused."""
+    """The part of the system that a change concerns. The numbers are on disk and are never reused."""
 
     DATA = 1
     SCHEMA = 2
@@ -30,7 +30,7 @@ class Area(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
-    """What happened. The numbers are on disk and are never reused."""
+    """The operation of a change. The numbers are on disk and are never reused."""
 
     UPSERT = 1
     REMOVE = 2
@@ -41,7 +41,7 @@ class Operation(enum.IntEnum):
 
 
 class Action(enum.Enum):
-    """What a field-level change does to the field that it names."""
+    """What a field-level change does to its field."""
 
     SET = "SET"
     REMOVE = "REMOVE"
@@ -56,12 +56,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_of(microseconds: int) -> datetime:
-    """The moment ``microseconds`` after the Unix epoch, in UTC and without rounding."""
+    """Returns the moment ``microseconds`` after the Unix epoch, in UTC and without rounding."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def parsed(data: bytes) -> Any:
-    """What JSON says; whole numbers above 4,300 digits, which Python's ``int`` refuses to read, become a ``Decimal``."""
+    """Parses JSON; whole numbers above 4,300 digits, which Python's ``int`` refuses to parse, become a ``Decimal``."""
     try:
         return msgspec.json.decode(data)
     except msgspec.ValidationError:
@@ -71,7 +71,7 @@ def parsed(data: bytes) -> Any:
 
 
 def flaw_in(body: bytes | None, before: bytes | None) -> str | None:
-    """What keeps images from being rendered; None if nothing does."""
+    """Returns why images cannot be rendered; None if they can."""
     for name, image in (("body", body), ("before", before)):
         if image is not None and (flaw := flaw_of(image)) is not None:
             return f"{name}: {flaw}"
@@ -81,9 +81,9 @@ def flaw_in(body: bytes | None, before: bytes | None) -> str | None:
 class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One event of a change log.
 
-    What does not apply is None. ``body``, ``before`` and ``meta`` are JSON; they are kept as the bytes they arrived as
-    and parsed each time the property is read, so keep the value if you need it twice. Images are shown to those who ask
-    for them with ``Content.BODY``; the ``repr`` of a change that has a body and does not show it says so.
+    Attributes that do not apply are None. ``body``, ``before`` and ``meta`` are JSON; they are kept as stored bytes and parsed
+    each time the property is read, so keep the value if you need it twice. Images are included with ``Content.BODY`` only;
+    the ``repr`` of a change that has a body but does not include it says so.
 
     Attributes:
         version: Version of the transaction.
@@ -100,15 +100,15 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
         schema_version: Version of the schema in force.
         entry_version: Version of the entity, for conflict resolution.
         origin: Where the change was first made.
-        meta_bytes: JSON of what the application attached: to the transaction (index 0) or to the change.
+        meta_bytes: JSON that the application attached: to the transaction (index 0) or to the change.
         expires_at: When the entity expires, or expired.
-        linked: Of the two halves of a key change, the key of the other.
-        field: Path of the one field that a field-level change concerns, such as ``lines[0].price``; None for a change of
-            the entity as a whole. Its body and before image hold nothing but that field.
-        action: What it does to the field.
-        error_text: What could not be read of the change as it is stored; see ``error``.
-        lacking: What the images that were asked for need and the log does not hold, or not as JSON that can be read:
-            of ``body``, ``before`` and ``changed``; empty if nothing.
+        linked: For each of the two halves of a key change, the key of the other half.
+        field: Path of the only field that a field-level change concerns, such as ``lines[0].price``; None for a change of
+            the entity as a whole. Body and before image then hold nothing but that field.
+        action: What the change does to the field.
+        error_text: Which stored part of the change cannot be read; see ``error``.
+        lacking: Which of ``body``, ``before`` and ``changed`` the view needs although the log lacks them, or holds them as
+            unreadable JSON; empty if none.
     """
 
     version: int
@@ -135,7 +135,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def body(self) -> Any:
-        """The entity after the change, parsed; None if there is none, and if it is not shown: see ``repr``."""
+        """The entity after the change, parsed; None if there is none, or if the view does not include it: see ``repr``."""
         return None if self.body_bytes is None else parsed(self.body_bytes)
 
     @property
@@ -145,20 +145,20 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def meta(self) -> Any:
-        """What the application attached, parsed."""
+        """The JSON that the application attached, parsed."""
         return None if self.meta_bytes is None else parsed(self.meta_bytes)
 
     @property
     def error(self) -> str | None:
-        """What of this change cannot be rendered, and why; None for a sound one. Its other fields can be used."""
+        """Which part of the change cannot be rendered, and why; None if all can. The other attributes are valid."""
         if self.error_text is not None:
             return self.error_text
         return flaw_in(self.body_bytes, self.before_bytes)
 
     def partition(self, partitions: int) -> int:
-        """A number from 0 to below ``partitions`` that is the same for all changes of a key.
+        """Returns a number from 0 to below ``partitions``, the same for all changes of a key.
 
-        It is the CRC-32 of the key's bytes modulo ``partitions``, so that any program can tell it; 0 without a key.
+        It is the CRC-32 of the key's bytes modulo ``partitions``, so any program can compute it; 0 without a key.
 
         Raises:
             InvalidOption: If ``partitions`` is not at least 1.
@@ -169,12 +169,12 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def position(self) -> Position:
-        """Where this change is."""
+        """The position of this change."""
         return Position(self.version, self.index)
 
     @property
     def after(self) -> Position:
-        """The position after this change: subscribe there to go on behind it."""
+        """The position after this change: subscribe there to continue behind it."""
         return (
             Position(self.version + 1, 0)
             if self.index + 1 == self.count
@@ -182,7 +182,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
         )
 
     def _identity(self) -> tuple[object, ...]:
-        # The fields of Change, whatever a subclass adds: a change is equal over every transport.
+        # Only the fields of Change, without those of a subclass: a change is equal over every transport.
         return tuple(getattr(self, name) for name in Change.__struct_fields__ if name != "timestamp")
 
     def __eq__(self, other: object) -> bool:
@@ -190,7 +190,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
             return NotImplemented
         return self._identity() == other._identity()
 
-    __ne__ = object.__ne__  # which asks __eq__; that of msgspec.Struct compares identities if eq=False
+    __ne__ = object.__ne__  # calls __eq__; the one of msgspec.Struct would compare identities, as eq=False
 
     def __hash__(self) -> int:
         return hash((self.version, self.index, self.key))
@@ -198,12 +198,12 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __repr__(self) -> str:
         what = f"{self.operation.name} {self.entity_type}" if self.entity_type else self.operation.name
         key = f" {self.key}" if self.key is not None else ""
-        # An item that leaves an array is a removal with a body.
+        # An item removed from an array is a removal with a body.
         none = self.operation in _BODILESS and self.action is not Action.DISCARD
         shown = "" if none or self.body_bytes is not None else ", body not shown"
         return f"<Change {self.version}:{self.index} {what}{key}{shown}>"
 
 
 def row_id(place: str, row: Change) -> str:
-    """The id of a row of a snapshot: all rows of a page have one position, so the entity is named too."""
+    """Returns the id of a row of a snapshot; all rows of a page have one position, so it contains the entity too."""
     return f"{ROW_ID}{place}:{row.entity_type}:{row.key}"

@@ -1,4 +1,4 @@
-"""What data raise that are not what they must be, and the root of all errors; `publishers.errors` has the whole tree."""
+"""Errors of invalid data, and the root of all errors; `publishers.errors` has the whole tree."""
 
 from typing import Any
 
@@ -6,20 +6,20 @@ __all__ = ["InvalidOption", "PenstockError", "PositionError", "PositionMalformed
 
 
 def shown(value: object) -> str:
-    """At most 200 characters of a value that may be anything, also one that cannot be shown."""
+    """Returns at most 200 characters of any value, even of one whose ``repr`` fails."""
     try:
         return f"{value!r:.200}"
-    except Exception:  # noqa: BLE001 - a whole number above 4,300 digits, or somebody's own __repr__
+    except Exception:  # noqa: BLE001 - a whole number above 4,300 digits, or a __repr__ that raises
         return f"a {type(value).__name__} that cannot be shown"
 
 
 class PenstockError(Exception):
-    """The root of everything that a change log raises on purpose. Each one comes whole out of a pool of processes."""
+    """The root of all errors that a change log raises on purpose. Each can be pickled without loss."""
 
     retryable: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not made by a call when it is unpickled: its ``args`` are no more than the text.
+        # Unpickling does not call the class: ``args`` hold only the text.
         return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
@@ -40,7 +40,7 @@ class PositionMalformed(PositionError, ValueError):
     """A text is not a position."""
 
     def __init__(self, text: object) -> None:
-        # What has no colon was meant as a word.
+        # A text without a colon was meant as a word.
         words = "" if isinstance(text, str) and ":" in text else "be 'earliest' or 'latest', or "
         super().__init__(
             f"{text!r:.120} is not a position; it must {words}look like log_id:epoch.random:version:index"

@@ -1,4 +1,4 @@
-"""A place in a change log, and its text on the wire."""
+"""A position in a change log, and its text on the wire."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from enum import StrEnum
@@ -14,7 +14,7 @@ __all__ = ["LogIdentity", "Position", "PositionToken", "Start", "check_position"
 class Position(NamedTuple):
     """The **next** change to read, never the last one read.
 
-    Every change of a log has a position of its own. Positions compare as they lie in the log.
+    Every change of a log has a unique position. Positions compare in the order of the log.
 
     Attributes:
         version: Version of the transaction, from 1.
@@ -22,17 +22,17 @@ class Position(NamedTuple):
     """
 
     version: int
-    index: int = 0  # type: ignore[assignment]  # a field; nobody looks for items in this tuple
+    index: int = 0  # type: ignore[assignment]  # a field; it hides tuple.index, which has no use here
 
     def __str__(self) -> str:
         return f"{self.version}:{self.index}"
 
 
 def check_position(parameter: str, position: object) -> None:
-    """Checks what only a position will do for.
+    """Checks that an argument is a position.
 
     Raises:
-        InvalidOption: If it is none.
+        InvalidOption: If it is not.
     """
     if not isinstance(position, Position):
         raise InvalidOption(
@@ -44,7 +44,7 @@ def check_position(parameter: str, position: object) -> None:
 
 
 class Start(StrEnum):
-    """Places that move: what they name is found out when somebody subscribes."""
+    """Names of positions that move; they are resolved at each subscribe."""
 
     EARLIEST = "earliest"
     """The oldest position that is kept."""
@@ -54,7 +54,7 @@ class Start(StrEnum):
 
 @lru_cache(maxsize=256)
 def epoch_text(epoch: int, random: int) -> str:
-    """What tells an epoch from every other one of any copy of a log.
+    """Returns a text that identifies an epoch among all copies of a log.
 
     Args:
         epoch: Its number.
@@ -70,26 +70,26 @@ def epoch_text(epoch: int, random: int) -> str:
 
 @lru_cache(maxsize=256)
 def _epoch_of(text: str) -> tuple[int, int]:
-    """Number and random bits of the text of an epoch.
+    """Parses the text of an epoch into its number and random bits.
 
     Raises:
-        ValueError: If it is not one.
+        ValueError: If it is not the text of an epoch.
     """
     number, dot, told = text.partition(".")
     random = int.from_bytes(urlsafe_b64decode(told + "=")[:8], "little") if dot else 0
     epoch = int(number)
-    # Neither padding, nor bits that decode to nothing, nor zeros before a number: an epoch has one text.
+    # No padding, no unused bits, no leading zeros: an epoch has exactly one text.
     if not 1 <= epoch < 2**63 or epoch_text(epoch, random) != text:
         raise ValueError
     return epoch, random
 
 
 class LogIdentity(NamedTuple):
-    """Which log, and which history of it.
+    """Identifies a log and its history.
 
     Attributes:
-        log_id: Of the log.
-        epoch: Of its newest opening for writing, as `epoch_text` gives it.
+        log_id: Id of the log.
+        epoch: Its newest epoch, as the text of `epoch_text`.
     """
 
     log_id: UUID
@@ -100,15 +100,15 @@ class LogIdentity(NamedTuple):
 
 
 class PositionToken(NamedTuple):
-    """A position together with the history it belongs to: what clients store and give back.
+    """A position together with the history it belongs to: clients store it and send it back.
 
-    Its text ``log_id:epoch.random:version:index`` is opaque to clients; only a log can tell whether it is still good.
+    Its text ``log_id:epoch.random:version:index`` is opaque to clients; only a log can decide whether it is still valid.
 
     Attributes:
-        log_id: Of the log.
-        epoch: Number of the epoch that wrote what stands before the position.
+        log_id: Id of the log.
+        epoch: Number of the epoch that wrote the change before the position.
         position: The position.
-        random: The random bits of that epoch; 0 for one of format 1, whose text has no dot.
+        random: The random bits of that epoch; 0 for an epoch of format 1, whose text has no dot.
     """
 
     log_id: UUID
@@ -122,10 +122,10 @@ class PositionToken(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> "PositionToken":
-        """Reads the text of a position.
+        """Parses the text of a position.
 
         Raises:
-            PositionMalformed: If it is not one.
+            PositionMalformed: If it is not such a text.
         """
         if not isinstance(text, str) or len(text) > 120 or not text.isascii():
             raise PositionMalformed(text)
