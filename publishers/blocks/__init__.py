@@ -1,1 +1,1 @@
-"""What one frame of the log is in memory, and what is made from it once for everybody."""
+"""Blocks: frames of the log in memory, with everything that is derived from them once and shared."""

@@ -1,7 +1,7 @@
-"""One frame of the log in memory, and what is made from it once for everybody.
+"""A block: one frame of the log in memory, with everything that is derived from it once and shared.
 
-A block is the unit from commit through ring to socket: columns as they lie in the log. ``Change`` objects, encoded
-events and the rows that a predicate selects are made from it lazily, and shared by all who need them.
+A block is the unit from commit through ring to socket: columns in the layout of the log. ``Change`` objects, encoded
+events and selected rows are derived from it lazily, and shared by all subscriptions that need them.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,13 +33,13 @@ from publishers.wal.format.frame import FIRST, LAST
 __all__ = ["BLOCK_BYTES", "Block", "seen_error", "seen_linked"]
 
 BLOCK_BYTES: Final = 2_500
-"""What the objects of a block weigh beside the stored bytes, roughly; measured on CPython 3.11."""
+"""Approximate bytes of a block's objects beside the stored bytes; measured on CPython 3.11."""
 
 _TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
-_RUN: Final = 8  # from so many on, changes are made column by column
-_FIELD_BYTES: Final = 160  # what a field of a parsed image weighs beside its text, roughly
+_RUN: Final = 8  # from this number on, changes are made column by column
+_FIELD_BYTES: Final = 160  # approximate bytes of a field of a parsed image beside its text
 _UNREADABLE: Final = "something of the change as it is stored cannot be read"
-_CHANGE_BYTES: Final = 400  # what a Change object and its fields weigh, roughly, beyond the columns
+_CHANGE_BYTES: Final = 400  # approximate bytes of a Change object and its fields, beside the columns
 
 
 class _Annotations(msgspec.Struct):
@@ -66,7 +66,7 @@ _Shelf = TypeVar("_Shelf", bound=Shelf)
 
 
 class Block:
-    """The changes of one frame; immutable but for what is made lazily.
+    """The changes of one frame; immutable except for lazily derived data.
 
     Rows are addressed by their ``index`` in the transaction. Index 0, the TRANSACTION event, belongs to the first block
     of a transaction; the stored rows begin at ``first_index``.
@@ -82,9 +82,9 @@ class Block:
         committed_at: Commit time in microseconds since the Unix epoch.
         columns: The stored rows.
         annotations: JSON of the annotations, or empty.
-        weight: Stored bytes, roughly.
-        memo: What others made from this block, by their own keys; gone with the block.
-        memo_bytes: Weight of what is in ``memo`` and on shelves, roughly.
+        weight: Approximate stored bytes.
+        memo: Data that other modules derive from this block, by their own keys; it lives as long as the block.
+        memo_bytes: Approximate bytes of ``memo`` and the shelves.
     """
 
     __slots__ = (
@@ -135,7 +135,7 @@ class Block:
 
     @classmethod
     def of(cls, header: FrameHeader, columns: Columns, annotations: bytes) -> "Block":
-        """The block of a frame."""
+        """Makes the block of a frame."""
         return cls(
             columns,
             version=header.version,
@@ -150,7 +150,7 @@ class Block:
 
     @property
     def indices(self) -> range:
-        """Every index in this block."""
+        """All indices of this block."""
         return range(0 if self.leads else self.first_index, self.first_index + self.count)
 
     @property
@@ -161,23 +161,23 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        """Weight of the block with its objects and all that was made from it, roughly."""
+        """Approximate bytes of the block with its objects and all derived data."""
         return BLOCK_BYTES + self.weight + self.memo_bytes
 
     def kind(self, index: int) -> int:
-        """Area and operation as stored: ``area * 16 + operation``."""
+        """Returns area and operation as stored: ``area * 16 + operation``."""
         return self.columns.kinds[index - self.first_index] if index else _TRANSACTION_KIND
 
     def area(self, index: int) -> Area:
-        """Area of a change."""
+        """Returns the area of a change."""
         return Area(self.kind(index) >> 4)
 
     def operation(self, index: int) -> Operation:
-        """Operation of a change."""
+        """Returns the operation of a change."""
         return Operation(self.kind(index) & 15)
 
     def entity_type(self, index: int) -> str | None:
-        """Entity type of a change; None for the TRANSACTION event."""
+        """Returns the entity type of a change; None for the TRANSACTION event."""
         if not index:
             return None
         columns = self.columns
@@ -186,11 +186,11 @@ class Block:
         ]
 
     def key(self, index: int) -> bytes | None:
-        """Key of a change; None for the TRANSACTION event, and where all keys of an entity type are concerned."""
+        """Returns the key of a change; None for the TRANSACTION event, and for a change of all keys of an entity type."""
         return self.columns.key[index - self.first_index] if index and self.kind(index) != KEYLESS else None
 
     def body(self, index: int) -> bytes | None:
-        """JSON after the change; for the TRANSACTION event its id and stored bytes."""
+        """Returns the JSON after the change; for the TRANSACTION event its id and stored bytes."""
         if index:
             return self._sound("body", self.columns.body, index)
         return self._event_body(View())
@@ -200,11 +200,11 @@ class Block:
         return msgspec.json.encode(body if view.apart else body | {"bytes": self.transaction_bytes})
 
     def before(self, index: int) -> bytes | None:
-        """JSON before the change."""
+        """Returns the JSON before the change."""
         return self._sound("before", self.columns.before, index)
 
     def changed(self, index: int) -> bytes | None:
-        """JSON list of the names of changed fields."""
+        """Returns the JSON list of the names of changed fields."""
         stored = self._stored(self.columns.changed, index)
         _, flaw = names_of(stored)
         if flaw is None:
@@ -213,7 +213,7 @@ class Block:
         return None
 
     def attached(self, index: int) -> Attached:
-        """Schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
+        """Returns schema version, entry version, origin and meta; the annotations for the TRANSACTION event."""
         return (
             attached_of(self._stored(self.columns.meta, index))
             if index
@@ -221,22 +221,22 @@ class Block:
         )
 
     def entry_version(self, index: int) -> int | None:
-        """The version of the entity of a change: that of the commit, unless the writer gave one."""
+        """Returns the version of the entity of a change: that of the commit, unless the writer has set one."""
         given = self.attached(index).entry_version
         return self.version if given is None and self.kind(index) >> 4 == Area.DATA else given
 
     def error(self, index: int) -> str | None:
-        """What of a change cannot be rendered, and why; it is left out of everything else that is told here."""
+        """Returns which part of a change cannot be rendered, and why; the other methods leave such a part out."""
         return (self.changed(index), self.body(index), self.before(index), self.noted(index))[-1]
 
     def noted(self, index: int) -> str | None:
-        """``error`` as far as the parts of the change were asked for."""
+        """Returns ``error`` for the parts of the change that were read so far."""
         noted: dict[int, str] | None = self.memo.get("errors")
         flaw = None if self.columns.meta is None else self.attached(index).error
         return flaw or (noted.get(index) if noted else None)
 
     def size(self, index: int) -> int:
-        """Stored bytes of one change, roughly: what a batch bound in bytes counts."""
+        """Returns the approximate stored bytes of a change, which count for a batch bound in bytes."""
         if not index:
             return 64 + len(self.annotations)
         row = index - self.first_index
@@ -248,11 +248,11 @@ class Block:
         return size
 
     def change(self, index: int, view: View) -> Change:
-        """The change at an index, made at most once per view."""
+        """Returns the change at an index, made at most once per view."""
         return self.changes((index,), view)[0]
 
     def changes(self, indices: Sequence[int], view: View) -> list[Change]:
-        """The changes at some indices, each made at most once per view while it is kept."""
+        """Returns the changes at indices; each is made at most once per view while it is cached."""
         first = 0 if self.leads else self.first_index
         shelf = self.shelf(view, partial(_Changes, self.first_index + self.count - first))
         made = shelf.made
@@ -260,13 +260,13 @@ class Block:
         if long and isinstance(indices, range) and indices.step == 1:
             low, high = indices.start - first, indices.stop - first
             run = made[low:high]
-            if not all(run):  # `None in run` would compare it with every change
+            if not all(run):  # `None in run` would compare each change with None
                 made[low:high] = run = [*self._make_run(indices.start, indices.stop, view)]
                 weight = self.weight if high - low >= self.count else self._span(indices)
                 weight += (high - low) * _CHANGE_BYTES
                 shelf.nbytes += weight
                 self.memo_bytes += weight
-            return run  # type: ignore[return-value]  # what was None is made now
+            return run  # type: ignore[return-value]  # every None was replaced
         found = []
         for index in indices:
             change = made[index - first]
@@ -277,7 +277,7 @@ class Block:
         return found
 
     def shown(self, index: int, view: View) -> ShownImages:
-        """The images and the names of changed fields as a view shows them."""
+        """Returns the images and the names of changed fields as a view renders them."""
         whole = view.content is Content.BODY
         if view.plain:
             images = (self.body(index), self.before(index)) if whole else (None, None)
@@ -287,24 +287,26 @@ class Block:
         return show(_Row(self, index), view).told(view)
 
     def shown_key(self, index: int, view: View) -> str | None:
-        """The key as a view shows it. Bytes that are not UTF-8 appear as lone surrogates."""
+        """Returns the key as a view renders it. Bytes that are not UTF-8 appear as lone surrogates."""
         key = self.key(index)
-        view = view if self.kind(index) >> 4 == Area.DATA else View()  # only entities are seen through lenses
+        view = (
+            view if self.kind(index) >> 4 == Area.DATA else View()
+        )  # masks and projections concern entities only
         return None if key is None else show_key(key.decode("utf-8", "surrogateescape"), view)
 
     def shown_count(self, index: int, view: View) -> int:
-        """How many changes the transaction has, as a view tells it."""
+        """Returns the number of changes of the transaction as a view renders it."""
         return min(index + 2, self.transaction_count) if view.apart else self.transaction_count
 
     def shown_meta(self, index: int, view: View) -> bytes:
-        """What was attached, as a view shows it; empty for nothing."""
+        """Returns the attached meta as a view renders it; empty for none."""
         return view.tell(show_meta(bytes(self.attached(index).meta), view, transaction=not index))
 
     def parsed(self, index: int, name: Name) -> Fields | None:
-        """An image taken apart, once for all who need it; None if it is no object.
+        """Returns the fields of an image, split once for all views; None if it is not an object.
 
         Raises:
-            ValueError, RecursionError: If it is no JSON, or nested too deeply.
+            ValueError, RecursionError: If it is not JSON, or nested too deeply.
         """
         parts: dict[tuple[int, Name], Fields | None] = self.memo.setdefault("parsed", {})
         if (index, name) not in parts:
@@ -314,27 +316,27 @@ class Block:
         return parts[index, name]
 
     def shelf(self, key: object, make: Callable[[], _Shelf]) -> _Shelf:
-        """Where what is made of this block for one view and form is kept; the oldest goes beyond ``SHELVES_MAX``.
+        """Returns the cache of data derived for one view and form; beyond ``SHELVES_MAX`` the oldest is evicted.
 
         Subscribers read a block at about the same time, so the oldest is the least likely to be needed again.
         """
         shelves = self._shelves
         found = shelves.get(key)
         if found is None:
-            # Two threads may both get here; setdefault lets one of their shelves win.
+            # Two threads may both get here; setdefault picks one of their shelves.
             found = shelves.setdefault(key, make())
             while len(shelves) > SHELVES_MAX:
-                oldest = shelves.pop(list(shelves)[0], None)  # noqa: RUF015 - an iterator would see other threads
+                oldest = shelves.pop(list(shelves)[0], None)  # noqa: RUF015 - an iterator would fail on changes by other threads
                 self.memo_bytes -= 0 if oldest is None else oldest.nbytes
         return found  # type: ignore[return-value]  # a key belongs to one kind of shelf
 
     def weigh(self, shelf: Shelf, nbytes: int) -> None:
-        """Counts what was put on a shelf."""
+        """Adds the bytes of data that was put on a shelf."""
         shelf.nbytes += nbytes
         self.memo_bytes += nbytes
 
     def selection(self, key: object, select: Callable[["Block"], Sequence[int]]) -> Sequence[int]:
-        """What is selected of the block, found once for each key."""
+        """Returns the selection of a key, computed once."""
         found: Sequence[int] | None = self.memo.get(key)
         if found is None:
             found = self.memo[key] = select(self)
@@ -345,7 +347,7 @@ class Block:
         return None if column is None or not index else column[index - self.first_index]
 
     def _sound(self, name: str, column: Column | None, index: int) -> bytes | None:
-        """A stored image, unless it is damaged, for one that is not JSON would spoil the frame of its neighbours."""
+        """Returns a stored image unless it is damaged: an image that is not JSON would corrupt the message around it."""
         stored = self._stored(column, index)
         if stored is None or (flaw := flaw_of(stored)) is None:
             return stored
@@ -367,7 +369,7 @@ class Block:
         return change if plain else _seen(self, change, view)
 
     def _event(self, time: datetime, *, bodies: bool) -> Change:
-        """The TRANSACTION event."""
+        """Makes the TRANSACTION event."""
         return Change(
             self.version,
             0,
@@ -403,7 +405,7 @@ class Block:
 
 
 class _Row:
-    """A change as it lies in a block; nothing is read before it is asked for."""
+    """A change in a block; its parts are read on demand."""
 
     __slots__ = ("_block", "_index")
 
@@ -413,7 +415,7 @@ class _Row:
 
     @property
     def operation(self) -> Operation:
-        """What happened."""
+        """The operation."""
         return self._block.operation(self._index)
 
     @property
@@ -423,7 +425,7 @@ class _Row:
 
     @property
     def partial(self) -> bool:
-        """Whether it is a field-level change, whose images hold nothing but what changed."""
+        """Whether it is a field-level change, whose images hold nothing but that field."""
         return getattr(self._block.attached(self._index), "field", None) is not None
 
     @property
@@ -432,16 +434,16 @@ class _Row:
         return self._block.changed(self._index)
 
     def image(self, name: Name, /) -> bytes | None:
-        """JSON after or before the change."""
+        """Returns the JSON after or before the change."""
         return self._block.body(self._index) if name == "body" else self._block.before(self._index)
 
     def parsed(self, name: Name, /) -> Fields | None:
-        """An image taken apart, once for all views."""
+        """Returns the fields of an image, split once for all views."""
         return self._block.parsed(self._index, name)
 
 
 def _seen(block: Block, change: Change, view: View) -> Change:
-    """A change of a block, which was made without images, as a view shows it."""
+    """Renders a change of a block, which was made without images, for a view."""
     index = change.index
     shown = block.shown(index, view)
     return msgspec.structs.replace(
@@ -460,12 +462,18 @@ def _seen(block: Block, change: Change, view: View) -> Change:
 
 
 def seen_linked(attached: Attached, view: View) -> str | None:
-    """The key of the other half of a key change, as a view shows it."""
+    """Returns the key of the other half of a key change, as a view renders it."""
     linked = attached.linked
     return None if linked is None or view.apart else show_key(linked.decode("utf-8", "surrogateescape"), view)
 
 
+"""Returns which part of a change cannot be rendered, among the parts read so far.
+
+A view with lenses gets a fixed text instead: the reason may quote masked data.
+"""
+
+
 def seen_error(block: Block, index: int, view: View) -> str | None:
-    """What of a change cannot be rendered, as far as it was asked for; but not why, which may quote what is masked."""
+    """Returns that a part of a change cannot be rendered, among the parts read so far; a view with lenses hides why, as that may quote masked data."""
     error = block.noted(index)
     return error if error is None or not view.lenses else _UNREADABLE

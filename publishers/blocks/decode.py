@@ -1,4 +1,4 @@
-"""From the columns of a frame to ``Change`` objects: one at a time for selective readers, in runs for all others."""
+"""From the columns of a frame to ``Change`` objects: one at a time for selective subscribers, else in runs."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -23,11 +23,11 @@ __all__ = [
 ]
 
 KEYLESS: Final = Area.DATA * 16 + Operation.TRUNCATE
-"""The kind of changes that have no key."""
+"""The kind of changes without a key."""
 
 
 class Attached(msgspec.Struct, frozen=True):
-    """The ``meta`` column of one change; ``error`` says why it cannot be read."""
+    """The ``meta`` column of one change; ``error`` is why it cannot be read."""
 
     schema_version: int | None = None
     entry_version: int | None = None
@@ -44,13 +44,13 @@ _attached: Final = msgspec.json.Decoder(Attached)
 _names: Final = msgspec.json.Decoder(tuple[str, ...])
 _NOTHING: Final = Attached()
 _ENTITIES: Final = bytes(range(Area.DATA * 16, Area.DATA * 16 + 16))
-_SHORT: Final = 64  # bytes up to which a ``meta`` column is remembered
+_SHORT: Final = 64  # bytes up to which a ``meta`` column is cached
 _AREAS: Final = {area.value: area for area in Area}
 _OPERATIONS: Final = {operation.value: operation for operation in Operation}
 
 
 def attached_of(stored: bytes | None) -> Attached:
-    """Schema version, entry version, origin, meta and the like of a change."""
+    """Returns schema version, entry version, origin, meta and the like of a change."""
     if stored is None:
         return _NOTHING
     return _often(stored) if len(stored) <= _SHORT else _read(stored)
@@ -70,17 +70,17 @@ def _read(stored: bytes) -> Attached:
         return Attached(error=f"meta: {error}")
 
 
-_often = lru_cache(256)(_read)  # a stream that is stamped with its schema has the same few in every change
+_often = lru_cache(256)(_read)  # changes stamped with a schema share a few values
 
 
 def spliced(meta: bytes | None, member: bytes) -> bytes:
-    """The ``meta`` column of a change with one more member, such as ``"origin":"rome"``, in front."""
+    """Returns the ``meta`` column of a change with one more member, such as ``"origin":"rome"``, in front."""
     rest = b"}" if meta is None else meta.strip()[1:].lstrip()
     return b"{%b%b%b" % (member, b"" if rest == b"}" else b",", rest)
 
 
 def names_of(stored: bytes | None) -> tuple[tuple[str, ...] | None, str | None]:
-    """The names of changed fields, or why they cannot be read."""
+    """Returns the names of changed fields, or why they cannot be read."""
     if stored is None:
         return None, None
     try:
@@ -98,7 +98,7 @@ def decode_rows(
     time: datetime,
     bodies: bool,
 ) -> list[Change]:
-    """The changes of some rows, all of the area DATA, that were encoded from ``values``; ``at`` is that of the first."""
+    """Makes the changes of rows of the area DATA that were encoded from ``values``; ``at`` belongs to the first row."""
     version, index, count = at
     made = []
     for kind, name, key, body, before, changed, meta in islice(zip(*values, strict=True), start, stop):
@@ -116,14 +116,14 @@ def decode_rows(
 def decode_one(
     columns: Columns, row: int, *, at: tuple[int, int, int], time: datetime, bodies: bool
 ) -> Change:
-    """The change of one row.
+    """Makes the change of one row.
 
     Args:
-        columns: Where it is.
-        row: Which one it is.
+        columns: The columns.
+        row: Number of the row.
         at: Version, index and count of the change.
         time: Its commit time.
-        bodies: Whether body and before image are wanted.
+        bodies: Whether to include body and before image.
     """
     kind = columns.kinds[row]
     meta = None if columns.meta is None else columns.meta[row]
@@ -143,7 +143,7 @@ def decode_one(
 
 
 def _rare(changed: bytes | None, meta: bytes | None, version: int | None) -> dict[str, Any]:
-    """The fields of a change that most changes lack, and its entry version: that of the commit unless it was given one."""
+    """Returns the fields that most changes lack, and the entry version: that of the commit unless the writer has set one."""
     if changed is None and meta is not None and len(meta) <= _SHORT:
         found = _stamped(meta)
     else:
@@ -165,7 +165,7 @@ def _rarely(changed: bytes | None, meta: bytes | None) -> dict[str, Any]:
 
 @lru_cache(256)
 def _stamped(meta: bytes) -> dict[str, Any]:
-    """The same for a few attachments that are in many changes; nobody alters it."""
+    """The same, cached for a few attachments that many changes share; callers must not modify the result."""
     return {name: value for name, value in _rarely(None, meta).items() if value is not None}
 
 
@@ -186,7 +186,7 @@ def _plain(attached: Attached) -> dict[str, Any]:
 def decode_run(
     columns: Columns, start: int, stop: int, *, at: tuple[int, int, int], time: datetime, bodies: bool
 ) -> list[Change]:
-    """The changes of the rows from ``start`` up to ``stop``, column by column; ``at`` is that of the first."""
+    """Makes the changes of the rows from ``start`` up to ``stop``, column by column; ``at`` belongs to the first row."""
     version, index, count = at
     kinds = bytes(columns.kinds[start:stop])
     areas: Iterator[Area] = repeat(_AREAS[kinds[0] >> 4])
@@ -211,7 +211,7 @@ def decode_run(
         _values(columns.before if bodies else None, start, stop),
     )
     if columns.changed is None and columns.meta is None:
-        # By place, and without a step of Python for each of them: this is what most subscribers in process wait for.
+        # Positional, and without a Python step for each change: most subscribers in process wait for this.
         if kinds.translate(None, _ENTITIES):
             entries: Iterator[int | None] = (version if kind >> 4 == Area.DATA else None for kind in kinds)
         else:
@@ -258,7 +258,7 @@ def _texts(column: Column, start: int, stop: int) -> list[str]:
     offsets = column.offsets[start : stop + 1].tolist()
     base = offsets[0]
     data = column.data[base : offsets[-1]].tobytes()
-    if data.isascii():  # one character is one byte, so the text is cut where the bytes are
+    if data.isascii():  # one character is one byte, so byte offsets are character offsets
         text = data.decode("ascii")
         return [text[a - base : b - base] for a, b in pairwise(offsets)]
     return [data[a - base : b - base].decode("utf-8", "surrogateescape") for a, b in pairwise(offsets)]

@@ -1,21 +1,21 @@
-"""What a block keeps of what was made of it, by view and form."""
+"""The cache of data derived from a block, by view and form."""
 
 from typing import Final
 
 __all__ = ["SHELVES_MAX", "Shelf"]
 
 SHELVES_MAX: Final = 32
-"""Most views, of each form in which changes are handed on, for which a block keeps what was made.
+"""Most views, for each form in which changes are delivered, whose derived data a block caches.
 
-So a block weighs at most so many times what one view of it weighs, however many views there are.
+This bounds the memory of a block to that multiple of one view's, however many views there are.
 """
 
 
 class Shelf:
-    """What was made of a block for one view and one form.
+    """The data derived from a block for one view and one form.
 
     Attributes:
-        nbytes: Its weight, roughly.
+        nbytes: Its approximate bytes.
     """
 
     __slots__ = ("nbytes",)

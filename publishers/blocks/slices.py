@@ -1,4 +1,4 @@
-"""Some changes of one block: what chunks and batches are made of."""
+"""Slices of blocks, the parts of chunks and batches."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -11,17 +11,17 @@ from publishers.model.change import Area
 __all__ = ["Slice", "Tally", "tally_of"]
 
 Tally = Mapping[tuple[int, str | None], int]
-"""How many changes of each area (its number) and entity type there are."""
+"""The number of changes by area (its number) and entity type."""
 
 _EVENT: Final = (int(Area.INFRASTRUCTURE), None)
 
 
 class Slice:
-    """Some changes of one block, in order: references, never copies.
+    """Selected changes of one block, in order: references, never copies.
 
     Attributes:
-        block: Where the changes are.
-        indices: Which of them, ascending.
+        block: The block.
+        indices: Indices of the selected changes, ascending.
     """
 
     __slots__ = ("_nbytes", "_tally", "block", "indices")
@@ -37,7 +37,7 @@ class Slice:
 
     @property
     def nbytes(self) -> int:
-        """Stored bytes of these changes, roughly."""
+        """Approximate stored bytes of these changes."""
         if self._nbytes < 0:
             block, events = self.block, len(self.indices)
             whole = events >= block.count
@@ -46,7 +46,7 @@ class Slice:
 
     @property
     def tally(self) -> Tally:
-        """How many changes of which kind these are; counted when it is first asked for, or as it was set."""
+        """The number of these changes by kind; counted on first use, unless it was set."""
         if self._tally is None:
             self._tally = _tally_of(self.block, self.indices)
         return self._tally
@@ -56,15 +56,15 @@ class Slice:
         self._tally = tally
 
     def since(self, index: int) -> "Slice":
-        """The changes from ``index`` on."""
+        """Returns the changes from ``index`` on."""
         place = bisect_left(self.indices, index)
         return Slice(self.block, self.indices[place:]) if place else self
 
     def first(self, events: int, nbytes: int, *, least: int = 1) -> "Slice":
-        """As many changes from the front as fit both bounds, but at least ``least``; looks at no others."""
+        """Returns the longest prefix within both bounds, but at least ``least`` changes; does not examine the rest."""
         block, indices = self.block, self.indices
         count = min(events, len(indices))
-        if block.weight + 64 * count > nbytes:  # else they fit, whichever they are
+        if block.weight + 64 * count > nbytes:  # else all fit
             left = nbytes
             for place in range(count):
                 left -= block.size(indices[place])
@@ -75,7 +75,7 @@ class Slice:
 
 
 def tally_of(slices: Sequence[Slice]) -> Tally:
-    """How many changes of which kind some slices have together."""
+    """Returns the number of changes by kind of several slices together."""
     if len(slices) == 1:
         return slices[0].tally
     found: dict[tuple[int, str | None], int] = {}
@@ -107,7 +107,7 @@ def _tally_of(block: Block, indices: Sequence[int]) -> Tally:
         kinds = bytes([columns.kinds[index - first] for index in indices])
         types = None if ids is None else [ids[index - first] for index in indices]
     names = columns.entity_types
-    uniform = kinds.count(kinds[:1]) == len(kinds)  # the commonest case, and no look at each of them
+    uniform = kinds.count(kinds[:1]) == len(kinds)  # the most common case, which needs no look at each change
     counts: Mapping[tuple[int, int], int]
     if types is None:
         counts = {(kind, 0): n for kind, n in ({kinds[0]: len(kinds)} if uniform else Counter(kinds)).items()}
