@@ -467,13 +467,10 @@ def seen_linked(attached: Attached, view: View) -> str | None:
     return None if linked is None or view.apart else show_key(linked.decode("utf-8", "surrogateescape"), view)
 
 
-"""Returns which part of a change cannot be rendered, among the parts read so far.
-
-A view with lenses gets a fixed text instead: the reason may quote masked data.
-"""
-
-
 def seen_error(block: Block, index: int, view: View) -> str | None:
-    """Returns that a part of a change cannot be rendered, among the parts read so far; a view with lenses hides why, as that may quote masked data."""
+    """Returns which part of a change cannot be rendered, among the parts read so far.
+
+    A view with lenses gets a fixed text instead: the reason may quote masked data.
+    """
     error = block.noted(index)
     return error if error is None or not view.lenses else _UNREADABLE
