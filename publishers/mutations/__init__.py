@@ -1,1 +1,1 @@
-"""What writers ask for: operations, field-level changes, and the form in which they are stored."""
+"""Mutations that writers commit: operations, field-level changes, and their stored form."""

@@ -1,4 +1,4 @@
-"""What writers may pass: checks that name the argument, and the bytes under which it is stored."""
+"""Arguments of writers: checks that name the argument, and the bytes under which it is stored."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
@@ -31,10 +31,10 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def encode_json(parameter: str, value: Mapping[str, Any] | bytes | Model) -> bytes:
-    """JSON bytes of a mapping or a model, or JSON bytes as they are once they have proved to be JSON in UTF-8.
+    """Encodes a mapping or a model as JSON, or checks that bytes are JSON in UTF-8 and returns them unchanged.
 
     Raises:
-        InvalidChange: If a mapping or a model holds what JSON cannot, or bytes are no JSON.
+        InvalidChange: If a mapping or a model contains what JSON cannot represent, or bytes are not JSON.
     """
     if isinstance(value, Mapping):
         return encode_value(parameter, value)
@@ -45,7 +45,7 @@ def encode_json(parameter: str, value: Mapping[str, Any] | bytes | Model) -> byt
         return data
     try:
         told = plain(value)
-    except Exception as error:  # noqa: BLE001 - a model is told by code of its own
+    except Exception as error:  # noqa: BLE001 - a model is encoded by its own code
         raise InvalidChange(parameter, value, f"a model that JSON can hold ({error})") from None
     if isinstance(told, Mapping):
         return encode_value(parameter, told)
@@ -55,10 +55,10 @@ def encode_json(parameter: str, value: Mapping[str, Any] | bytes | Model) -> byt
 
 
 def encode_value(parameter: str, value: object) -> bytes:
-    """JSON bytes of any value.
+    """Encodes any value as JSON.
 
     Raises:
-        InvalidChange: If it holds what JSON cannot.
+        InvalidChange: If it contains what JSON cannot represent.
     """
     try:
         return lossless.encode(value)
@@ -74,17 +74,17 @@ def check_entity_type(entity_type: object) -> None:
     """Checks the name of an entity type.
 
     Raises:
-        InvalidChange: If it is none.
+        InvalidChange: If it is invalid.
     """
     if not isinstance(entity_type, str) or not 0 < len(entity_type) <= 1024 or not encodable(entity_type):
         raise InvalidChange("entity_type", entity_type, "a text of 1 to 1024 characters")
 
 
 def key_bytes(key: object, parameter: str = "key") -> bytes:
-    """A key as it is stored.
+    """Returns the stored form of a key.
 
     Raises:
-        InvalidChange: If it is none.
+        InvalidChange: If it is invalid.
     """
     if not key and isinstance(key, (bytes, str)):
         raise InvalidChange(parameter, key, KEY_RIGHT)
@@ -99,10 +99,10 @@ def key_bytes(key: object, parameter: str = "key") -> bytes:
 
 
 def encode_names(changed: Collection[str]) -> bytes:
-    """Names of fields as they are stored.
+    """Returns the stored form of field names.
 
     Raises:
-        InvalidChange: If they are none.
+        InvalidChange: If they are invalid.
     """
     names = listed("changed", changed, "a list of field names")
     if not all(isinstance(name, str) and encodable(name) for name in names):
@@ -111,10 +111,10 @@ def encode_names(changed: Collection[str]) -> bytes:
 
 
 def listed(parameter: str, given: object, right: str) -> list[Any]:
-    """What was given as several, and is gone through once.
+    """Copies an iterable argument into a list.
 
     Raises:
-        InvalidChange: If it is one text, a feed, which has no end, or nothing that can be gone through.
+        InvalidChange: If it is a single text, a feed, which has no end, or not iterable.
     """
     single = (str, bytes, bytearray, memoryview, IterablePublisher)
     if isinstance(given, single) or not isinstance(given, Iterable):
@@ -123,10 +123,10 @@ def listed(parameter: str, given: object, right: str) -> list[Any]:
 
 
 def check_text(parameter: str, value: object) -> str:
-    """A text that UTF-8 can hold.
+    """Checks a text that UTF-8 can represent, and returns it.
 
     Raises:
-        InvalidChange: If it is none.
+        InvalidChange: If it is not such a text.
     """
     if not isinstance(value, str) or not encodable(value):
         raise InvalidChange(parameter, value, "text")
@@ -134,10 +134,10 @@ def check_text(parameter: str, value: object) -> str:
 
 
 def whole(parameter: str, value: object) -> int:
-    """A whole number that is a version.
+    """Checks a whole number that is a version, and returns it.
 
     Raises:
-        InvalidChange: If it is none.
+        InvalidChange: If it is not such a number.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise InvalidChange(parameter, value, "a whole number from 0 to 2**63 - 1")
@@ -155,10 +155,10 @@ def meta_of(
     field: str | None = None,
     action: str | None = None,
 ) -> bytes | None:
-    """The ``meta`` column of a change: what is rarely there, as one JSON object, or None if there is nothing.
+    """Returns the ``meta`` column of a change: its rare attributes as one JSON object, or None if it has none.
 
     Raises:
-        InvalidChange: If something cannot be stored.
+        InvalidChange: If an attribute cannot be stored.
     """
     stored: dict[str, Any] = {}
     if schema_version is not None:
@@ -175,7 +175,7 @@ def meta_of(
         except OverflowError:
             raise InvalidChange("expires_at", expires_at, "within the years 1 to 9999 of UTC") from None
     if linked is not None:
-        stored["linked"] = linked  # base64, as it need not be UTF-8
+        stored["linked"] = linked  # base64, because it may not be UTF-8
     if field is not None:
         stored |= {"field": field, "action": action}
     if meta is not None:

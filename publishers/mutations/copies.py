@@ -1,4 +1,4 @@
-"""A change of one log as it is written to another."""
+"""Copies of changes from one log to another."""
 
 from typing import Final
 
@@ -14,18 +14,18 @@ _WITH_BODY: Final = frozenset({Operation.UPSERT, Operation.READ})
 
 
 def copied(change: Change, *, origin: str | None = None) -> Mutation:
-    """The same change for another log: a replica keeps what the source says, its entry version and its origin included.
+    """Makes the mutation that copies a change to another log: a replica keeps the entry version and the origin of the source.
 
     Commit the changes of one version together and in their order, without the TRANSACTION event, which the other log makes
-    for itself. Their versions there differ; entry versions and origins do not, over as many logs as there are.
+    itself. Their versions there differ; entry versions and origins stay the same over any number of logs.
 
     Args:
-        change: What a subscriber got, with ``Content.BODY`` and no image mode, projection or mask.
+        change: A change as delivered to a subscriber, with ``Content.BODY`` and no image mode, projection or mask.
         origin: Where it was first made, if it does not say so.
 
     Raises:
-        InvalidChange: If it is a TRANSACTION event, tells of a log, cannot be rendered, or has no body although it is
-            of a kind that has one.
+        InvalidChange: If it is a TRANSACTION event, concerns a log, cannot be rendered, or lacks the body that changes of its
+            kind have.
     """
     if not isinstance(change, Change):
         raise InvalidChange("change", change, "a Change, as subscribers get it")

@@ -1,9 +1,10 @@
-r"""Field-level changes: one field of an entity, named by its path, and what was done to it.
+r"""Field-level changes: one field of an entity, named by its path, and an action on it.
 
-A path is names separated by dots, with the places of array items in brackets: ``address.city``, ``lines[0].price``. A
-backslash takes ``.``, ``[`` or ``\`` after it as part of a name, and ``\-`` is the name of no characters. Body and before image of a field-level change are
-sparse: objects that hold nothing but the field, ``{"address": {"city": "Rome"}}``; where a path goes through an array, its
-one item stands for the item at that place. So filters, projections and masks treat a field there as in the entity.
+A path is names separated by dots, with the indices of array items in brackets: ``address.city``, ``lines[0].price``. A
+backslash makes a following ``.``, ``[`` or ``\`` part of a name, and ``\-`` is the empty name. Body and before image of a
+field-level change are sparse: objects that hold nothing but the field, ``{"address": {"city": "Rome"}}``. Where a path goes
+through an array, the array's only item stands for the item at that index. So filters, projections and masks treat the field as
+they do in the whole entity.
 """
 
 import re
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 FieldPath = str | Sequence[str | int]
-"""The text of a path, or its names and places."""
+"""The text of a path, or its names and indices."""
 
 _ABSENT: Final = object()
 _RIGHT: Final = "a path such as address.city or lines[0].price, or its names and places"
@@ -47,13 +48,13 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class FieldChange(msgspec.Struct, frozen=True):
-    """A field-level change before it belongs to an entity; made by ``set_field`` and the like.
+    """A field-level change without its entity; made by ``set_field`` and the like.
 
     Attributes:
-        path: Names and places.
-        action: What is done.
+        path: Names and indices.
+        action: The action.
         value: JSON of the value, if the action has one.
-        before: JSON of the field's value before, if it is told.
+        before: JSON of the field's value before, if given.
     """
 
     path: tuple[str | int, ...]
@@ -90,7 +91,7 @@ class FieldChange(msgspec.Struct, frozen=True):
         return text
 
     def sparse(self, value: bytes | None) -> bytes | None:
-        """An image that holds nothing but the field."""
+        """Returns an image that holds nothing but the field."""
         if value is None:
             return None
         for step in reversed(self.path):
@@ -99,36 +100,36 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 def set_field(path: FieldPath, value: object, *, before: object = _ABSENT) -> FieldChange:
-    """A field got a value, or the item at a place of an array another one.
+    """Sets a field to a value, or replaces the item at an index of an array.
 
     Args:
-        path: Which field.
-        value: Its value now; anything that JSON can hold.
-        before: Its value before, if it had one and it is to be told.
+        path: The field.
+        value: Its new value; anything that JSON can represent.
+        before: Its previous value, if it had one and it is to be recorded.
 
     Raises:
-        InvalidChange: If the path is none, or JSON cannot hold a value.
+        InvalidChange: If the path is invalid, or JSON cannot represent a value.
     """
     return _change(path, Action.SET, value, before)
 
 
 def remove_field(path: FieldPath, *, before: object = _ABSENT) -> FieldChange:
-    """A field is gone, or the item at a place of an array, so that later ones move up."""
+    """Removes a field, or the item at an index of an array, so that later items move up."""
     return _change(path, Action.REMOVE, _ABSENT, before)
 
 
 def push(path: FieldPath, value: object) -> FieldChange:
-    """An item was put at the end of an array; of a new one if the field was not there."""
+    """Appends an item to an array; creates the array if the field is absent."""
     return _change(path, Action.PUSH, value, _ABSENT)
 
 
 def add(path: FieldPath, value: object) -> FieldChange:
-    """An item was put into an array that is a set: at its end, unless an equal item is in it."""
+    """Appends an item to an array that is a set, unless the array contains an equal item."""
     return _change(path, Action.ADD, value, _ABSENT)
 
 
 def discard(path: FieldPath, value: object) -> FieldChange:
-    """An item was taken out of an array that is a set; nothing happens if it is not in it."""
+    """Removes an item from an array that is a set; no effect if the array does not contain it."""
     return _change(path, Action.DISCARD, value, _ABSENT)
 
 
@@ -142,10 +143,10 @@ def _change(path: FieldPath, action: Action, value: object, before: object) -> F
 
 
 def path_names(path: FieldPath) -> tuple[str | int, ...]:
-    """Names and places of a path; the first is a name.
+    """Returns the names and indices of a path; the first is a name.
 
     Raises:
-        InvalidChange: If it is no path.
+        InvalidChange: If the path is invalid.
     """
     steps: list[str | int] = []
     if isinstance(path, str):
@@ -172,7 +173,7 @@ def _is_step(step: object) -> bool:
 
 
 def field_value(change: Change, image: Any = _ABSENT) -> Any:
-    """The value in the body of a field-level change, or in another of its images.
+    """Returns the value in the body of a field-level change, or in another of its images.
 
     Raises:
         ValueError: If the change is not field-level, or its image does not hold the field.
@@ -195,7 +196,7 @@ def _check_field_level(change: object) -> None:
 
 
 def apply_field(entity: Mapping[str, Any], change: Change) -> dict[str, Any]:
-    """The entity after a field-level change: a new mapping, made of the one before it.
+    """Applies a field-level change to an entity; returns a new mapping.
 
     Raises:
         ValueError: If the change is not field-level, is HEADER only, or does not fit the entity.
@@ -243,12 +244,12 @@ def _array(place: Any, last: str | int) -> list[Any]:
 def changed_fields(
     before: Mapping[str, Any] | bytes | None, after: Mapping[str, Any] | bytes | None
 ) -> tuple[str, ...]:
-    """The top-level names whose values differ between two images, sorted.
+    """Returns the top-level names whose values differ between two images, sorted.
 
     Null and absent differ, as do ``1``, ``1.0`` and ``true``. An image that is None has no names.
 
     Raises:
-        InvalidChange: If an image is no JSON object.
+        InvalidChange: If an image is not a JSON object.
     """
     old, new = _members("before", before), _members("body", after)
     names = old.keys() | new.keys()
@@ -258,10 +259,10 @@ def changed_fields(
 def field_changes(
     before: Mapping[str, Any] | bytes | None, after: Mapping[str, Any] | bytes
 ) -> tuple[FieldChange, ...]:
-    """Field-level changes that lead from one image to the other: fields set and removed, items pushed.
+    """Computes field-level changes that lead from one image to the other: fields set and removed, items pushed.
 
     Raises:
-        InvalidChange: If an image is no JSON object.
+        InvalidChange: If an image is not a JSON object.
     """
     found: list[FieldChange] = []
     _compare((), _members("before", before), _members("body", after), found)
@@ -269,13 +270,12 @@ def field_changes(
 
 
 def check_follows(before: bytes, after: bytes, changes: Sequence[FieldChange]) -> None:
-    """Checks that what a writer says agrees: field-level changes lead from one image to the other.
+    """Checks the consistency of a writer's arguments: the field-level changes must lead from one image to the other.
 
-    Nothing is found out here that was not given; but who replays the changes over the image before must come to the image
-    after.
+    A reader that applies the changes to the image before must get the image after. No change is added or altered here.
 
     Raises:
-        InvalidChange: If they do not, or are none.
+        InvalidChange: If the changes do not lead there, or are invalid.
     """
     for part in changes:
         if not isinstance(part, FieldChange):
@@ -300,7 +300,7 @@ def check_follows(before: bytes, after: bytes, changes: Sequence[FieldChange]) -
 
 
 def _comparable(image: bytes) -> dict[str, Any] | None:
-    """The fields of an object, with numbers that compare by value; None if it is none, or cannot be compared."""
+    """Parses an object with numbers that compare by value; None if it is not an object, or cannot be compared."""
     try:
         found = exact_value(image)
     except (ValueError, RecursionError, ArithmeticError):
@@ -353,7 +353,7 @@ def _members(parameter: str, image: Mapping[str, Any] | bytes | None) -> dict[st
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same, telling whole numbers from fractions and from booleans."""
+    """Whether two JSON values are equal; whole numbers, fractions and booleans all differ from each other."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):

@@ -1,4 +1,4 @@
-"""What a writer asks for: the operations, each checked and in the form in which it is stored."""
+"""The operations of a writer: each function checks its arguments and returns them in stored form."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -48,7 +48,7 @@ EXPIRE: Final = 5
 _NO_EXTRAS: Final = (None,) * 5
 
 Image = Mapping[str, Any] | bytes | Model
-"""An entity: a mapping or a model, which is written by the rules of ``publishers.lossless``, or JSON bytes, which are kept."""
+"""An entity: a mapping or a model, encoded by the rules of ``publishers.lossless``, or JSON bytes, stored unchanged."""
 
 _REMOVALS: Final = frozenset({Action.REMOVE, Action.DISCARD})
 
@@ -67,21 +67,21 @@ def upsert(
     entry_version: int | None = None,
     origin: str | None = None,
 ) -> Mutation:
-    """An entity was created or changed.
+    """Creates or changes an entity.
 
     Args:
         entity_type: Kind of the entity.
         key: Key of the entity; text is stored as UTF-8.
         body: The entity after the change: a mapping, a dataclass, a ``msgspec.Struct``, a pydantic model, or JSON bytes,
-            which are kept as they are.
-        before: The entity before the change, likewise.
-        changed: Names of the fields that changed; ``"auto"`` to find out the top-level ones from both images.
-        changes: Field-level changes, which follow as changes of their own, in this order; ``"auto"`` to find some out that
-            lead from ``before`` to ``body``. With ``before``, those that are given must do so too.
+            which are stored unchanged.
+        before: The entity before the change, in the same forms.
+        changed: Names of the fields that changed; ``"auto"`` compares the top-level fields of both images.
+        changes: Field-level changes, which follow as changes of their own, in this order; ``"auto"`` computes changes that
+            lead from ``before`` to ``body``. Together with ``before``, the given changes must do so too.
         expires_at: When the entity will expire.
-        meta: Anything that the application wants to say of this change.
-        schema_version: Version of the schema in force; None for the one that the log knows of.
-        entry_version: Version of the entity, which does not fall.
+        meta: Anything that the application attaches to this change.
+        schema_version: Version of the schema in force; None for the newest one that the log knows.
+        entry_version: Version of the entity; it must not fall.
         origin: Where the change was first made.
 
     Raises:
@@ -128,7 +128,7 @@ def remove(
     entry_version: int | None = None,
     origin: str | None = None,
 ) -> Mutation:
-    """An entity was removed; the arguments are those of ``upsert``.
+    """Removes an entity; the arguments are those of ``upsert``.
 
     Raises:
         InvalidChange: If an argument cannot be stored.
@@ -148,12 +148,12 @@ def expire(
     entry_version: int | None = None,
     origin: str | None = None,
 ) -> Mutation:
-    """An entity is gone because its time was over; there is no removal beside it.
+    """Ends an entity whose lifetime has run out; it needs no removal beside it.
 
     Args:
         entity_type: Kind of the entity.
         key: Key of the entity.
-        before: The entity as it was.
+        before: The entity before its end.
         expires_at: When it expired.
         meta: As for ``upsert``, like all that follow.
         schema_version: Version of the schema.
@@ -174,7 +174,7 @@ def truncate(
     schema_version: int | None = None,
     origin: str | None = None,
 ) -> Mutation:
-    """All entities of a type are gone: one change, without a key, in order with the changes around it.
+    """Removes all entities of a type: one change without a key, in order with the changes around it.
 
     Raises:
         InvalidChange: If an argument cannot be stored.
@@ -197,19 +197,19 @@ def rekey(
     entry_version: int | None = None,
     origin: str | None = None,
 ) -> Mutation:
-    """An entity got another key: the removal of the old one and, right after it, the creation of the new one.
+    """Gives an entity another key: the removal of the old key and, right after it, the creation of the new one.
 
-    Each names the other's key in ``Change.linked``. The before image is that of both.
+    ``Change.linked`` of each is the key of the other. Both have the same before image.
 
     Args:
         entity_type: Kind of the entity.
-        old: Its key before.
-        new: Its key now.
+        old: Its previous key.
+        new: Its new key.
         body: As for ``upsert``, like all that follow.
         before: The entity under its old key.
         changed: Names of the fields that changed.
         expires_at: When the entity will expire.
-        meta: Anything that the application wants to say of both changes.
+        meta: Anything that the application attaches to both changes.
         schema_version: Version of the schema.
         entry_version: Version of the entity.
         origin: Where the change was first made.
@@ -238,15 +238,15 @@ def schema(
     meta: Mapping[str, Any] | None = None,
     origin: str | None = None,
 ) -> Mutation:
-    """The schema of an entity type was told or changed: a change of the area SCHEMA.
+    """Records or changes the schema of an entity type: a change of the area SCHEMA.
 
-    It must come before the first change that is written by it, in the same transaction or an earlier one.
+    It must precede the first change that is written by it, in the same transaction or in an earlier one.
 
     Args:
         entity_type: Kind of the entities.
-        body: The schema; any JSON. See ``publishers.lossless`` for a form by which values can be read back.
-        version: Its version, above every one told before; None for the next.
-        part: Which part of the schema it is, where entities have several (attributes, references): the change's key.
+        body: The schema; any JSON. ``publishers.lossless`` describes a form by which values can be read back.
+        version: Its version, above all earlier versions; None for the next.
+        part: The part of the schema, if entities have several (attributes, references): the change's key.
         before: The schema before.
         changed: What was touched, such as names of fields; ``"auto"`` for the top-level names that differ.
         meta: As for ``upsert``.

@@ -1,9 +1,9 @@
-"""Changes on their way into a frame: one before it has a position, and many as columns."""
+"""Changes before they are written: one change without a position, and many as columns of a frame."""
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from struct import error as StructError  # noqa: N812 - it is a class, whatever its name looks like
+from struct import error as StructError  # noqa: N812 - it is a class, despite its lower-case name
 from typing import Final
 
 import msgspec
@@ -28,24 +28,24 @@ _TEXT: Final = frozenset({str})
 _KNOWN: Final = frozenset(_KINDS)
 _KEYED: Final = frozenset(Operation) - {Operation.TRUNCATE}
 _KINDS_OF_DATA: Final = bytes(DATA * 16 + number if number in _KEYED else 0 for number in range(256))
-"""By the number of an operation; 0 for one of changes without a key, and for what is none."""
+"""The kind by the number of an operation; 0 for an operation without a key, and for a number that is no operation."""
 _ORDINARY: Final = tuple(((DATA,) * count, (None,) * count, ((),) * count) for count in range(ROWS_MAX + 1))
-"""Areas, entry versions and what follows, by the number of changes, where the changes are ordinary."""
+"""Areas, entry versions and following changes of ordinary changes, by their number."""
 _RIGHT: Final = "what upsert() or remove() returned"
 _NONSENSE: Final = (TypeError, AttributeError, LookupError, UnicodeError, OverflowError)
-"""What fields of the wrong type lead to, in a mutation that was made without ``upsert`` and the like."""
+"""Errors raised by fields of the wrong type, in a mutation that was not made by ``upsert`` and the like."""
 
 
 class Mutation(msgspec.Struct, frozen=True):
-    """One change to be committed; made by ``upsert``, ``remove`` and the like, which check it.
+    """One change to commit; made by ``upsert``, ``remove`` and the like, which check it.
 
     Attributes:
         operation, area: Their numbers.
         entity_type: Kind of the entity.
-        key: Its key; empty where there is none.
-        body, before, changed, meta: What is stored.
-        entry_version: Version of the entity, if it was given.
-        follows: Changes that belong to this one and come right after it: of its fields, or the other half of a key
+        key: Its key; empty if there is none.
+        body, before, changed, meta: The stored bytes.
+        entry_version: Version of the entity, if given.
+        follows: Changes that belong to this one and come right after it: changes of its fields, or the other half of a key
             change.
     """
 
@@ -65,25 +65,25 @@ _MUTATIONS: Final = frozenset({Mutation})
 
 
 def flattened(mutations: Iterable[Mutation]) -> list[Mutation]:
-    """The changes one by one, each followed by those that belong to it.
+    """Lists the changes one by one, each followed by those that belong to it.
 
     Raises:
-        InvalidChange: If something is not a mutation, or the entry version of a key falls.
+        InvalidChange: If an element is not a mutation, or the entry version of a key falls.
     """
     given = list(mutations)
     for row in given:
         if type(row) is not Mutation or row.follows or row.entry_version is not None:
             break
     else:
-        return given  # the commonest case: nothing to check and nothing to insert
+        return given  # the most common case: nothing to check and nothing to insert
     versions: dict[tuple[str, bytes], int | None] = {}
     return [_versioned(row, versions) for row in _spread(given)]
 
 
 def _versioned(row: Mutation, versions: dict[tuple[str, bytes], int | None]) -> Mutation:
-    """A change whose entry version is not below that of the same key before it in the transaction.
+    """Returns a change whose entry version is not below that of the same key earlier in the transaction.
 
-    Without one of its own it goes on with that one; if that was left out too, both have the version of the commit.
+    A change without an entry version gets that one; if the earlier change has none either, both have the version of the commit.
     """
     if row.area != DATA:
         return row
@@ -120,11 +120,11 @@ def columns_of(mutations: Iterable[Mutation], *, keyed: bool = False) -> Columns
     """Turns changes into the columns of a frame.
 
     Args:
-        mutations: What ``upsert`` and ``remove`` made.
+        mutations: The changes.
         keyed: Whether to refuse an empty key, as ``check_columns`` does.
 
     Raises:
-        InvalidChange: If something is not a mutation, an entry version falls, or there are too many entity types for one
+        InvalidChange: If an element is not a mutation, an entry version falls, or there are too many entity types for one
             transaction.
     """
     try:
@@ -172,12 +172,12 @@ def _columns(rows: Sequence[Mutation], *, keyed: bool) -> Columns:
 
 
 class RowEncoder:
-    """Encodes transactions of a few ordinary changes straight; the others are for the way over columns.
+    """Encodes small transactions of ordinary changes directly; all others have to be turned into columns first.
 
     Args:
         options: Bounds of frames, transactions, changes and keys.
-        versions: The versions of the schema that was told of an entity type; changes of such a one are to be stamped.
-        stamp: Makes of each change what is stored in its place; None if that is the change.
+        versions: Returns the schema versions of an entity type; changes of a type that has any must be stamped.
+        stamp: Replaces each change before it is stored; None to store it unchanged.
     """
 
     __slots__ = ("_bytes", "_key_bytes", "_most", "_stamp", "_versions")
@@ -197,7 +197,7 @@ class RowEncoder:
         )
 
     def rows(self, mutations: Sequence[Mutation], annotations: bytes) -> Rows | None:
-        """The changes, encoded; None if anything is out of the ordinary, which the way over columns does or refuses.
+        """Encodes the changes; None if any of them is not ordinary: then the caller encodes columns, which may raise.
 
         Args:
             mutations: The changes.
@@ -231,19 +231,19 @@ _known_type = lru_cache(1024)(check_entity_type)
 
 
 def check_columns(columns: object) -> Columns:
-    """Columns whose every change is of a known area and operation: no reader could make anything of another one.
+    """Checks that every change in columns has a known area and operation, because no reader could interpret another one.
 
-    Each has a key too, unless it is a TRUNCATE. What was stored without one, before that was refused, can be read as ever.
+    Each change must have a key too, unless it is a TRUNCATE. Older logs may contain changes without one; they remain readable.
 
     Raises:
-        InvalidChange: If it is something else.
+        InvalidChange: If the columns do not meet this.
     """
     if not isinstance(columns, Columns):
         raise InvalidChange("batches", columns, "Columns of changes")
     if strange := bytes(columns.kinds).translate(None, _KINDS):
         raise InvalidChange("kinds", strange[0], "16 times the number of an Area, plus that of an Operation")
     ends = columns.key.offsets
-    if len({*ends}) < len(ends):  # seldom, so that no change is looked at one by one
+    if len({*ends}) < len(ends):  # rare, so that changes are usually not examined one by one
         _check_keys(columns.kinds, columns.key)
     return columns
 
