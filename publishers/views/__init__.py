@@ -1,1 +1,1 @@
-"""What a subscriber sees of a change: content, images, projections and masks."""
+"""Views: the content, images, projections and masks with which a subscriber sees a change."""

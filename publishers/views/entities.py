@@ -15,7 +15,7 @@ from publishers.model.change import Area, Change
 __all__ = ["M", "Model", "ModelChange", "Models", "plain"]
 
 if TYPE_CHECKING:
-    # Classes of several kinds have no class in common that mypy could tell; then objects are Any.
+    # A mapping of classes has no common class that mypy could infer; its objects are Any.
     from typing_extensions import TypeVar as _Defaulted
 
     M = _Defaulted("M", default=Any)
@@ -25,7 +25,7 @@ else:
 Read = Callable[[bytes], Any]
 
 _MODEL: Final = "a dataclass, a msgspec.Struct or a pydantic model"
-# What `publishers.lossless` writes by its own rules.
+# Types that `publishers.lossless` encodes by its own rules.
 _WRITTEN: Final = (bytes, bytearray, date, datetime, time, timedelta, Decimal, UUID)
 
 
@@ -38,31 +38,31 @@ class _Dumped(Protocol):
 
 
 Model = msgspec.Struct | _Dataclass | _Dumped
-"""An object that says itself what fields it has."""
+"""An object that knows its own fields."""
 
 
 class ModelChange(Change, Generic[M], frozen=True, gc=True, eq=False):
-    """A change whose images are objects of a class that was asked for with ``as_``; equal to the change it is made of."""
+    """A change whose images are objects of the class passed as ``as_``; equal to the change it is made from."""
 
     _body: M | None = None
     _before: M | None = None
 
     @property
     def body(self) -> M | None:
-        """The entity after the change; None if there is none, and for what is not an entity as a whole, or of no class."""
+        """The entity after the change; None if there is none, for a change that is not of a whole entity, or without a class."""
         return self._body
 
     @property
     def before(self) -> M | None:
-        """The entity before the change, likewise."""
+        """The entity before the change; None as for ``body``."""
         return self._before
 
 
 def plain(value: object) -> object:
-    """What a model holds, as what JSON is made of; anything else as it is.
+    """Turns a model into values that JSON can represent; returns anything else unchanged.
 
     Raises:
-        TypeError, ValueError: If it holds something that cannot be told.
+        TypeError, ValueError: If the model contains a value that cannot be represented.
     """
     if isinstance(value, type):
         return value
@@ -74,14 +74,14 @@ def plain(value: object) -> object:
 
 
 class Models:
-    """Makes objects of the images of changes.
+    """Turns the images of changes into objects.
 
     Args:
-        as_: The class of all entities, or that of each entity type.
-        kind: What a change becomes; its last two fields are the objects.
+        as_: The class of all entities, or a mapping from entity types to classes.
+        kind: Makes the resulting change; its last two arguments are the objects.
 
     Raises:
-        InvalidOption: If it is none.
+        InvalidOption: If ``as_`` is invalid.
     """
 
     __slots__ = ("_all", "_kind", "_types")
@@ -93,7 +93,7 @@ class Models:
         self._kind = kind
 
     def change(self, change: Change) -> Any:
-        """The change with objects for images.
+        """Returns the change with objects as images.
 
         Raises:
             BodyMismatch: If an image does not fit its class.
@@ -112,14 +112,14 @@ def _made(change: Change, image: str, data: bytes | None, name: str, read: Read)
         return None
     try:
         return read(data)
-    except Exception as error:  # a model's own checks raise what they like
+    except Exception as error:  # a model's own checks may raise any error
         raise BodyMismatch(
             image, change.entity_type, change.key, change.position, change.after, name, _flaw(error)
         ) from error
 
 
 def _flaw(error: Exception) -> str:
-    """What did not fit, in one line."""
+    """Returns the reason of a mismatch in one line."""
     found = getattr(error, "errors", None)  # of pydantic, whose text has several lines
     if callable(found):
         return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found())

@@ -1,7 +1,7 @@
-"""What a view shows of a change: image modes, projections and masks, applied to JSON as text.
+"""The images of a change as a view renders them: image modes, projections and masks, applied to JSON as text.
 
-Bodies are parsed only where a mode compares fields or a lens looks into them, and what was parsed of a change serves all
-views. What cannot be read as JSON is not shown through a lens, and is named in ``lacking``.
+Bodies are parsed only if a mode compares fields or a lens needs them, and the parsed form of a change serves all
+views. An image that is not readable JSON is not shown through a lens, and is named in ``lacking``.
 """
 
 import re
@@ -27,25 +27,25 @@ _ESCAPED: Final = re.compile(r"\\.|\[\d+\]|.", re.DOTALL)
 _names: Final = msgspec.json.Decoder(list[str])
 _encoder: Final = msgspec.json.Encoder()
 unreadable: Final = (ValueError, RecursionError)
-"""What parsing raises for text that is no JSON, or that is nested too deeply. msgspec's errors are ValueErrors."""
+"""Errors of parsing text that is not JSON, or is nested too deeply. msgspec's errors are ValueErrors."""
 
 
 class Stored(Protocol):
-    """A change as it lies in the log. Nothing is read before it is asked for."""
+    """A stored change. Its parts are read on demand."""
 
     @property
     def operation(self) -> Operation:
-        """What happened."""
+        """The operation."""
         ...
 
     @property
     def entity(self) -> bool:
-        """Whether it is a change of an entity, which lenses are for; a schema or a log has names of its own."""
+        """Whether it is a change of an entity. Lenses apply to entities only; a schema or a log has other fields."""
         ...
 
     @property
     def partial(self) -> bool:
-        """Whether it is a field-level change, whose images hold nothing but what changed."""
+        """Whether it is a field-level change, whose images hold nothing but that field."""
         ...
 
     @property
@@ -54,20 +54,20 @@ class Stored(Protocol):
         ...
 
     def image(self, name: Name, /) -> bytes | None:
-        """JSON after or before the change."""
+        """Returns the JSON after or before the change."""
         ...
 
     def parsed(self, name: Name, /) -> Fields | None:
-        """An image taken apart, once for all views; None if it is no object.
+        """Returns the fields of an image, split once for all views; None if it is not an object.
 
         Raises:
-            ValueError, RecursionError: If it is no JSON, or nested too deeply.
+            ValueError, RecursionError: If it is not JSON, or nested too deeply.
         """
         ...
 
 
 class ShownImages(NamedTuple):
-    """A change as a view shows it; the meanings are those of ``Change``."""
+    """The rendered parts of a change; their meanings are those of ``Change``."""
 
     body: bytes | None = None
     before: bytes | None = None
@@ -75,7 +75,7 @@ class ShownImages(NamedTuple):
     lacking: tuple[str, ...] = ()
 
     def told(self, view: View) -> "ShownImages":
-        """The same with the whole numbers of images as the view wants them."""
+        """Returns the images with whole numbers in the form that the view asks for."""
         if view.integers is Integers.NUMBER:
             return self
         body, before = (None if text is None else view.tell(text) for text in (self.body, self.before))
@@ -83,7 +83,7 @@ class ShownImages(NamedTuple):
 
 
 def show(stored: Stored, view: View) -> ShownImages:
-    """What a view shows of a change that is no TRANSACTION event."""
+    """Renders the images of a change that is not a TRANSACTION event."""
     if view.images is Images.KEYS_ONLY:
         return ShownImages()
     if view.lenses and not stored.entity:
@@ -112,7 +112,7 @@ def show(stored: Stored, view: View) -> ShownImages:
 
 
 def show_key(key: str, view: View) -> str | None:
-    """What a view shows of a key."""
+    """Renders a key."""
     shown: str | None = key
     for lens in view.lenses:
         if lens.mask is not None and shown is not None:
@@ -121,11 +121,11 @@ def show_key(key: str, view: View) -> str | None:
 
 
 def show_field(field: str, view: View) -> str | None:
-    """What a view shows of the path of a field-level change, such as ``lines[0].price``."""
+    """Renders the path of a field-level change, such as ``lines[0].price``; None if the view hides the field."""
     path, place = [""], 0
     for character in _ESCAPED.findall(field):
         if character[0] == "\\":
-            path[place] += character[1:].replace("-", "")  # \\- is the name of no characters
+            path[place] += character[1:].replace("-", "")  # \\- is the empty name
         elif character == ".":
             path.append("")
             place += 1
@@ -135,7 +135,7 @@ def show_field(field: str, view: View) -> str | None:
 
 
 def show_meta(meta: bytes, view: View, *, transaction: bool) -> bytes:
-    """What a view shows of what was attached to a change or to a transaction; empty for nothing."""
+    """Renders the meta attached to a change or to a transaction; empty for none."""
     if view.images is Images.KEYS_ONLY and not transaction:
         return b""
     for lens in view.lenses:
@@ -148,7 +148,7 @@ def show_meta(meta: bytes, view: View, *, transaction: bool) -> bytes:
 
 
 def _wanted(stored: Stored, images: Images) -> tuple[Name, ...]:
-    """The images that are shown whole."""
+    """Returns the images that are shown whole."""
     if images in _DIFFERENCES:
         if stored.operation is Operation.READ:
             return ("body",)
@@ -158,14 +158,14 @@ def _wanted(stored: Stored, images: Images) -> tuple[Name, ...]:
 
 
 def _expected(stored: Stored, name: Name, images: Images) -> bool:
-    """Whether a change of this kind has the image, so that it is missing if the log does not hold it."""
+    """Whether a change of this kind has the image, so that it counts as lacking if the log does not hold it."""
     if images is Images.WRITTEN or stored.partial:
         return False
     return stored.operation in (_UPSERTS if name == "body" else _REMOVALS | {Operation.UPSERT})
 
 
 def _through(stored: Stored, name: Name, lenses: Sequence[Lens]) -> bytes | None:
-    """An image through the lenses."""
+    """Renders an image through the lenses."""
     text = stored.image(name)
     if text is None or not lenses:
         return text
@@ -179,7 +179,7 @@ def _through(stored: Stored, name: Name, lenses: Sequence[Lens]) -> bytes | None
 
 
 def _difference(stored: Stored, view: View) -> ShownImages:
-    """What changed between the images, or, without a before image, what the writer says has changed."""
+    """Renders the difference of the images, or, without a before image, the fields that the writer lists as changed."""
     old = view.images is Images.CHANGED_WITH_OLD
     lenses = view.lenses
     names = _visible(stored.changed, lenses)
@@ -200,7 +200,7 @@ def _difference(stored: Stored, view: View) -> ShownImages:
         if before is not None:
             return _compared(after, before, lenses, old=old and not created)
     except unreadable:
-        pass  # as good as not held
+        pass  # counts as absent
     lacking = ("before",) if old else ()
     listed = stored.changed
     if listed is None:
@@ -217,7 +217,7 @@ def _whole(stored: Stored, names: bytes | None, lenses: Sequence[Lens], *, old: 
 
 
 def _compared(after: Fields, before: Fields, lenses: Sequence[Lens], *, old: bool) -> ShownImages:
-    """The fields of which the visible part differs."""
+    """Renders the fields whose visible parts differ."""
     candidates = [name for name, text in after.items() if bytes(text) != bytes(before.get(name, b""))]
     candidates += [name for name in before if name not in after]
     new, was = _only(after, candidates), _only(before, candidates)
@@ -238,7 +238,7 @@ def _only(fields: Fields, names: Sequence[str]) -> Fields:
 
 
 def _picked(fields: Fields, changed: bytes) -> Fields:
-    """The fields that a writer names; a name that is no field is a path into one."""
+    """Returns the fields that a writer lists as changed; a name that is not a field is a path into one."""
     names = _names.decode(changed)
     paths = [path for name in names if name not in fields and (path := _path(name)) is not None]
     inner = Projection(tuple(paths)).trim_fields(fields)
@@ -250,7 +250,7 @@ def _picked(fields: Fields, changed: bytes) -> Fields:
 
 
 def _masked(fields: Fields, lenses: Sequence[Lens], *, values: bool = True) -> Fields:
-    """The fields through the lenses; without ``values`` they are only dropped, not masked, so that they may be compared."""
+    """Passes fields through the lenses; without ``values``, fields are dropped but not masked, so that values can be compared."""
     for lens in lenses:
         fields = fields if lens.fields is None else lens.fields.trim_fields(fields)
         fields = fields if lens.mask is None else lens.mask.image_fields(fields, values=values)
@@ -258,20 +258,20 @@ def _masked(fields: Fields, lenses: Sequence[Lens], *, values: bool = True) -> F
 
 
 def _visible(changed: bytes | None, lenses: Sequence[Lens]) -> bytes | None:
-    """The names of changed fields of which something is shown."""
+    """Returns the names of changed fields that are visible at least in part."""
     if changed is None or not lenses:
         return changed
     try:
         names = _names.decode(changed)
     except unreadable:
         return None
-    # A name may be told as a field of that name, or as a path.
+    # A name may be the name of a field, or a path.
     readings = {name: ((name,), _path(name) or (name,)) for name in names}
     return _encoder.encode([name for name in names if all(_tells(lens, *readings[name]) for lens in lenses)])
 
 
 def _tells(lens: Lens, *readings: Path) -> bool:
-    """Whether a field may be told that has one of these paths: its value may be seen, masked or not."""
+    """Whether a field with one of these paths may be named: its value is visible, masked or not."""
     if lens.fields is not None and not any(map(lens.fields.shows, readings)):
         return False
     return lens.mask is None or not any(map(lens.mask.drops, readings))
@@ -286,7 +286,7 @@ def _path(name: str) -> Path | None:
 
 
 def _same(one: bytes, other: bytes) -> bool:
-    """Whether two JSON values are equal, however they are written; numbers by value."""
+    """Whether two JSON values are equal, however they are written; numbers are compared by value."""
     if one == other:
         return True
     try:

@@ -1,4 +1,4 @@
-"""What a subscriber sees in place of values that are not for its eyes."""
+"""Masks: rules that replace values a subscriber may not see."""
 
 import hashlib
 import hmac
@@ -20,23 +20,22 @@ _STARS: Final = "***"
 
 
 class Redact(msgspec.Struct, frozen=True, tag="REDACT", tag_field="rule", forbid_unknown_fields=True):
-    """The value becomes one text, whatever it was, null included."""
+    """Replaces the value, whatever it is, null included, by one text."""
 
     text: str = _STARS
 
     def replace(self, _text: bytes) -> bytes:
-        """The text in place of a value."""
+        """Returns the text as JSON."""
         return _string(self.text)
 
 
 class Hash(msgspec.Struct, frozen=True, tag="HASH", tag_field="rule", forbid_unknown_fields=True):
-    """The value becomes its HMAC-SHA256 in hexadecimal digits, so equal values stay recognisable as equal.
+    """Replaces the value by its HMAC-SHA256 in hexadecimal digits, so that equal values can still be recognised as equal.
 
-    A text is hashed as its UTF-8, everything else as its JSON without spaces, with sorted names.
+    A text is hashed as its UTF-8, every other value as its JSON without spaces and with sorted names.
 
     Attributes:
-        key: What makes the hash one's own: at least 16 bytes, kept secret, for without it values could be guessed and
-            compared. It is in no ``repr``.
+        key: Secret key of at least 16 bytes; without one, values could be guessed and compared. It is in no ``repr``.
     """
 
     key: str
@@ -45,21 +44,21 @@ class Hash(msgspec.Struct, frozen=True, tag="HASH", tag_field="rule", forbid_unk
         return "Hash(key=...)"
 
     def replace(self, text: bytes) -> bytes:
-        """The hash in place of a value."""
+        """Returns the hash of a value."""
         return _string(hmac.new(self.key.encode(), _essence(text), hashlib.sha256).hexdigest())
 
 
 class Partial(msgspec.Struct, frozen=True, tag="PARTIAL", tag_field="rule", forbid_unknown_fields=True):
-    """Of a text or a number the last characters are shown, if at least as many are hidden; else nothing.
+    """Shows the last characters of a text or a number, if at least as many are hidden; else nothing.
 
     Attributes:
-        last: How many, from 1 to 64.
+        last: Number of characters to show, from 1 to 64.
     """
 
     last: int = 4
 
     def replace(self, text: bytes) -> bytes:
-        """The end of a value; three stars stand for the rest, however long it is."""
+        """Returns the end of a value; three stars stand for the rest, whatever its length."""
         if text[:1] not in b'"-0123456789':
             return _string(_STARS)
         plain = json.loads(text) if text[:1] == b'"' else text.decode()
@@ -67,10 +66,10 @@ class Partial(msgspec.Struct, frozen=True, tag="PARTIAL", tag_field="rule", forb
 
 
 class Drop(msgspec.Struct, frozen=True, tag="DROP", tag_field="rule", forbid_unknown_fields=True):
-    """The field is left out, with its name."""
+    """Leaves the field out, together with its name."""
 
     def replace(self, _text: bytes) -> None:
-        """Nothing in place of a value."""
+        """Returns None, because the value is left out."""
 
 
 Rule = Redact | Hash | Partial | Drop
@@ -81,7 +80,7 @@ def _string(text: str) -> bytes:
 
 
 def _essence(text: bytes) -> bytes:
-    """What is hashed: the same for values that are equal."""
+    """Returns the bytes to hash; they are equal for equal values."""
     value = json.loads(text, parse_int=_Number, parse_float=_Number)
     if isinstance(value, str) and not isinstance(value, _Number):
         return value.encode("utf-8", "surrogatepass")
@@ -89,7 +88,7 @@ def _essence(text: bytes) -> bytes:
 
 
 class _Number(str):
-    """A number as it was written."""
+    """A number in its written form."""
 
     __slots__ = ()
 
@@ -105,7 +104,7 @@ def _compact(value: Any) -> str:
 
 
 class _Node:
-    """A name on a path: the rule for its value, and what lies below it."""
+    """A name on a path: the rule for its value, and the names below it."""
 
     __slots__ = ("children", "drops", "rule")
 
@@ -117,13 +116,13 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Rules for paths of an entity, for its key (``$key``) and for what was attached to the change (``$meta``).
+    """Rules for paths of an entity, for its key (``$key``) and for the meta attached to the change (``$meta``).
 
-    Rules of inner paths come first. A path that is not there is passed over. The order in which rules are given does
-    not matter, and what lies below a field that is dropped or redacted needs no rule, so equal wishes are equal objects.
+    Rules of inner paths are applied first. An absent path has no effect. The order of the rules does not matter, and rules below
+    a dropped or redacted field are removed as superfluous, so equal masks are equal objects.
 
     Attributes:
-        rules: Of each path, as its one text, the rule; in order.
+        rules: The rule of each path in its canonical text; sorted.
     """
 
     rules: tuple[tuple[str, Rule], ...]
@@ -155,10 +154,10 @@ class Mask:
 
     @classmethod
     def of(cls, rules: "Mapping[str, Rule | str | Mapping[str, Any]]") -> Self:
-        """The mask of some rules by path: a rule, a text that stands for the value, or a rule as it travels.
+        """Makes a mask from rules by path: each a rule, a text that replaces the value, or a rule in its wire form.
 
         Raises:
-            InvalidOption: If something is not a path or not a rule. No text of an error repeats what was given for one.
+            InvalidOption: If a path or a rule is invalid. The error does not repeat the invalid rule.
         """
         if not isinstance(rules, Mapping):
             raise InvalidOption("mask", type(rules).__name__, "a mapping of paths to rules")
@@ -169,7 +168,7 @@ class Mask:
         return cls(tuple(found))
 
     def to_json(self) -> dict[str, Any]:
-        """The rules as they travel."""
+        """Returns the rules in their wire form."""
         return {path: msgspec.to_builtins(rule) for path, rule in self.rules}
 
     def touches(self, path: Path, root: str = "") -> bool:
@@ -185,7 +184,7 @@ class Mask:
         return node.rule is not None or bool(node.children)
 
     def drops(self, path: Path) -> bool:
-        """Whether what lies at a path is left out."""
+        """Whether the value at a path is left out."""
         node = self._trees[""]
         for name in path:
             below = node.children.get(name)
@@ -197,7 +196,7 @@ class Mask:
         return False
 
     def key(self, key: str) -> str | None:
-        """What is shown of a key."""
+        """Masks a key; None if it is dropped."""
         rule = self._trees["$key"].rule
         if rule is None:
             return key
@@ -205,26 +204,26 @@ class Mask:
         return None if shown is None else str(json.loads(shown))
 
     def meta(self, text: bytes) -> bytes | None:
-        """What is shown of what was attached.
+        """Masks the meta attached to a change; None if it is dropped.
 
         Raises:
-            ValueError: If it is no JSON.
+            ValueError: If it is not JSON.
         """
         return _apply(text, self._trees["$meta"], values=True)
 
     def image(self, text: bytes) -> bytes:
-        """What is shown of an image.
+        """Masks an image.
 
         Raises:
-            ValueError: If it is no JSON.
+            ValueError: If it is not JSON.
         """
         return _below(text, self._trees[""], values=True)
 
     def image_fields(self, fields: Fields, *, values: bool = True) -> Fields:
-        """The same for an image that was taken apart; without ``values``, only fields are dropped.
+        """Masks an image that is split into fields; without ``values``, fields are dropped but not masked.
 
         Raises:
-            ValueError: If a value is no JSON.
+            ValueError: If a value is not JSON.
         """
         tree = self._trees[""]
         return _fields(fields, tree, values=values) if values or tree.drops else fields

@@ -1,10 +1,10 @@
-r"""Paths into JSON, and JSON as text: what projections and masks are made of.
+r"""Paths into JSON, and JSON as text: the basis of projections and masks.
 
-A path is names separated by dots, such as ``customer.name``. A backslash takes the character after it as it is, so
-``a\.b`` is one name. A path goes through arrays as if they were not there: ``items.price`` is the price of each item.
+A path is names separated by dots, such as ``customer.name``. A backslash takes the next character literally, so
+``a\.b`` is one name. Paths ignore arrays: ``items.price`` is the price of each item.
 
-Values are never turned into Python's numbers and back: an object becomes a mapping of names to the text of the values,
-so what is not touched stays the text that was written.
+Values are never converted to Python numbers and back: an object becomes a mapping from names to the text of the values,
+so everything that is not touched keeps its written form.
 """
 
 import json
@@ -46,10 +46,10 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def parse_path(parameter: str, text: object) -> tuple[str, Path]:
-    """The root of a path (``$key``, ``$meta``, or empty for the images of the entity), and its names.
+    """Returns the root of a path (``$key``, ``$meta``, or empty for the images of the entity), and its names.
 
     Raises:
-        InvalidOption: If the text is no path.
+        InvalidOption: If the text is not a path.
     """
     if not isinstance(text, str) or not 0 < len(text) <= _CHARACTERS_MAX:
         raise InvalidOption(parameter, text if isinstance(text, str) else type(text).__name__, _RIGHT)
@@ -60,7 +60,7 @@ def parse_path(parameter: str, text: object) -> tuple[str, Path]:
 
 
 def split_path(text: str) -> list[str]:
-    """The names of a path; one of them is empty where something is wrong with it."""
+    """Splits a path into its names; an empty name shows that the path is malformed."""
     names, escaped = [""], False
     for char in text:
         if escaped or char not in ".\\":
@@ -74,7 +74,7 @@ def split_path(text: str) -> list[str]:
 
 
 def path_text(path: Path, root: str = "") -> str:
-    """The one text of a path."""
+    """Returns the canonical text of a path."""
     names = [name.replace("\\", "\\\\").replace(".", "\\.") for name in path]
     if root:
         return ".".join((root, *names))
@@ -82,10 +82,10 @@ def path_text(path: Path, root: str = "") -> str:
 
 
 def collected(parameter: str, paths: object) -> Iterable[Any]:
-    """What was given as several paths.
+    """Checks an argument that holds several paths, and returns it.
 
     Raises:
-        InvalidOption: If it is one text, nothing, or more than ``PATHS_MAX``.
+        InvalidOption: If it is a single text, empty, or has more than ``PATHS_MAX``.
     """
     if (
         isinstance(paths, (str, bytes))
@@ -98,35 +98,35 @@ def collected(parameter: str, paths: object) -> Iterable[Any]:
 
 
 def fields_of(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw] | None:
-    """The fields of an object; of a name that occurs twice, the last. None if the text is another JSON value.
+    """Splits an object into its fields; of a repeated name the last counts. None if the text is another JSON value.
 
     Raises:
-        ValueError: If it is no JSON, or a name in it cannot be read.
+        ValueError: If it is not JSON, or a name in it cannot be read.
     """
     return _objects.decode(text) if _opening(text) == b"{" else None
 
 
 def items_of(text: bytes | msgspec.Raw) -> list[msgspec.Raw] | None:
-    """The items of an array; None if the text is another JSON value.
+    """Splits an array into its items; None if the text is another JSON value.
 
     Raises:
-        ValueError: If it is no JSON.
+        ValueError: If it is not JSON.
     """
     return _arrays.decode(text) if _opening(text) == b"[" else None
 
 
 def write(value: Fields | Iterable[bytes | msgspec.Raw]) -> bytes:
-    """The text of an object or an array."""
+    """Joins fields to the text of an object, or items to that of an array."""
     if isinstance(value, Mapping):
         return _encoder.encode({name: msgspec.Raw(text) for name, text in value.items()})
     return _encoder.encode([msgspec.Raw(text) for text in value])
 
 
 def exact_value(text: bytes) -> Any:
-    """A JSON value in which numbers compare by value; each is marked as one, because in Python true equals 1.
+    """Parses JSON so that numbers compare by value; each is tagged as a number, because in Python True equals 1.
 
     Raises:
-        ValueError, RecursionError, ArithmeticError: If it is no JSON that can be compared.
+        ValueError, RecursionError, ArithmeticError: If it is not JSON that can be compared.
     """
     return json.loads(text, parse_int=_number, parse_float=_number)
 

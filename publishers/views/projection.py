@@ -1,4 +1,4 @@
-"""Which fields of an entity a subscriber sees."""
+"""Projections: the fields of an entity that a subscriber sees."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ __all__ = ["Projection"]
 
 
 class _Node:
-    """A name on a path: shown whole, or only what lies below it."""
+    """A name on a path: shown whole, or only the names below it."""
 
     __slots__ = ("children", "whole")
 
@@ -22,14 +22,14 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """Some paths of an entity; everything else is left out.
+    """Paths of an entity to show; everything else is left out.
 
-    The order in which paths are given does not matter, and one that another covers is dropped, so equal wishes are equal
+    The order of the paths does not matter, and a path that another one covers is dropped, so equal projections are equal
     objects. Fields keep the order in which they were written. A projection without any path shows nothing; it arises
     where two projections have nothing in common.
 
     Attributes:
-        paths: The paths, in order, none below another.
+        paths: The paths, sorted, none below another.
     """
 
     paths: tuple[Path, ...]
@@ -37,7 +37,7 @@ class Projection:
 
     def __post_init__(self) -> None:
         shortest: list[Path] = []
-        for path in sorted(set(self.paths)):  # a path comes right before those below it
+        for path in sorted(set(self.paths)):  # a path sorts right before the paths below it
             if not shortest or path[: len(shortest[-1])] != shortest[-1]:
                 shortest.append(path)
         tree = _Node()
@@ -51,10 +51,10 @@ class Projection:
 
     @classmethod
     def of(cls, paths: Collection[str]) -> Self:
-        """The projection onto some paths.
+        """Makes a projection onto paths.
 
         Raises:
-            InvalidOption: If something is not a path, or there is none.
+            InvalidOption: If a path is invalid, or there is none.
         """
         found = []
         for place, text in enumerate(collected("fields", paths)):
@@ -66,11 +66,11 @@ class Projection:
         return cls(tuple(found))
 
     def to_json(self) -> list[str]:
-        """The paths as they travel."""
+        """Returns the paths in their wire form."""
         return [path_text(path) for path in self.paths]
 
     def shows(self, path: Path, *, wholly: bool = False) -> bool:
-        """Whether something of what lies at a path is shown, or all of it."""
+        """Whether the value at a path is shown at least in part; with ``wholly``, in full."""
         node = self._tree
         for name in path:
             if node.whole:
@@ -82,18 +82,18 @@ class Projection:
         return node.whole or not wholly
 
     def trim(self, text: bytes) -> bytes:
-        """An image with nothing but the paths; null if there are none in it.
+        """Returns an image with nothing but the paths; null if it has none of them.
 
         Raises:
-            ValueError: If it is no JSON.
+            ValueError: If it is not JSON.
         """
         return _trim(text, self._tree) or b"null"
 
     def trim_fields(self, fields: Fields) -> Fields:
-        """The same for an image that was taken apart.
+        """Returns the fields of a split image that the paths show.
 
         Raises:
-            ValueError: If a value is no JSON.
+            ValueError: If a value is not JSON.
         """
         return _trim_fields(fields, self._tree)
 

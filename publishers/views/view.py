@@ -1,4 +1,4 @@
-"""How one subscriber sees changes: how much of them, which images, and through which lenses."""
+"""Views: how much of a change a subscriber sees, with which images, and through which lenses."""
 
 import enum
 from collections.abc import Collection, Mapping
@@ -17,46 +17,46 @@ _Member = TypeVar("_Member", bound=enum.Enum)
 
 
 class Content(enum.Enum):
-    """How much of a change is delivered: what happened to which key, or the bodies too."""
+    """How much of a change is delivered: the operation and the key, or the bodies too."""
 
     HEADER = "HEADER"
     BODY = "BODY"
 
 
 class Images(enum.Enum):
-    """Which images of the entity a change carries, if its content is BODY.
+    """Which images of the entity a change has, if its content is BODY.
 
-    What a mode needs and the log does not hold is named in ``Change.lacking``; nothing is shown in its place.
+    Images that a mode needs and the log lacks are named in ``Change.lacking``; nothing replaces them.
     """
 
     WRITTEN = "WRITTEN"
-    """What the writer stored, as it is: the after image, and the before image if there is one."""
+    """The images as the writer stored them: the after image, and the before image if there is one."""
     CHANGE = "CHANGE"
-    """Of the after image the fields that changed, and in ``changed`` their names, removed ones included."""
+    """The changed fields of the after image; ``changed`` lists their names, removed ones included."""
     AFTER = "AFTER"
     """The whole after image."""
     ALL = "ALL"
     """The whole after image and the whole before image."""
     CHANGED_WITH_OLD = "CHANGED_WITH_OLD"
-    """As CHANGE, and of the before image the same fields; of a removed entity the whole before image."""
+    """As CHANGE, with the same fields of the before image; for a removed entity the whole before image."""
     KEYS_ONLY = "KEYS_ONLY"
-    """Which entity it is and nothing of it: no image, no names of fields, nothing that was attached."""
+    """The identity of the entity only: no image, no names of fields, no attached meta."""
     NOTHING = "NOTHING"
-    """No image: a change as HEADER shows it."""
+    """No image: as with HEADER."""
 
 
 class Integers(enum.Enum):
-    """How whole numbers beyond 2^53 appear in the JSON of images and of what was attached.
+    """How whole numbers beyond 2^53 appear in the JSON of images and of attached meta.
 
-    TEXT is for readers that keep numbers in doubles, JavaScript for instance, and would round them. What is within 2^53
-    is a number either way.
+    TEXT is for readers that keep numbers in doubles, such as JavaScript, and would round them. Numbers within 2^53
+    are numbers either way.
     """
 
     NUMBER = "NUMBER"
     TEXT = "TEXT"
 
 
-# How much of the after image and of the before image a mode shows: 0 nothing, 1 what changed, 2 the whole.
+# How much of the after image and of the before image a mode shows: 0 nothing, 1 the changed fields, 2 the whole.
 _EXTENT: Final = {
     Images.WRITTEN: (2, 2),
     Images.ALL: (2, 2),
@@ -69,11 +69,11 @@ _WITH_EXTENT: Final = {extent: images for images, extent in _EXTENT.items()}
 
 
 class Lens(msgspec.Struct, frozen=True):
-    """What is left of an entity: a projection, and after it a mask.
+    """A projection, followed by a mask.
 
     Attributes:
         fields: The paths that are shown; None for all.
-        mask: What stands in place of values; None for the values themselves.
+        mask: Replacements for values; None to show all values.
     """
 
     fields: Projection | None = None
@@ -90,20 +90,20 @@ def _member(parameter: str, value: object, kind: type[_Member]) -> _Member:
 
 
 class View(msgspec.Struct, frozen=True, cache_hash=True):
-    """How one subscriber sees a change; part of every key under which anything is shared.
+    """How one subscriber sees a change; part of the key of everything that subscribers share.
 
-    Equal views, in whatever order their paths were given, are equal objects. Use ``View.of`` to make one with a
-    projection or a mask. These are for entities: key and images of changes of other areas are shown as they are.
-    TRANSACTION events have no images and no fields: of a view, only ``content`` and a mask of ``$meta`` concern them.
+    Equal views are equal objects, whatever the order of their paths. Use ``View.of`` to make one with a
+    projection or a mask. Lenses apply to entities: key and images of changes of other areas are shown unchanged.
+    TRANSACTION events have no images and no fields: of a view, only ``content`` and a mask of ``$meta`` apply to them.
 
     Attributes:
         content: HEADER leaves out body and images.
-        images: Which images there are when ``content`` is BODY.
-        lenses: What images, names of changed fields, key and attachments are seen through, one after the other.
-        integers: Whether whole numbers beyond 2^53 are numbers or text, in changes of every area; after the lenses.
-        apart: Whether a change is shown as if it stood alone, for those from whom other changes are hidden: ``count`` is the
-            least that agrees with the position behind the change, TRANSACTION events tell no bytes, and the other half of a key
-            change is not named.
+        images: The images to show if ``content`` is BODY.
+        lenses: Applied one after the other to images, names of changed fields, key and attached meta.
+        integers: Whether whole numbers beyond 2^53 are numbers or text, in changes of every area; applied after the lenses.
+        apart: Whether to show a change as if it were alone, to a subscriber from which other changes are hidden: ``count`` is
+            the least that agrees with the next position, TRANSACTION events have no bytes, and the other half of a key change
+            is not named.
     """
 
     content: Content = Content.HEADER
@@ -113,12 +113,12 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
     apart: bool = False
 
     def __post_init__(self) -> None:
-        # Compared by identity from here on: what is no member of its enum would be shown as the widest one.
+        # Compared by identity from here on: a value that is no member of its enum would count as the widest one.
         msgspec.structs.force_setattr(self, "content", _member("content", self.content, Content))
         msgspec.structs.force_setattr(self, "images", _member("images", self.images, Images))
         msgspec.structs.force_setattr(self, "integers", _member("integers", self.integers, Integers))
         if self.content is Content.HEADER and self.images is not Images.KEYS_ONLY:
-            # There are no images, so all modes but this one show the same.
+            # There are no images, so all modes except KEYS_ONLY show the same.
             msgspec.structs.force_setattr(self, "images", Images.WRITTEN)
         if not isinstance(self.lenses, tuple) or not all(isinstance(lens, Lens) for lens in self.lenses):
             raise InvalidOption(
@@ -135,17 +135,17 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
         mask: "Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None" = None,
         integers: Integers | Literal["NUMBER", "TEXT"] = Integers.NUMBER,
     ) -> Self:
-        """A view.
+        """Makes a view.
 
         Args:
             content: HEADER or BODY.
-            images: Which images there are with BODY.
-            fields: Paths that are shown, such as ``customer.name``; None for all.
-            mask: Of each path what is shown in place of its value: a text, or a ``Rule``.
+            images: The images to show with BODY.
+            fields: Paths to show, such as ``customer.name``; None for all.
+            mask: Replacement for the value of each path: a text, or a ``Rule``.
             integers: Whether whole numbers beyond 2^53 are numbers or text.
 
         Raises:
-            InvalidOption: If something is no content, no images, no integers, not a path, or not a rule.
+            InvalidOption: If an argument is invalid.
         """
         if fields is not None and not isinstance(fields, Projection):
             fields = Projection.of(fields)
@@ -156,19 +156,19 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def plain(self) -> bool:
-        """Whether it shows what is stored as it is stored."""
+        """Whether it shows stored data unchanged."""
         shown = self.images is Images.WRITTEN and not self.lenses and self.integers is Integers.NUMBER
         return shown and not self.apart
 
     def tell(self, json: bytes) -> bytes:
-        """JSON with its whole numbers as they are wanted."""
+        """Returns JSON with whole numbers in the form that the view asks for."""
         return json if self.integers is Integers.NUMBER else text_integers(json)
 
     def within(self, widest: "View") -> "View":
-        """This view of what another one shows: it sees nothing that the other does not, whatever it asks for.
+        """Restricts this view to what another one shows: the result shows nothing that the other hides, whatever this view asks for.
 
-        The lenses of the other come first, so a mask of this view is given masked values, and a rule such as ``Hash``
-        with a key of the subscriber's own reveals nothing of what lies behind. Integers are text if either wants it.
+        The lenses of the other come first, so a mask of this view receives masked values, and a rule such as ``Hash``
+        with a key of the subscriber's own reveals nothing about hidden values. Integers are text if either view says so.
         """
         if not isinstance(widest, View):
             raise InvalidOption("widest", widest, "a View")
