@@ -1,1 +1,1 @@
-"""What lies in a frame: bytes to values and back, without a file."""
+"""The format of frames: bytes to values and back, without file access."""

@@ -1,4 +1,4 @@
-"""The payload of a frame: columns in buffers that Arrow can take over without copying.
+"""The payload of a frame: columns in buffers that Arrow can use without copying.
 
 A payload is, in this order and with every buffer starting on 8 bytes::
 
@@ -6,11 +6,11 @@ A payload is, in this order and with every buffer starting on 8 bytes::
     annotations                            JSON of the transaction
     u32 n, i32 offsets[n + 1], UTF-8       the distinct entity types of this frame
     u8 kind[count]                         area * 16 + operation
-    u16 entity_type[count]                 index into the entity types; left out when n = 1
+    u16 entity_type[count]                 index into the entity types; absent if n = 1
     per present column:                    validity bitmap (not for key), i32 offsets[count + 1], bytes
 
-The bitmap has the least significant bit first and a set bit for a value, as Arrow has it. All numbers are little
-endian, and so must the machine be: the buffers are used as they lie.
+The bitmap has the least significant bit first and a set bit for a value, as in Arrow. All numbers are little
+endian, and so must the machine be, because the buffers are used in place.
 """
 
 import sys
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import Struct, pack
-from struct import error as StructError  # noqa: N812 - it is a class, whatever its name looks like
+from struct import error as StructError  # noqa: N812 - it is a class, despite its lower-case name
 from typing import Any, Final
 
 from publishers.wal.disk.filesystem import Data
@@ -40,7 +40,7 @@ if sys.byteorder != "little":  # pragma: no cover - there is no such machine to 
 
 COLUMN_NAMES: Final = ("key", "body", "before", "changed", "meta")
 PADDING: Final = tuple(bytes(size) for size in range(8))
-"""``PADDING[-size & 7]`` brings ``size`` bytes to a multiple of 8."""
+"""``PADDING[-size & 7]`` pads ``size`` bytes to a multiple of 8."""
 
 _PAIR: Final = Struct("<II")
 _NAME: Final = Struct("<Iii")
@@ -51,7 +51,7 @@ class Column:
     """A column of byte strings, some of which may be missing.
 
     Attributes:
-        validity: Bitmap of the values that are there, or None if all are.
+        validity: Bitmap of the values that exist, or None if all do.
         offsets: ``count + 1`` numbers of format ``i``, the first of them 0.
         data: The bytes of all values, one after the other.
     """
@@ -68,10 +68,10 @@ class Column:
         """Makes a column of values.
 
         Raises:
-            ValueError: If they are 2 GiB or more together.
+            ValueError: If they have 2 GiB or more together.
         """
         validity = None
-        present: Sequence[bytes] = values  # type: ignore[assignment]  # looked at in the next line
+        present: Sequence[bytes] = values  # type: ignore[assignment]  # None is handled in the next lines
         if None in values:
             validity = memoryview(bitmap([value is not None for value in values]))
             present = [value or b"" for value in values]
@@ -90,7 +90,7 @@ class Column:
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
     def __iter__(self) -> Iterator[bytes | None]:
-        if len(self.offsets) == 2:  # a commit of one change: half the time
+        if len(self.offsets) == 2:  # a commit of one change takes half the time this way
             return iter((self[0],))
         data = self.data.tobytes()
         values = (data[low:high] for low, high in pairwise(self.offsets.tolist()))
@@ -100,11 +100,11 @@ class Column:
         return (value if flag == "1" else None for value, flag in zip(values, flags, strict=False))
 
     def size(self, index: int) -> int:
-        """Bytes of one value, 0 for a missing one."""
+        """Returns the bytes of one value, 0 for a missing one."""
         return self.offsets[index + 1] - self.offsets[index]
 
     def slice(self, start: int, end: int) -> "Column":
-        """The values from ``start`` up to ``end``: bytes shared, offsets moved to begin at 0, bitmap shifted."""
+        """Returns the values from ``start`` up to ``end``: data shared, offsets rebased to begin at 0, bitmap shifted."""
         offsets = self.offsets[start : end + 1]
         data = self.data[offsets[0] : offsets[-1]]
         return Column(_shift(self.validity, start, end), _rebase(offsets), data)
@@ -116,10 +116,10 @@ class Columns:
     Attributes:
         kinds: ``area * 16 + operation`` of each change, format ``B``.
         entity_types: The distinct names.
-        type_ids: Index of each change's entity type in ``entity_types``, format ``H``; None if there is just one.
+        type_ids: Index of each change's entity type in ``entity_types``, format ``H``; None if there is only one type.
         key: The keys; never missing, possibly empty.
-        body, before, changed, meta: The other columns; None where no change has a value.
-        values: The same as rows, if it was encoded from such; see `Rows`.
+        body, before, changed, meta: The other columns; None if no change has a value.
+        values: The same changes as rows, if they were encoded from rows; see `Rows`.
     """
 
     __slots__ = ("before", "body", "changed", "entity_types", "key", "kinds", "meta", "type_ids")
@@ -147,7 +147,7 @@ class Columns:
 
     @property
     def count(self) -> int:
-        """How many changes there are."""
+        """Number of changes."""
         return len(self.kinds)
 
     @property
@@ -157,11 +157,11 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns take in a payload, less at most 7 for each buffer."""
+        """Bytes of the columns in a payload, less at most 7 for each buffer."""
         return self.span(0, len(self.kinds))
 
     def span(self, start: int, end: int) -> int:
-        """`nbytes` of the changes from ``start`` up to ``end``, without making the slice."""
+        """Returns `nbytes` of the changes from ``start`` up to ``end``, without making the slice."""
         rows = end - start
         total = 24 + rows + sum(map(len, self.entity_types)) + 4 * len(self.entity_types)
         if self.type_ids is not None:
@@ -173,7 +173,7 @@ class Columns:
         return total
 
     def slice(self, start: int, end: int) -> "Columns":
-        """The changes from ``start`` up to ``end``; bytes are shared."""
+        """Returns the changes from ``start`` up to ``end``; data is shared."""
         body, before, changed, meta = (
             None if column is None else column.slice(start, end) for column in self.optional
         )
@@ -189,7 +189,7 @@ def bitmap(flags: list[bool]) -> bytes:
 
 
 def _shift(validity: memoryview | None, start: int, end: int) -> memoryview | None:
-    """The bits from ``start`` up to ``end`` as a bitmap of their own, through one big number instead of a loop."""
+    """Returns the bits from ``start`` up to ``end`` as a bitmap of their own, using one big integer instead of a loop."""
     if validity is None:
         return None
     rows = end - start
@@ -198,9 +198,9 @@ def _shift(validity: memoryview | None, start: int, end: int) -> memoryview | No
 
 
 def _rebase(offsets: memoryview) -> memoryview:
-    """Subtracts the first offset from all.
+    """Subtracts the first offset from all offsets.
 
-    They are subtracted as one big number whose 32-bit lanes never borrow from each other, since no offset is below
+    They are subtracted as one big integer whose 32-bit lanes never borrow from each other, since no offset is below
     the first one: about forty times faster than a loop.
     """
     base = offsets[0]
@@ -213,14 +213,14 @@ def _rebase(offsets: memoryview) -> memoryview:
 
 
 def encode_names(entity_types: tuple[str, ...]) -> bytes:
-    """The distinct entity types as they stand in a payload."""
+    """Encodes the distinct entity types for a payload."""
     encoded = [name.encode() for name in entity_types]
     offsets = list(accumulate(map(len, encoded), initial=0))
     return Struct(f"<I{len(offsets)}i").pack(len(encoded), *offsets) + b"".join(encoded)
 
 
 class _Parts:
-    """Buffers on their way into a payload, each brought to 8 bytes when a further one follows."""
+    """Buffers of a payload; each is padded to 8 bytes when another one follows."""
 
     __slots__ = ("_padding", "buffers")
 
@@ -248,10 +248,10 @@ class _Parts:
 
 
 def encode_payload(columns: Columns, annotations: bytes = b"") -> bytes:
-    """Makes the payload of a frame. Zeros after its last buffer are the frame's padding, not part of it.
+    """Encodes the payload of a frame. Zeros after its last buffer are padding of the frame, not part of the payload.
 
     Raises:
-        ValueError: If the columns disagree about how many changes there are, or have offsets that do not start at 0.
+        ValueError: If the columns have different numbers of changes, or offsets that do not start at 0.
     """
     rows = len(columns.kinds)
     parts = _Parts()
@@ -290,7 +290,7 @@ def _name(encoded: bytes) -> tuple[str, ...]:
 
 
 def _read_names(view: memoryview, at: int) -> tuple[tuple[str, ...], int]:
-    """The entity types at ``at``, and where they end."""
+    """Reads the entity types at ``at``; returns them and their end."""
     count, start, end = _NAME.unpack_from(view, at)
     if count == 1:
         data = at + 12
@@ -306,7 +306,7 @@ def _read_names(view: memoryview, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _read_column(view: memoryview, at: int, rows: int, validity: memoryview | None) -> tuple[Column, int]:
-    """The column whose offsets begin at ``at``, and where it ends."""
+    """Reads the column whose offsets begin at ``at``; returns it and its end."""
     start = at + ((4 * rows + 11) & -8)
     offsets = view[at : at + 4 * rows + 4].cast("i")
     size = offsets[rows]
@@ -316,7 +316,7 @@ def _read_column(view: memoryview, at: int, rows: int, validity: memoryview | No
 
 
 def decode_payload(payload: Data, count: int) -> tuple[Columns, bytes]:
-    """Takes a payload of ``count`` changes apart: its columns, which share its memory, and the annotations.
+    """Decodes a payload of ``count`` changes: returns its columns, which share its memory, and the annotations.
 
     Raises:
         ValueError: If the payload is malformed.
@@ -328,8 +328,8 @@ def decode_payload(payload: Data, count: int) -> tuple[Columns, bytes]:
 
 
 def _decode(view: memoryview, rows: int) -> tuple[Columns, bytes]:
-    # Slices are cut short at the end of the payload without a word; since every buffer begins behind the one before,
-    # it is enough to look at the end of the last.
+    # Slices past the end of the payload are silently short. Since every buffer begins behind the previous one,
+    # checking the end of the last one is enough.
     present, annotation_bytes = _PAIR.unpack_from(view)
     if not present & 1 or present > 31:
         raise ValueError(f"unknown columns: {present:#x}")
@@ -354,7 +354,7 @@ def _decode(view: memoryview, rows: int) -> tuple[Columns, bytes]:
                 at = (end + 7) & -8
                 validity: memoryview | None = view[at : at + bits]
                 if view[at : at + bits].tobytes() == _all_valid(rows):
-                    validity = None  # the common case, and quicker to read
+                    validity = None  # the common case, and faster to read
                 optional[place], end = _read_column(view, (at + bits + 7) & -8, rows, validity)
     if end > len(view):
         raise ValueError(f"the columns end at {end}, beyond the payload of {len(view)} bytes")

@@ -12,7 +12,7 @@ _RAW_LENGTH: Final = 4
 
 
 def deflate(payload: bytes) -> bytes:
-    """The payload compressed, or nothing where that is not worth it."""
+    """Compresses a payload; empty if compression does not pay."""
     raw = len(payload)
     if raw < _COMPRESS_FROM:
         return b""
@@ -21,7 +21,7 @@ def deflate(payload: bytes) -> bytes:
 
 
 def inflate(payload: Data, most: int) -> bytes:
-    """Undoes the compression of a payload, whose raw length may be at most ``most`` bytes.
+    """Decompresses a payload of at most ``most`` raw bytes.
 
     Raises:
         ValueError: If it is not a compressed payload of that length.

@@ -1,23 +1,23 @@
-"""Control frames, and the tables of producers and epochs that they carry.
+"""Control frames, and the tables of producers and epochs in them.
 
-Each segment begins with a CHECKPOINT, which holds both tables, so that the last segment alone restores everything that
-is not a change, whatever retention has deleted. An EPOCH frame tells that a writer opened the log.
+Each segment begins with a CHECKPOINT. It holds both tables, so the last segment alone restores everything except
+the changes, whatever retention has deleted. An EPOCH frame records that a writer opened the log.
 
-The payload of a control frame is ``u32 kind, u32 format`` (0 for format 1) and then, for a CHECKPOINT (kind 1),
+The payload of a control frame is ``u32 kind, u32 format`` (0 for format 1). For a CHECKPOINT (kind 1) follow
 ``u32 producers, u32 epochs``, the producers (16 bytes id, u64 sequence, u64 version, i64 time) and the epochs (u64 epoch,
-u64 first version, and since format 2 u64 random bits); for an EPOCH (kind 2) one epoch.
+u64 first version, and since format 2 u64 random bits); for an EPOCH (kind 2) follows one epoch.
 
-Two kinds are read, and not written yet. A SKIP (kind 3) stands right before a transaction, is written with it, and tells of
-versions that do not exist, because they never did where this log is copied from: from the ``producer_sequence`` of its frame
-header up to the ``version`` there, behind which the transaction has the next one. Its payload is nothing more. What follows in the payload of a SCHEMAS
-(kind 4) is passed over.
+Two kinds are read, but not written yet. A SKIP (kind 3) stands right before a transaction and is written with it. It lists
+versions that do not exist here, because they never existed in the log that this one is copied from: from the
+``producer_sequence`` of its frame header up to the ``version`` there. The transaction has the next version. A SKIP has no
+further payload. The rest of the payload of a SCHEMAS (kind 4) is ignored.
 
-The id of a producer is a UUID of version 5 of its name, or the writer's own. One of version 8 (RFC 9562, 5.8) is that of a
-remote producer, for which a server commits: its first 6 bytes are those of its owner, whatever other producers that has. Local
-and remote ones are bounded each by themselves, so no client makes the table forget who commits in the process itself.
+The id of a producer is a UUID of version 5 made from its name, or the writer's own UUID. A UUID of version 8 (RFC 9562 §5.8)
+belongs to a remote producer, for which a server commits: its first 6 bytes identify the owner of that producer. Local and
+remote producers have separate bounds, so no client can make the table forget a producer of the process itself.
 
-An epoch is a number, which rises, and 64 random bits, drawn when it begins. Two copies of a directory that are opened give
-the same number to different histories; the random bits are what tells these apart.
+An epoch is a number, which rises, and 64 random bits, drawn when it begins. If two copies of a directory are opened, two
+different histories get the same number; the random bits distinguish them.
 """
 
 from collections import OrderedDict
@@ -43,9 +43,9 @@ __all__ = [
 ]
 
 OWNER_BYTES: Final = 6
-"""How much of the id of a remote producer is that of its owner."""
+"""Leading bytes of the id of a remote producer that identify its owner."""
 REMOTE_VERSION: Final = 8
-"""The version of the UUID of a remote producer."""
+"""The UUID version of a remote producer."""
 
 _KIND: Final = Struct("<II")
 _COUNTS: Final = Struct("<IIII")
@@ -54,12 +54,12 @@ _EPOCHS: Final = {0: Struct("<QQ"), FORMAT: Struct("<QQQ")}
 
 
 class Kind(IntEnum):
-    """What a control frame tells."""
+    """Kinds of control frames."""
 
     CHECKPOINT = 1
-    """First in each segment: the tables."""
+    """First frame of each segment: the tables."""
     EPOCH = 2
-    """A writer opened the log, or forgot something."""
+    """A writer opened the log, or truncated it."""
     SKIP = 3
     """Versions that do not exist."""
     SCHEMAS = 4
@@ -70,9 +70,9 @@ class ProducerState(NamedTuple):
     """The last transaction of a producer.
 
     Attributes:
-        sequence: Its number.
-        version: Its version.
-        at: When it was committed, unix microseconds.
+        sequence: The producer's sequence.
+        version: The version of the transaction.
+        at: Commit time in microseconds since the Unix epoch.
     """
 
     sequence: int
@@ -98,10 +98,10 @@ class ControlTables:
     """Producers and epochs. Not thread-safe; single operations are atomic for readers.
 
     Attributes:
-        producers: State of each, those that committed last at the end.
-        epochs: In order. An epoch without versions is replaced by the next, so ask for the first one that is
+        producers: State of each producer; the latest commits are at the end.
+        epochs: In order. The next epoch replaces one without versions, so look for the first epoch that is
             *greater* than that of a position, never for the next number.
-        forgotten: How many producers were dropped for the bounds ``producers`` and ``producer_ttl``.
+        forgotten: Number of producers dropped for the bounds ``producers`` and ``producer_ttl``.
     """
 
     def __init__(self) -> None:
@@ -109,12 +109,12 @@ class ControlTables:
         self.epochs: tuple[Epoch, ...] = ()
         self.forgotten = 0
         self._counted = self.producers
-        self._remote = 0  # of those
+        self._remote = 0  # number of remote producers in _counted
 
     def committed(self, producer: bytes, state: ProducerState, most: int | None = None) -> None:
-        """Notes a transaction of a producer.
+        """Records a transaction of a producer.
 
-        If there are more than ``most`` of its kind, local or remote, those of them go that have been idle longest.
+        If this makes more than ``most`` producers of its kind, local or remote, the longest idle ones of that kind are dropped.
         """
         producers = self.producers
         known = len(producers)
@@ -126,7 +126,7 @@ class ControlTables:
                 self._bound(most, remote=_is_remote(producer))
 
     def of_owner(self, owner: bytes, since: int) -> int:
-        """How many remote producers of an owner have committed since a time, in unix microseconds; any thread may ask."""
+        """Counts an owner's remote producers that have committed since a time in microseconds since the Unix epoch. Thread-safe."""
         while True:
             try:
                 return sum(
@@ -134,10 +134,10 @@ class ControlTables:
                     for one, state in self.producers.items()
                 )
             except RuntimeError:
-                continue  # one was added meanwhile
+                continue  # a producer was added meanwhile
 
     def _count(self, producer: bytes | None = None) -> None:
-        """Notes that one was added; without one, or if the table is another one, all are counted."""
+        """Counts an added producer; without an argument, or if the table was replaced, counts all again."""
         if self._counted is self.producers and producer is not None:
             self._remote += _is_remote(producer)
         else:
@@ -152,16 +152,16 @@ class ControlTables:
             self.forgotten += 1
 
     def opened(self, epoch: int, first_version: int, random: int = 0) -> None:
-        """Notes an epoch."""
+        """Records an epoch."""
         epochs = self.epochs
         if epochs and epochs[-1].first_version >= first_version:
             epochs = epochs[:-1]
         self.epochs = (*epochs, Epoch(epoch, first_version, random))
 
     def prune(self, most: int, since: int, oldest: int) -> None:
-        """Drops producers beyond ``most`` of a kind or idle ``since`` a time, and epochs that nobody needs to know any more.
+        """Drops producers beyond ``most`` of a kind or idle since before ``since``, and epochs that no position needs any more.
 
-        The epoch that wrote the version before ``oldest`` stays: it is the one that the position of ``oldest`` names.
+        The epoch that wrote the version before ``oldest`` stays, because the token of ``oldest`` names it.
         """
         producers = self.producers
         while producers and next(iter(producers.values())).at < since:
@@ -176,7 +176,7 @@ class ControlTables:
         self.epochs = epochs
 
     def encode(self) -> bytes:
-        """The payload of a CHECKPOINT."""
+        """Encodes the payload of a CHECKPOINT."""
         return b"".join(
             (
                 _COUNTS.pack(Kind.CHECKPOINT, FORMAT, len(self.producers), len(self.epochs)),
@@ -191,21 +191,21 @@ def _is_remote(producer: bytes) -> bool:
 
 
 def draw_random(filesystem: FileSystem) -> int:
-    """The random bits of an epoch that begins; never 0, which means that there are none."""
+    """Draws the random bits of a new epoch; never 0, which means that an epoch has none."""
     return int.from_bytes(filesystem.random_bytes(8), "little") or 1
 
 
 def encode_epoch(epoch: Epoch) -> bytes:
-    """The payload of an EPOCH frame."""
+    """Encodes the payload of an EPOCH frame."""
     return _KIND.pack(Kind.EPOCH, FORMAT) + _EPOCHS[FORMAT].pack(*epoch)
 
 
 def kind_of(payload: Data) -> tuple[Kind, Struct]:
-    """The kind of a control frame, and how epochs are told in it.
+    """Returns the kind of a control frame, and the layout of its epochs.
 
     Raises:
-        FormatTooNew: If it is of a later format, or of a kind that came later.
-        ValueError: If it is none.
+        FormatTooNew: If its format or kind is newer than this version of penstock.
+        ValueError: If it is not a control frame.
     """
     if len(payload) < _KIND.size:
         raise ValueError(f"a control frame of {len(payload)} bytes")
@@ -220,10 +220,10 @@ def kind_of(payload: Data) -> tuple[Kind, Struct]:
 
 
 def decode_control(payload: Data, tables: ControlTables) -> Kind:
-    """Applies a control frame to the tables; returns its kind. A CHECKPOINT replaces them.
+    """Applies a control frame to the tables and returns its kind. A CHECKPOINT replaces the tables.
 
     Raises:
-        FormatTooNew: If it is of a later format, or of a kind that came later.
+        FormatTooNew: If its format or kind is newer than this version of penstock.
         ValueError: If the payload is malformed.
     """
     view = memoryview(payload)

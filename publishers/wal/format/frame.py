@@ -1,4 +1,4 @@
-"""A frame: one transaction, or a part of one, in an 80-byte header, a payload, and zeros up to a multiple of 8."""
+"""A frame: one transaction, or a part of one, as an 80-byte header, a payload, and zeros up to a multiple of 8."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -35,21 +35,20 @@ _SCAN_BYTES: Final = 1 << 20
 
 
 class FrameHeader(NamedTuple):
-    """The header of a frame, as it lies on disk.
+    """The header of a frame on disk.
 
     Attributes:
         length: Bytes of the payload without padding; 0 where the data of a zero-filled segment end.
         crc: ``crc32(header[8:80], crc32(payload))``.
-        previous: ``crc`` of the frame before, also across segments.
+        previous: ``crc`` of the previous frame, also across segments.
         count: Changes in this frame, without the leading TRANSACTION event.
-        version: Of the transaction; control frames repeat the last one, but a SKIP has the last that does not exist.
+        version: Version of the transaction; a control frame repeats the last one, but a SKIP has the last skipped version.
         first_index: Index of the first change here.
         flags: FIRST, LAST, COMPRESSED, CONTROL.
         durable: Newest version known to be synced when the frame was written.
-        committed_at: Unix microseconds, strictly rising.
+        committed_at: Microseconds since the Unix epoch, strictly rising.
         producer: 16 bytes, zeros for none.
-        producer_sequence: The number that the producer gave to the transaction; of a SKIP the first version that does not
-            exist.
+        producer_sequence: The producer's sequence; in a SKIP the first skipped version.
         transaction_count: Changes of the whole transaction, with the TRANSACTION event.
         transaction_bytes: Uncompressed payload bytes of all its frames.
     """
@@ -57,7 +56,7 @@ class FrameHeader(NamedTuple):
     length: int
     crc: int
     previous: int
-    count: int  # type: ignore[assignment]  # a field; nobody counts the items of this tuple
+    count: int  # type: ignore[assignment]  # a field; it hides tuple.count, which has no use here
     version: int
     first_index: int
     flags: int
@@ -70,7 +69,7 @@ class FrameHeader(NamedTuple):
 
     @classmethod
     def unpack(cls, buffer: Data, offset: int = 0) -> "FrameHeader":
-        """Reads a header; nothing is checked.
+        """Unpacks a header without checking it.
 
         Raises:
             struct.error: If fewer than 80 bytes follow ``offset``.
@@ -78,21 +77,21 @@ class FrameHeader(NamedTuple):
         return tuple.__new__(cls, _HEADER.unpack_from(buffer, offset))
 
     def pack(self) -> bytes:
-        """The 80 bytes."""
+        """Returns the 80 bytes."""
         return _HEADER.pack(*self)
 
     @property
     def skips(self) -> int:
-        """Of a SKIP the first of the versions up to its own that do not exist; 0 of every other frame."""
+        """The first of the versions that a SKIP skips, up to its own; 0 for every other frame."""
         return self.producer_sequence if self.flags & CONTROL else 0
 
     @property
     def ends(self) -> bool:
-        """Whether the log may end behind the frame: a transaction ends with it, or it stands for itself."""
+        """Whether the log may end behind this frame: it is the last of a transaction, or a control frame other than a SKIP."""
         return bool(self.flags & LAST or (self.flags & CONTROL and not self.producer_sequence))
 
     def verify(self, payload: Data) -> bool:
-        """Whether header and payload are those that were sealed together."""
+        """Whether header and payload match the crc."""
         return crc32(_SEALED.pack(*self[2:]), crc32(payload)) == self.crc
 
     @property
@@ -102,7 +101,7 @@ class FrameHeader(NamedTuple):
 
 
 def padded(size: int) -> int:
-    """``size`` up to the next multiple of 8."""
+    """Rounds ``size`` up to the next multiple of 8."""
     return (size + 7) & -8
 
 
@@ -144,14 +143,14 @@ _NOTHING: Final = FrameHeader(*_HEADER.unpack(bytes(HEADER_BYTES)))
 
 
 class Chain:
-    """What the next frame must continue: crc, version, and the place inside a continued transaction.
+    """What the next frame must continue: the crc, the version, and the index inside an unfinished transaction.
 
     Attributes:
         crc: ``crc`` of the last frame.
         version: Last complete version.
         committed_at: Its time, or that of a later control frame.
-        next_index: Index that the next frame of an unfinished transaction starts with; 0 between transactions.
-        skipped: The last version that does not exist, behind a SKIP; 0 otherwise. It belongs to the transaction behind it.
+        next_index: First index of the next frame of an unfinished transaction; 0 between transactions.
+        skipped: The last skipped version after a SKIP, until the transaction that belongs to it; else 0.
     """
 
     __slots__ = ("committed_at", "crc", "next_index", "skipped", "version")
@@ -169,7 +168,7 @@ class Chain:
         return bool(self.next_index or self.skipped)
 
     def objection(self, header: FrameHeader) -> str | None:
-        """Why the frame does not continue the chain, or None if it does."""
+        """Returns why the frame does not continue the chain, or None if it does."""
         if header.previous != self.crc:
             return f"it follows a frame with crc {header.previous:#010x}, not {self.crc:#010x}"
         flags = header.flags
@@ -193,7 +192,7 @@ class Chain:
         return None
 
     def advance(self, header: FrameHeader) -> None:
-        """Takes a frame that `objection` let pass as the last one."""
+        """Makes a frame that `objection` has accepted the last one."""
         self.crc = header.crc
         if header.flags & CONTROL:
             if header.producer_sequence:
@@ -211,13 +210,13 @@ class Chain:
 class Scan:
     """Reads the frames of a segment from ``start`` up to ``end`` as long as they are good.
 
-    Iterating gives ``(offset, header, payload)``; payloads are valid until the next step. Afterwards:
+    Iterating yields ``(offset, header, payload)``; payloads are valid until the next step. Afterwards:
 
     Attributes:
-        offset: Where the first bytes lie that are not a good frame.
-        end: Behind the last frame behind which the log may end.
+        offset: Offset of the first bytes that are not a good frame.
+        end: Offset behind the last frame after which the log may end.
         end_crc: ``crc`` of that frame.
-        why: What is wrong at ``offset``; None if only zeros or nothing begin there.
+        why: What is wrong at ``offset``; None if zeros or the end of the file follow.
     """
 
     def __init__(self, file: File, start: int, end: int, chain: Chain) -> None:
@@ -264,5 +263,5 @@ class Scan:
     def _read(self, offset: int, needed: int) -> memoryview:
         size = min(max(needed, _SCAN_BYTES), self._limit - offset)
         block = self._file.pread(size, offset)
-        # What a file lacks up to the limit reads as the zeros that were never written.
+        # Bytes missing up to the limit read as zeros, like preallocated ones.
         return memoryview(block if len(block) >= needed else block.ljust(needed, b"\0"))

@@ -1,8 +1,8 @@
-"""A few changes on the short way into the payload of a frame, and from it to those who want objects.
+"""Encodes a few changes directly into the payload of a frame, and keeps them for subscribers that want objects.
 
-Most transactions are small. To make columns of them first, and to take these apart again for subscribers, costs several
-times what the bytes cost. So a few changes are encoded straight, to the bytes that `encode_payload` makes of the same
-changes, and stay what they were until somebody asks for columns.
+Most transactions are small. Making columns of them first, and decoding these again for subscribers, costs several
+times more than the bytes themselves. So a few changes are encoded directly, to the same bytes that `encode_payload` makes,
+and stay rows until columns are needed.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from publishers.wal.format.columns import PADDING, Columns, bitmap, decode_paylo
 __all__ = ["ROWS_MAX", "Rows"]
 
 ROWS_MAX: Final = 64
-"""Most changes for which this is the shorter way."""
+"""Most changes for which the direct encoding is faster."""
 
 _PAIR: Final = Struct("<II")
 
@@ -30,7 +30,7 @@ _SHAPES: Final = tuple(
     )
     for count in range(ROWS_MAX + 1)
 )
-"""By the number of changes: packs the offsets of a column; the bitmap of one that lacks nothing; one that lacks everything."""
+"""By number of changes: the packer of a column's offsets; the bitmap of a complete column; a column without any value."""
 _NONE: Final = type(None)
 _BYTES: Final = frozenset({bytes})
 _MAYBE: Final = frozenset({bytes, _NONE})
@@ -38,7 +38,7 @@ _MAYBE: Final = frozenset({bytes, _NONE})
 
 @lru_cache(256)
 def _head(kinds: bytes, types: tuple[str, ...]) -> tuple[tuple[str, ...], memoryview | None, bytes, int]:
-    """What kinds and entity types alone decide: names and ids, their part of the payload, and what it counts."""
+    """Returns what depends on kinds and entity types alone: names and ids, their part of the payload, and its `nbytes`."""
     count = len(kinds)
     names = tuple(dict.fromkeys(types))
     encoded = encode_names(names)
@@ -53,14 +53,14 @@ def _head(kinds: bytes, types: tuple[str, ...]) -> tuple[tuple[str, ...], memory
 
 
 class Rows(Columns):
-    """Columns that were encoded as rows. They are taken apart when somebody asks for keys, images and the like.
+    """Columns that were encoded from rows. They are decoded when keys, images or the like are first read.
 
     Attributes:
         count, nbytes: As those of `Columns`.
-        payload: All of it, as it is stored.
-        annotations: What of it is not of the changes.
+        payload: The whole payload as stored.
+        annotations: The annotations in it.
         values: Kinds, entity types, keys, bodies, befores, lists of changed fields and metas, one for each change; None
-            once they have become columns.
+            once they are decoded into columns.
     """
 
     __slots__ = ("annotations", "count", "nbytes", "payload", "values")
@@ -73,10 +73,10 @@ class Rows(Columns):
         *optional: Sequence[bytes | None],
         annotations: bytes,
     ) -> None:
-        """Encodes at most ``ROWS_MAX`` changes, and at least one.
+        """Encodes at least one and at most ``ROWS_MAX`` changes.
 
         Raises:
-            TypeError: If something is no bytes.
+            TypeError: If a value is not bytes.
             struct.error: If a column holds 2 GiB or more.
         """
         count = len(kinds)
@@ -107,7 +107,7 @@ class Rows(Columns):
                 nbytes += 5 * count + size
             bit <<= 1
         parts[0] = _PAIR.pack(present, len(annotations))
-        self.count = count  # type: ignore[misc]  # a slot of its own, in place of what columns find out
+        self.count = count  # type: ignore[misc]  # a slot replaces the computed property of Columns
         self.nbytes = nbytes  # type: ignore[misc]  # likewise
         self.kinds = memoryview(kinds)
         self.annotations = annotations
