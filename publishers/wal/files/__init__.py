@@ -1,1 +1,1 @@
-"""The files of a log: HEAD, TAIL, segments, and small files that lie there twice."""
+"""The files of a log: HEAD, TAIL, segments, and small mirrored files."""

@@ -1,4 +1,4 @@
-"""The directory of a log: which names belong there, and the lock of its one writer."""
+"""The directory of a log: the names that belong there, and the lock of its only writer."""
 
 import contextlib
 import time
@@ -15,7 +15,7 @@ __all__ = ["LOCK_NAME", "LogWriter", "check_names", "sign", "take_lock", "tidy",
 
 LOCK_NAME: Final = "LOCK"
 _TRIES: Final = 3
-_PAUSE: Final = 0.003  # seconds; whoever looks for a writer has the lock for microseconds
+_PAUSE: Final = 0.003  # seconds; a process that checks for a writer holds the lock for microseconds
 _NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "sinks", "slots", "snapshots", "state"})
 
 
@@ -23,7 +23,7 @@ def check_names(path: Path, names: list[str]) -> None:
     """Refuses a directory that is not a log.
 
     Raises:
-        NotALog: If a file is named like a segment but is none, or the directory is not empty and has no trace of a log.
+        NotALog: If a file is named like a segment but is not one, or the directory is not empty and has no trace of a log.
     """
     for name in names:
         if name.startswith("wal-") and name.endswith((".log", ".idx")):
@@ -41,11 +41,11 @@ def check_names(path: Path, names: list[str]) -> None:
 
 
 class LogWriter(NamedTuple):
-    """Who writes a log.
+    """The writer of a log.
 
     Attributes:
-        alive: Whether the lock is held; None if that cannot be told.
-        pid: The process that holds it, as it calls itself; None if there is none, or it is not known.
+        alive: Whether the lock is held; None if that is unknown.
+        pid: The process that holds it, according to the file; None if there is none, or it is unknown.
     """
 
     alive: bool | None
@@ -53,12 +53,12 @@ class LogWriter(NamedTuple):
 
 
 def writer_of(filesystem: FileSystem, path: Path) -> LogWriter:
-    """Looks whether a log is open for writing; if not, the lock is held for no longer than it takes."""
+    """Checks whether a log is open for writing; if it is not, the check itself holds the lock for a moment."""
     try:
         with contextlib.closing(filesystem.open(path / LOCK_NAME, "read")) as file:
             if file.lock(
                 shared=True
-            ):  # so that those who look at one time do not take each other for a writer
+            ):  # shared, so that two concurrent checks do not take each other for a writer
                 return LogWriter(alive=False)
             return LogWriter(alive=True, pid=_signed(file))
     except FileNotFoundError:
@@ -73,12 +73,12 @@ def _signed(lock: File) -> int | None:
 
 
 def take_lock(filesystem: FileSystem, path: Path) -> File:
-    """Takes the lock of the one writer.
+    """Acquires the lock of the only writer.
 
     Raises:
-        LogBusy: If somebody has it; with the process that wrote its number into the file.
+        LogBusy: If another writer holds it; with the process id that the file names.
         LogUnreadable: If it cannot be opened.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     file = open_file(filesystem, path / LOCK_NAME, "create")
     try:
@@ -87,7 +87,7 @@ def take_lock(filesystem: FileSystem, path: Path) -> File:
             tries -= 1
             if not tries:
                 raise LogBusy(path, _signed(file))
-            time.sleep(_PAUSE)  # noqa: TID251 - no condition tells that it is free
+            time.sleep(_PAUSE)  # noqa: TID251 - no condition tells that the lock is free
     except BaseException:
         file.close()
         raise
@@ -95,7 +95,7 @@ def take_lock(filesystem: FileSystem, path: Path) -> File:
 
 
 def sign(lock: File, filesystem: FileSystem, epoch: int) -> None:
-    """Tells in LOCK who holds it; it is the lock that counts, so a full disk does no harm."""
+    """Writes the holder into LOCK; errors are ignored, because only the lock itself matters."""
     text = f"{filesystem.process_id()} {filesystem.boot_id().hex()} {epoch}\n".encode()
     with contextlib.suppress(OSError):
         lock.truncate(0)
@@ -103,10 +103,10 @@ def sign(lock: File, filesystem: FileSystem, epoch: int) -> None:
 
 
 def tidy(filesystem: FileSystem, directory: Path) -> list[str]:
-    """Deletes what a crash left unfinished; returns the other names.
+    """Deletes temporary files that a crash has left; returns the other names.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     names = []
     for name in filesystem.listing(directory):

@@ -1,11 +1,11 @@
-"""HEAD: two slots, written in turn, that tell what was acknowledged.
+"""HEAD: two slots, written in turn, that record what was acknowledged.
 
-A slot is 88 bytes at 0 or 4096, so that one torn sector never takes both. The valid slot with the highest counter
-counts; the next write is counter + 1 into slot ``counter % 2``, also after a reopening.
+A slot is 88 bytes at offset 0 or 4096, so that a single torn sector never damages both. The valid slot with the highest
+counter is in force; the next write is counter + 1 into slot ``counter % 2``, also after a reopening.
 
-Since format 2 an addition of 20 bytes follows a slot, of which a flag tells: u16 format, u16 bytes of the addition, u32 0,
-u64 random bits of the epoch, and its own crc32, which goes on from that of the slot. The slot counts only if the addition
-is whole, and its own.
+Since format 2 an addition of 20 bytes follows a slot, marked by a flag in the slot: u16 format, u16 bytes of the addition,
+u32 0, u64 random bits of the epoch, and a crc32 of its own, which continues that of the slot. The slot is valid only if
+the addition is intact and belongs to it.
 """
 
 from collections.abc import Callable
@@ -50,37 +50,37 @@ CLEAN: Final = 1
 CUT: Final = 2
 DEFERRED: Final = 4
 KEEP: Final = -1
-"""In the place of a visible version: as it was."""
+"""As the visible version: leave it unchanged."""
 HEAD_NAME: Final = "HEAD"
 HEAD_BYTES: Final = 8192
 SLOT_BYTES: Final = 88 + 20
-"""A slot with its addition."""
+"""Bytes of a slot with its addition."""
 
 _MAGIC: Final = b"PENSHEAD"
 _SLOT: Final = Struct("<8s16sQQQQQQIQ")
 _CRC: Final = Struct("<I")
-_MORE: Final = 8  # the flag of a slot that an addition follows
+_MORE: Final = 8  # the flag of a slot with an addition
 _ADDITION: Final = Struct("<HHIQ")
 _PREFIX: Final = Struct("<HH")
 _ADDITION_MOST: Final = 512 - 88  # so that no version of it ever leaves the sector
 SLOTS: Final = (0, 4096)
-"""Where the slots are."""
+"""Offsets of the slots."""
 
 
 class HeadState(NamedTuple):
-    """What HEAD tells.
+    """The content of a slot of HEAD.
 
     Attributes:
-        log_id: Of the log.
-        counter: Of the writes of HEAD.
-        epoch: Of the last opening for writing.
-        durable: Newest version known to be synced; with CUT the newest one to keep.
-        segment: Where the synced data end, or the place of the cut.
-        offset: Likewise.
+        log_id: Id of the log.
+        counter: Number of writes of HEAD.
+        epoch: Epoch of the last opening for writing.
+        durable: Newest version known to be synced; with CUT the newest version to keep.
+        segment: Segment in which the synced data end; with CUT the one to truncate.
+        offset: Offset there.
         oldest: Oldest segment that is kept.
         flags: CLEAN, CUT, DEFERRED.
-        visible: Newest version that may be shown, synced or not; meaningful with DEFERRED.
-        random: Random bits of the epoch; 0 for one of format 1, whose slots have no addition.
+        visible: Newest version that may be published, synced or not; used with DEFERRED only.
+        random: Random bits of the epoch; 0 for an epoch of format 1, whose slots have no addition.
     """
 
     log_id: UUID
@@ -95,7 +95,7 @@ class HeadState(NamedTuple):
     random: int = 0
 
     def pack(self) -> bytes:
-        """The bytes of a slot, with its addition."""
+        """Returns the bytes of a slot, with its addition."""
         *fields, flags, visible, random = self[1:]
         more = _MORE if random else 0
         body = _SLOT.pack(_MAGIC, self.log_id.bytes, *fields, flags | more, visible)
@@ -108,10 +108,10 @@ class HeadState(NamedTuple):
 
     @classmethod
     def unpack(cls, data: bytes) -> "HeadState | None":
-        """Reads a slot; None if it is not a valid one.
+        """Unpacks a slot; None if it is not valid.
 
         Raises:
-            FormatTooNew: If its addition is whole, and of a later format.
+            FormatTooNew: If its addition is intact, and of a later format.
         """
         if len(data) < _SLOT.size + _CRC.size or data[:8] != _MAGIC:
             return None
@@ -127,12 +127,12 @@ class HeadState(NamedTuple):
 
     @property
     def newest_visible(self) -> int:
-        """The newest version that may be shown to anybody."""
+        """The newest version that may be delivered."""
         return min(self.visible, self.durable) if self.flags & DEFERRED else self.durable
 
 
 def _random_in(data: bytes, slot_crc: int) -> int | None:
-    """The random bits in an addition; None if it is not whole, or belongs to another slot."""
+    """Returns the random bits in an addition; None if it is not intact, or belongs to another slot."""
     if len(data) < _PREFIX.size:
         return None
     form, size = _PREFIX.unpack_from(data)
@@ -149,7 +149,7 @@ def _random_in(data: bytes, slot_crc: int) -> int | None:
 
 
 def unpack_slots(data: bytes) -> tuple[list[HeadState | None], HeadState | None]:
-    """Both slots of HEAD, None for one that is not valid; and the one that counts, which has the highest counter.
+    """Unpacks both slots of HEAD, None for one that is not valid; also returns the valid slot with the highest counter.
 
     Raises:
         FormatTooNew: If a later version of penstock wrote one.
@@ -159,7 +159,7 @@ def unpack_slots(data: bytes) -> tuple[list[HeadState | None], HeadState | None]
 
 
 def read_head(file: File) -> HeadState | None:
-    """The valid slot with the highest counter, or None.
+    """Reads the valid slot with the highest counter, or None.
 
     Raises:
         FormatTooNew: If a later version of penstock wrote it.
@@ -173,11 +173,11 @@ def _hides(state: HeadState) -> tuple[int, int]:
 
 
 class Head:
-    """The writer's HEAD. Thread-safe; writes never move it back, but for a cut.
+    """The writer's HEAD. Thread-safe; writes never move it back, except to truncate the log.
 
     Attributes:
-        state: What the slot tells that counts.
-        even: Whether the other slot tells the same of what is withheld and cut off, so that either of them may be damaged.
+        state: The slot in force.
+        even: Whether the other slot records the same withheld and truncated versions, so that either slot may be damaged.
     """
 
     def __init__(self, file: File, state: HeadState, reserve: Reserve | None = None) -> None:
@@ -191,10 +191,10 @@ class Head:
     def create(
         cls, filesystem: FileSystem, directory: Path, state: HeadState, reserve: Reserve | None = None
     ) -> "Head":
-        """Makes HEAD durable in a directory that has none, before anything else is there.
+        """Makes HEAD durable in a directory that has none, before any other file is created.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         path = directory / HEAD_NAME
         put_file(filesystem, path, (bytes(SLOTS[state.counter % 2]) + state.pack()).ljust(HEAD_BYTES, b"\0"))
@@ -213,21 +213,21 @@ class Head:
         visible: int | None = KEEP,
         random: int | None = None,
     ) -> None:
-        """Writes and syncs the next slot. ``durable`` and its place must have been synced before.
+        """Writes and syncs the next slot. The data up to ``segment`` and ``offset`` must have been synced before.
 
         Args:
-            epoch: Of the writer.
-            durable: Newest synced version; with CUT the newest one to keep.
-            segment: Where the synced data end, or the place of the cut.
-            offset: Likewise.
-            oldest: Oldest segment that is kept; None for the one before.
-            flags: CLEAN, CUT, or none of them.
-            visible: Sets DEFERRED with this version; None clears it, ``KEEP`` leaves it as it is.
-            random: Random bits of an epoch that begins; None for those of the one before.
+            epoch: Epoch of the writer.
+            durable: Newest synced version; with CUT the newest version to keep.
+            segment: Segment in which the synced data end; with CUT the one to truncate.
+            offset: Offset there.
+            oldest: Oldest segment that is kept; None leaves it unchanged.
+            flags: CLEAN, CUT, or 0.
+            visible: Sets DEFERRED with this version; None clears it, ``KEEP`` leaves it unchanged.
+            random: Random bits of an epoch that begins; None leaves them unchanged.
 
         Raises:
             FencedError: If a later owner has written HEAD.
-            OSError: What the file raises. The slot that counted before still counts.
+            OSError: From the file. The previous slot stays in force.
         """
         with self._lock:
             before = self.state
@@ -258,17 +258,17 @@ class Head:
             self.even = _hides(before) == _hides(state)
 
     def write_again(self) -> None:
-        """Makes the slot that was found durable, before the other one is written.
+        """Makes the slot that was found durable, before the other slot is written.
 
-        Whoever wrote it may have died before the sync, or the sync may have failed: then the slot is in the page cache
-        alone, and a power cut while the next one is written could leave none.
+        Its writer may have died before the sync, or the sync may have failed. Then the slot exists in the page cache only, and
+        a power failure during the next write could leave no valid slot.
 
         Raises:
-            OSError: What the file raises. The slot still counts, as before.
+            OSError: From the file. The slot stays in force.
         """
         with self._lock:
             at = SLOTS[self.state.counter % 2]
-            # In place, but some file systems write everything to a new one, for which there may be no room.
+            # In place; but some file systems copy on write, and may lack the room for that.
             self._holding(partial(write_all, self._file, self.state.pack(), at))
             sync_file(self._file)
 
@@ -288,10 +288,10 @@ class Head:
         sync_file(self._file)
 
     def _invalidate(self, at: int) -> None:
-        """Makes sure that a slot whose writing has failed does not count, whatever of it is there.
+        """Invalidates a slot whose write has failed, whatever part of it was written.
 
         Raises:
-            SyncError: If that fails too, so that nobody takes it for a mere lack of room.
+            SyncError: If that fails too; it must not be mistaken for a mere lack of room.
         """
         try:
             write_all(self._file, bytes(8), at)

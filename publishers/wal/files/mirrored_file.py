@@ -1,8 +1,8 @@
-"""A small file beside the segments that lies there twice, so that one damaged file loses nothing.
+"""A small file beside the segments that is stored twice, so that one damaged copy loses nothing.
 
-Each copy is a text and, in a last line, its crc32. A write replaces the one and then the other, each whole or not at all;
-so what a crash in between leaves is two whole copies that differ, and whoever keeps something here must be able to go on
-from either of them. The first one counts, if it is whole.
+Each copy is a text and, in a last line, its crc32. A write replaces the first copy and then the second, each atomically. A
+crash in between leaves two intact copies that differ, so the owner of the content must be able to continue from
+either. The first copy is used if it is intact.
 """
 
 from pathlib import Path
@@ -15,17 +15,17 @@ __all__ = ["COPY_SUFFIX", "TWINS", "MirroredFile", "MirroredState"]
 
 COPY_SUFFIX: Final = ".copy"
 TWINS: Final = ("SCHEMAS",)
-"""The files that there may be; what stands in them is for those above to know."""
+"""The names of all mirrored files; their content is defined by higher layers."""
 
 
 class MirroredState(NamedTuple):
-    """What was found.
+    """The state of both copies.
 
     Attributes:
-        text: The text that counts; None if no copy is whole.
-        exists: Whether there is any copy, whole or not.
-        even: Whether both copies are whole and the same, or there is none at all.
-        damaged: The names of the copies that are not whole.
+        text: The text in use; None if no copy is intact.
+        exists: Whether there is any copy, intact or not.
+        even: Whether both copies are intact and equal, or both are missing.
+        damaged: The names of the copies that are not intact.
     """
 
     text: bytes | None
@@ -46,7 +46,7 @@ class MirroredFile:
         """Reads both copies.
 
         Raises:
-            OSError: What the file system raises, unless it is that a copy is missing.
+            OSError: From the file system, except for a missing copy.
         """
         found = [(name, self._read(name)) for name in self._names]
         texts = [None if data is None else _unsealed(data) for _, data in found]
@@ -58,10 +58,10 @@ class MirroredFile:
         return MirroredState(text, exists, (not exists) or (texts[0] == texts[1] and not damaged), damaged)
 
     def write(self, text: bytes) -> None:
-        """Replaces both copies, durably, one after the other.
+        """Replaces both copies durably, one after the other.
 
         Raises:
-            OSError: What the file system raises; each copy is then the old one or the new one.
+            OSError: From the file system; each copy is then the old or the new one.
         """
         data = b"%b\n%08x" % (text, crc32(text))
         for name in self._names:
@@ -76,6 +76,6 @@ class MirroredFile:
 
 
 def _unsealed(data: bytes) -> bytes | None:
-    """The text whose crc32 stands in the last line; None if it is another one."""
+    """Returns the text before the last line if that is its crc32; else None."""
     text, _, crc = data.rpartition(b"\n")
     return text if crc == b"%08x" % crc32(text) else None

@@ -1,4 +1,4 @@
-"""Segments: their names, their headers, and the sparse index that a closed one has beside it."""
+"""Segments: their names, their headers, and the sparse index beside each closed segment."""
 
 import contextlib
 import re
@@ -34,7 +34,7 @@ __all__ = [
 
 DATA_START: Final = 64
 FORMAT: Final = 2
-"""The newest format that is read, and the one that is written. All segments of a log from some number on have it."""
+"""The newest format that is read, and the one that is written. From some segment on, all segments of a log have it."""
 INDEX_STEP: Final = 64 * 1024
 
 _MAGIC: Final = b"PENSTK01"
@@ -47,17 +47,17 @@ _NAME: Final = re.compile(r"wal-([0-9]{12})\.(log|idx)")
 
 
 def segment_name(number: int) -> str:
-    """``wal-000000000001.log`` for 1."""
+    """Returns ``wal-000000000001.log`` for 1."""
     return f"wal-{number:012d}.log"
 
 
 def index_name(number: int) -> str:
-    """``wal-000000000001.idx`` for 1."""
+    """Returns ``wal-000000000001.idx`` for 1."""
     return f"wal-{number:012d}.idx"
 
 
 def segment_number(name: str, suffix: str = "log") -> int | None:
-    """The number in the name of a segment (or, with ``suffix="idx"``, of an index); None for any other name."""
+    """Returns the number in the name of a segment (or, with ``suffix="idx"``, of an index); None for any other name."""
     match = _NAME.fullmatch(name)
     if match is None or match[2] != suffix:
         return None
@@ -65,7 +65,7 @@ def segment_number(name: str, suffix: str = "log") -> int | None:
 
 
 def segment_numbers(names: Iterable[str]) -> list[int]:
-    """The numbers of the segments among some names, rising."""
+    """Returns the numbers of the segments among file names, rising."""
     return sorted(number for name in names if (number := segment_number(name)) is not None)
 
 
@@ -73,12 +73,12 @@ class SegmentHeader(NamedTuple):
     """The first 64 bytes of a segment.
 
     Attributes:
-        number: From 1, without holes.
-        first_version: Of the first transaction that is stored here.
-        log_id: Of the log.
-        created_at: Unix microseconds.
-        previous: ``crc`` of the last frame of the segment before; 0 in segment 1.
-        form: The format of everything in it, 1 or 2.
+        number: From 1, without gaps.
+        first_version: Version of the first transaction that is stored here.
+        log_id: Id of the log.
+        created_at: Microseconds since the Unix epoch.
+        previous: ``crc`` of the last frame of the previous segment; 0 in segment 1.
+        form: The format of everything in the segment, 1 or 2.
     """
 
     number: int
@@ -89,7 +89,7 @@ class SegmentHeader(NamedTuple):
     form: int = FORMAT
 
     def pack(self) -> bytes:
-        """The 64 bytes."""
+        """Returns the 64 bytes."""
         body = _HEADER.pack(
             _MAGIC,
             self.form,
@@ -105,11 +105,11 @@ class SegmentHeader(NamedTuple):
 
     @classmethod
     def unpack(cls, data: bytes) -> "SegmentHeader":
-        """Reads a header.
+        """Unpacks a header.
 
         Raises:
             FormatTooNew: If it is of a later format.
-            ValueError: If it is not a valid one; the text says what is wrong.
+            ValueError: If it is not valid; the text says what is wrong.
         """
         if len(data) < DATA_START:
             raise ValueError(f"the header has {len(data)} of 64 bytes")
@@ -127,17 +127,17 @@ class SegmentHeader(NamedTuple):
 
 
 def check_header(file: File, number: int, log_id: UUID | None = None) -> SegmentHeader:
-    """The header of a segment that must be there.
+    """Reads and checks the header of a segment.
 
     Args:
         file: The segment.
-        number: That it has to tell.
-        log_id: Likewise; None for that of any segment of any log.
+        number: The expected number.
+        log_id: The expected log; None skips the check of number and log.
 
     Raises:
         FormatTooNew: If it is of a later format.
         OSError: If it cannot be read.
-        WalCorrupted: If it is damaged, or tells of another segment or log.
+        WalCorrupted: If it is damaged, or belongs to another segment or log.
     """
     try:
         header = SegmentHeader.unpack(file.pread(DATA_START, 0))
@@ -150,7 +150,7 @@ def check_header(file: File, number: int, log_id: UUID | None = None) -> Segment
 
 
 def read_header(filesystem: FileSystem, directory: Path, number: int) -> SegmentHeader:
-    """Reads the header of a segment of whatever log.
+    """Reads the header of a segment of any log.
 
     Raises:
         FormatTooNew: If it is of a later format.
@@ -162,13 +162,13 @@ def read_header(filesystem: FileSystem, directory: Path, number: int) -> Segment
 
 
 class Trailer(NamedTuple):
-    """What an index tells about the end of its segment.
+    """The part of an index that describes the end of its segment.
 
     Attributes:
         last_version: Last version in the segment, or the one before its first if it has none.
         last_crc: ``crc`` of its last frame.
         end: Its size.
-        committed_at: Of its last version, unix microseconds.
+        committed_at: Commit time of its last version in microseconds since the Unix epoch.
     """
 
     last_version: int
@@ -177,15 +177,15 @@ class Trailer(NamedTuple):
     committed_at: int
 
     def fits(self, size: int, following: SegmentHeader) -> bool:
-        """Whether a segment of that size ends so, and the segment behind it continues it."""
+        """Whether it describes a segment of that size, and the following segment continues it."""
         goes_on = (size, following.first_version, following.previous)
         return (self.end, self.last_version + 1, self.last_crc) == goes_on
 
 
 class SparseIndex:
-    """Where frames begin in one segment, about every 64 KiB.
+    """Offsets of frames in one segment, about every 64 KiB.
 
-    One thread adds at a time (a lock sees to it), any number look up meanwhile: entries are only ever added behind.
+    A lock admits one adding thread at a time; any number of threads may look up meanwhile, because entries are only appended.
     """
 
     __slots__ = ("_entries", "_keys", "_lock", "next")
@@ -200,7 +200,7 @@ class SparseIndex:
         return len(self._keys)
 
     def add(self, version: int, first_index: int, committed_at: int, offset: int) -> None:
-        """Takes a frame as an entry, unless it lies within 64 KiB of the last one."""
+        """Adds a frame as an entry, unless it lies within 64 KiB of the last one."""
         if offset < self.next:
             return
         with self._lock:
@@ -210,23 +210,23 @@ class SparseIndex:
                 self._keys.append((version, first_index))
 
     def entries(self) -> dict[int, tuple[int, int, int]]:
-        """By offset: version, first index and commit time of the frame there."""
+        """Returns by offset: version, first index and commit time of the frame there."""
         with self._lock:
             return {at: (*key, time) for key, (time, at) in zip(self._keys, self._entries, strict=True)}
 
     def before(self, version: int, index: int) -> int:
-        """Offset of an entry at or before the change, at best the last one; the start of the data if there is none."""
-        # A FIRST frame also holds index 0, and is entered with first index 1.
+        """Returns the offset of the last entry at or before a change; the start of the data if there is none."""
+        # A FIRST frame also holds index 0, but its entry has first index 1.
         place = bisect_right(self._keys, (version, max(index, 1)))
         return self._entries[place - 1][1] if place else DATA_START
 
     def earlier(self, committed_at: int) -> int:
-        """Offset of the last entry that was committed before a time; the start of the data if there is none."""
+        """Returns the offset of the last entry that was committed before a time; the start of the data if there is none."""
         place = bisect_left(self._entries, (committed_at, 0))
         return self._entries[place - 1][1] if place else DATA_START
 
     def pack(self, log_id: UUID, number: int, trailer: Trailer) -> bytes:
-        """The bytes of an index file."""
+        """Returns the bytes of an index file."""
         entries = b"".join(
             _ENTRY.pack(*key, 0, *entry) for key, entry in zip(self._keys, self._entries, strict=True)
         )
@@ -239,10 +239,10 @@ class SparseIndex:
 
     @classmethod
     def unpack(cls, data: bytes, log_id: UUID, number: int) -> "tuple[SparseIndex, Trailer]":
-        """Reads an index file.
+        """Unpacks an index file.
 
         Raises:
-            ValueError: If it is not a whole index of this segment of this log.
+            ValueError: If it is not an intact index of this segment of this log.
         """
         at = len(data) - _TRAILER.size
         if at < 0:
@@ -262,10 +262,10 @@ class SparseIndex:
 
 
 def write_index(filesystem: FileSystem, directory: Path, number: int, data: bytes) -> None:
-    """Puts an index beside its segment, whole or not at all.
+    """Writes an index beside its segment, atomically.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     put_file(filesystem, directory / index_name(number), data)
 
@@ -277,7 +277,7 @@ def read_index(
 
     Raises:
         OSError: If it cannot be read; FileNotFoundError if there is none.
-        ValueError: If it is not a whole index of this segment of this log.
+        ValueError: If it is not an intact index of this segment of this log.
     """
     return SparseIndex.unpack(read_file(filesystem, directory / index_name(number)), log_id, number)
 
@@ -286,7 +286,7 @@ def remove_segment(filesystem: FileSystem, directory: Path, number: int) -> None
     """Removes a segment, and its index if it has one; durable once the directory is synced.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     filesystem.unlink(directory / segment_name(number))
     with contextlib.suppress(FileNotFoundError):

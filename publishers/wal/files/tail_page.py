@@ -1,13 +1,14 @@
-"""TAIL: a page of 4 KiB, mapped by writer and followers, that tells the live visible position.
+"""TAIL: a page of 4 KiB, mapped by writer and followers, with the current visible position.
 
-It is never synced and counts only within the boot that wrote it; otherwise HEAD does. Within that boot nothing that it tells
-of can be lost by a crash: where the files hold less, some of them are missing, or were replaced by older ones. The counter is odd while the
-page is being changed; a reader takes what it has read between two equal even counters, with the right crc.
+It is never synced, and valid only within the boot that wrote it; otherwise HEAD is used. Within that boot a crash cannot lose
+anything that TAIL records: if the files hold less, some are missing, or were replaced by older ones. The counter is odd
+while the page is being changed; a read is valid if the counter was the same even number before and after it, and the crc is
+right.
 
-What format 1 tells is 56 bytes with their crc; format 2 adds the random bits of the epoch, before the crc.
+Format 1 has 56 bytes and their crc; format 2 adds the random bits of the epoch before the crc.
 
-Behind it stands a number that each opening for writing raises before it touches anything else. An owner who finds another
-number than his own was fenced off: somebody took his lock away from him, and writes.
+A further number follows, which each opening for writing raises before it touches anything else. An owner that finds another
+number than its own was fenced off: another process has acquired its lock, and writes.
 """
 
 import contextlib
@@ -35,15 +36,15 @@ _NO_BOOT: Final = bytes(16)
 
 
 class TailState(NamedTuple):
-    """What TAIL tells.
+    """The content of TAIL.
 
     Attributes:
-        epoch: Of the writer.
+        epoch: Epoch of the writer.
         visible: Newest visible version.
-        segment: Where its last frame lies.
+        segment: Segment of its last frame.
         end: Offset behind that frame.
         durable: Newest durable version.
-        random: Random bits of the epoch; 0 for one of format 1.
+        random: Random bits of the epoch; 0 for an epoch of format 1.
     """
 
     epoch: int
@@ -55,11 +56,11 @@ class TailState(NamedTuple):
 
 
 class Tail:
-    """The page, mapped. One writer; any number of readers in any process.
+    """The mapped page. It has one writer, and any number of readers in any process.
 
     Attributes:
-        fence: What the last opening for writing has left in the page.
-        own: The same, as this one has left it.
+        fence: The number of the latest opening for writing, in the page.
+        own: The number of this opening.
     """
 
     def __init__(
@@ -69,37 +70,37 @@ class Tail:
         self._file = file
         self._path = path
         self._boot_id = boot_id
-        # Where an older kernel or a foreign hand left nonsense, counting starts anew.
+        # An older kernel or another program may have left garbage; then counting starts anew.
         self._counter: int = _COUNTER.unpack_from(page)[0] & 0xFFFFFFFF
         self.fence = page[_FENCE : _FENCE + 8]
         self.own = bytes(self.fence)
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:
-        """See `flow.forks.Forkable`: the page is shared with the parent. An empty one tells nothing, and that it is claimed."""
+        """See `flow.forks.Forkable`: the page is shared with the parent, so an empty one replaces it, which reads as claimed."""
         self._page = memoryview(bytes(_PAGE))
         self.fence = self._page[_FENCE : _FENCE + 8]
 
     @classmethod
     def create(cls, filesystem: FileSystem, directory: Path) -> "Tail":
-        """Maps the page for writing, making it where there is none.
+        """Maps the page for writing; creates it if there is none.
 
         Raises:
-            LogUnreadable: If it is there and cannot be opened.
-            OSError: What the file system raises.
+            LogUnreadable: If it exists and cannot be opened.
+            OSError: From the file system.
         """
         with contextlib.closing(open_file(filesystem, directory / TAIL_NAME, "create")) as file:
             if file.size() < _PAGE:
-                # Written, not lengthened: a store into a hole of a full disk would end the process with SIGBUS.
+                # Written, not extended: a store into a hole on a full disk would end the process with SIGBUS.
                 write_all(file, bytes(_PAGE), 0)
             return cls(file.map(_PAGE), filesystem.boot_id())
 
     @classmethod
     def open(cls, filesystem: FileSystem, directory: Path) -> "Tail | None":
-        """Maps the page for reading; None where there is no whole page.
+        """Maps the page for reading; None if there is no complete page.
 
         Raises:
-            LogUnreadable: If it is there and cannot be opened.
+            LogUnreadable: If it exists and cannot be opened.
         """
         path = directory / TAIL_NAME
         try:
@@ -115,21 +116,21 @@ class Tail:
         return None
 
     def holds(self) -> bool:
-        """Whether the page that was opened for reading still has its name; else another one may be written."""
+        """Whether the page opened for reading is still the file at its path; else the writer may write another one."""
         return self._file is None or self._file.is_at(self._path)
 
     def claim(self) -> None:
-        """Fences off every owner before, who finds it out at his next commit."""
+        """Fences off every earlier owner, which notices at its next commit."""
         number = (_COUNTER.unpack(self.own)[0] + 1) & 0xFFFFFFFFFFFFFFFF
         self.fence[:] = self.own = _COUNTER.pack(number)
 
     @property
     def claimed(self) -> bool:
-        """Whether nobody has claimed the log since."""
+        """Whether this opening still holds its claim: no later opening has claimed the log."""
         return self.fence == self.own
 
     def write(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int = 0) -> bool:
-        """Publishes a position, if nobody has claimed the log since; else it does nothing, and answers false."""
+        """Publishes a position; does nothing and returns False if a later opening has claimed the log."""
         if self.fence != self.own:
             return False
         body = _BODY.pack(epoch, visible, segment, end, durable, self._boot_id, random)
@@ -142,12 +143,12 @@ class Tail:
         return True
 
     def clear(self) -> None:
-        """Lets the page tell nothing, because what it tells of is given up: as if its writer had died while it wrote."""
+        """Invalidates the page, because its content is given up: as if its writer had died during a write."""
         self._counter |= 1
         _COUNTER.pack_into(self._page, 0, self._counter)
 
     def read(self) -> TailState | None:
-        """What the page tells, or None if it is of another boot, or is not whole (its writer died in the middle)."""
+        """Returns the content; None if it is from another boot, or incomplete because its writer died during a write."""
         page = self._page
         for _ in range(_ATTEMPTS):
             (before,) = _COUNTER.unpack_from(page)
