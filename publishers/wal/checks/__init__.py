@@ -1,4 +1,4 @@
-"""Looking after a log: every byte of it verified, its frames printed, damage cut off without taking more than it has to."""
+"""Maintenance of a log: verify every byte, dump frames, and repair damage at the least possible loss."""
 
 from publishers.wal.checks.dump import Dumped, DumpGap, dump
 from publishers.wal.checks.plan import Repair, RepairStep

@@ -1,4 +1,4 @@
-"""The frames of a log one after the other, for whoever wants to look at them, or to save what a damage has left."""
+"""Dumps the frames of a log in order, for inspection or to salvage what damage has left."""
 
 import contextlib
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ class Dumped(NamedTuple):
     """An intact frame.
 
     Attributes:
-        name: Of the file.
-        offset: Where it begins there.
+        name: Name of the file.
+        offset: Its offset in the file.
         header: Its header.
-        columns: Its changes; None of a control frame, or if the payload cannot be taken apart.
-        annotations: Of the transaction.
-        salvaged: Whether it is behind a damage, or was cut off.
+        columns: Its changes; None for a control frame, or if the payload cannot be decoded.
+        annotations: Annotations of the transaction.
+        salvaged: Whether it lies behind damage, or was truncated.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Dumped(NamedTuple):
 
 
 class DumpGap(NamedTuple):
-    """A place where no frame is, although one should be."""
+    """A place without a frame, although there should be one."""
 
     name: str
     offset: int
@@ -52,13 +52,13 @@ class DumpGap(NamedTuple):
 def dump(
     report: Report, *, since: int = 0, salvage: bool = False, filesystem: FileSystem | None = None
 ) -> Iterator[Dumped | DumpGap]:
-    """Reads the frames of a log that has been examined.
+    """Yields the frames of a log that was examined.
 
     Args:
-        report: What `verify` found; the unbroken run that it tells of is dumped.
-        since: From which version on.
-        salvage: Also what is behind a damage, and in files that recovery and repairs have kept.
-        filesystem: The real one by default.
+        report: The result of `verify`; its unbroken run is dumped.
+        since: The first version to dump.
+        salvage: Whether to dump also frames behind damage, and frames in files that recovery and repairs have kept.
+        filesystem: The real one if None.
 
     Raises:
         OSError: If a file cannot be read.
@@ -100,9 +100,9 @@ def _file(filesystem: FileSystem, directory: Path, name: str, start: int) -> Ite
             chain = Chain(header.previous, header.first_version - 1)
             start = DATA_START
         except (ValueError, FormatTooNew):
-            pass  # what was cut off has none; what is wrong with that of a segment is told by the report
+            pass  # truncated data have no header; a wrong header of a segment is in the report
         is_segment = segment_number(name) is not None
-        # What recovery cut off was kept without the zeros at its end, which may belong to the last frame.
+        # Recovery keeps truncated data without trailing zeros, which may belong to the last frame.
         end = file.size() if is_segment else file.size() + _ZEROS
         for piece in pieces(file, start, end, chain):
             if isinstance(piece, Bad):
@@ -117,7 +117,7 @@ def _dumped(name: str, piece: Good) -> Dumped:
     columns, annotations = None, b""
     if not header.flags & CONTROL:
         try:
-            # A copy, because the payload is gone at the next step.
+            # A copy, because the payload is invalid after the next step.
             columns, annotations = unpack_payload(header, memoryview(bytes(payload)))
         except ValueError:
             columns = None

@@ -1,4 +1,4 @@
-"""HEAD looked at byte by byte: what it tells, and what is wrong with it."""
+"""Examines HEAD byte by byte: its content, and its damage."""
 
 import contextlib
 from pathlib import Path
@@ -15,11 +15,11 @@ _TRIES: Final = 8
 
 
 class HeadPage(NamedTuple):
-    """HEAD.
+    """The result for HEAD.
 
     Attributes:
-        state: The slot that counts, None if there is none.
-        findings: What is wrong.
+        state: The slot in force, None if there is none.
+        findings: Its damage.
     """
 
     state: HeadState | None
@@ -27,7 +27,7 @@ class HeadPage(NamedTuple):
 
 
 def examine_head(filesystem: FileSystem, directory: Path) -> HeadPage:
-    """Reads HEAD. A slot that is being written at this moment is read again."""
+    """Reads HEAD; repeats the read if it finds damage, because a slot may just be written."""
     found = _examine(filesystem, directory)
     for _ in range(_TRIES):
         if not found.findings:
@@ -66,7 +66,7 @@ def _examine(filesystem: FileSystem, directory: Path) -> HeadPage:
 
 def _slot(data: bytes, number: int, slot: HeadState | None, state: HeadState) -> Finding | None:
     at = SLOTS[number]
-    # First, since no write of a slot that was torn reaches there.
+    # Checked first, since no torn write of a slot reaches there.
     used = len(slot.pack()) if slot is not None else SLOT_BYTES
     rest = data[at + used : at + 4096]
     if rest.count(0) != len(rest):
@@ -74,7 +74,7 @@ def _slot(data: bytes, number: int, slot: HeadState | None, state: HeadState) ->
         return _finding("padding", Verdict.CORRUPT, where, "there must be zeros behind a slot")
     if slot is None:
         if state.counter == 1 and not any(data[at : at + used]):
-            return None  # the other one is the first that was ever written
+            return None  # the other slot is the first that was ever written
         return _finding("head-slot", Verdict.TORN, at, f"slot {number} is not whole; the other one counts")
     if slot.counter % 2 != number or slot.log_id != state.log_id or state.counter - slot.counter > 1:
         return _finding("head-slot", Verdict.CORRUPT, at, f"slot {number} does not fit the other one")

@@ -1,6 +1,6 @@
-"""A stretch of a file taken apart: frames that are good, and places where something else is.
+"""Divides a range of a file into good frames and damaged places.
 
-Beyond a damage the search goes on in steps of 8 bytes, where every frame begins; see `intact_frames`.
+Behind damage the search continues in steps of 8 bytes, because every frame begins at a multiple of 8; see `intact_frames`.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ __all__ = ["Bad", "Good", "pieces"]
 
 
 class Good(NamedTuple):
-    """A frame.
+    """A good frame.
 
     Attributes:
-        offset: Where it begins.
+        offset: Its offset.
         header: Its header.
-        payload: Valid until the next step.
+        payload: Its payload; valid until the next step.
     """
 
     offset: int
@@ -28,13 +28,13 @@ class Good(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A place where the next frame should begin, and does not.
+    """A place where the next frame should begin, but does not.
 
     Attributes:
-        offset: Where.
+        offset: The offset.
         kind: ``crc``, ``chain``, ``zeroed``, ``truncated`` or ``length``.
-        why: In words.
-        until: Where the next intact frame begins, which may be right there; None if there is none.
+        why: The reason in words.
+        until: Offset of the next intact frame, which may be the same; None if there is none.
     """
 
     offset: int
@@ -44,9 +44,9 @@ class Bad(NamedTuple):
 
 
 def pieces(file: File, start: int, end: int, chain: Chain) -> Iterator[Good | Bad]:
-    """Takes the bytes from ``start`` up to ``end`` apart; ends silently where only zeros are left.
+    """Yields the pieces of the bytes from ``start`` up to ``end``; ends silently if only zeros are left.
 
-    After a `Bad` piece ``chain`` is set to what the next good frame claims to continue.
+    After a `Bad` piece, ``chain`` is set to what the next good frame claims to continue.
 
     Raises:
         OSError: If the file cannot be read.

@@ -1,4 +1,4 @@
-"""What a repair is going to do, and why it may refuse: made from a report, without a write."""
+"""The plan of a repair, or why it refuses: made from a report, without writing."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -20,10 +20,10 @@ _REOPENED: Final = frozenset({"cut", "leftover", "unfinished", "head-slot"})
 
 
 class Beginning(NamedTuple):
-    """What can be dropped so that an intact log is left.
+    """The segments to drop at the beginning so that an intact log is left.
 
     Attributes:
-        numbers: The segments that go, as far as they are there.
+        numbers: The existing segments to drop.
         first: Number of the oldest segment that stays.
         version: Its first version.
     """
@@ -34,13 +34,13 @@ class Beginning(NamedTuple):
 
 
 class RepairStep(NamedTuple):
-    """One thing to be done.
+    """One step of a repair.
 
     Attributes:
         action: ``copies``, ``cut``, ``drop``, ``head``, ``index``, ``padding`` or ``reopen``.
-        segment: At which segment, 0 if at none.
-        offset: At which byte.
-        what: In words.
+        segment: The segment, 0 if none is concerned.
+        offset: The offset.
+        what: The step in words.
     """
 
     action: str
@@ -51,17 +51,17 @@ class RepairStep(NamedTuple):
 
 @dataclass(slots=True)
 class Repair:
-    """What is to be done, or was.
+    """A repair, planned or done.
 
     Attributes:
-        before: What was found.
-        steps: What it takes.
+        before: The report before the repair.
+        steps: The steps.
         refused: Why nothing can be done; None if something can, or nothing has to be.
         done: Whether it was done.
-        kept: Files that hold what was cut off.
-        after: What was found afterwards; None if nothing was done.
-        beginning: What is dropped at the beginning, if that was asked for and is needed.
-        choices: What else can be done, and what each choice loses, in words; where files are missing, or are of two histories.
+        kept: Files that hold the removed data.
+        after: The report after the repair; None if nothing was done.
+        beginning: The beginning to drop, if that was requested and is needed.
+        choices: The alternatives in words, with the loss of each; if files are missing, or belong to two histories.
     """
 
     before: Report
@@ -75,13 +75,13 @@ class Repair:
 
     @property
     def lost(self) -> tuple[int, int] | None:
-        """First and last version that the cut takes, or took, or those that go with a beginning."""
+        """First and last version that are lost by truncating the log or dropping its beginning."""
         if self.beginning is not None:
             return self.before.oldest or 1, self.beginning.version - 1
         return self.before.lost if any(step.action in ("cut", "reopen") for step in self.steps) else None
 
     def as_json(self) -> dict[str, Any]:
-        """As it is printed."""
+        """The repair in the form that the command prints."""
         return {
             "path": str(self.before.path),
             "steps": [step._asdict() for step in self.steps],
@@ -96,13 +96,13 @@ class Repair:
 
 
 def make_plan(report: Report, dropping: FileSystem | None, *, head: bool, index: bool) -> Repair:
-    """Says what a log needs.
+    """Plans the repair of a log.
 
     Args:
-        report: What was found.
-        dropping: Where the log lies, if its damaged beginning may be dropped.
-        head: Only HEAD.
-        index: Only the indexes.
+        report: The report.
+        dropping: The filesystem of the log, if its damaged beginning may be dropped; else None.
+        head: Whether to repair HEAD only.
+        index: Whether to repair indexes only.
     """
     planned = Repair(report)
     if report.verdict is Verdict.UNREADABLE:
@@ -169,13 +169,13 @@ def _plan_drop(planned: Repair, filesystem: FileSystem) -> Repair:
 
 
 def _find_beginning(filesystem: FileSystem, report: Report, state: HeadState) -> Beginning | str:
-    """What has to go, or why that is not possible.
+    """Returns the segments to drop, or why that is not possible.
 
     Args:
-        filesystem: Where the log lies.
-        report: What was found.
-        state: Of HEAD. If it tells of a cut, the log ends in the segment of the cut: what lies behind it is going to be
-            removed, so it is nothing that would be left.
+        filesystem: The filesystem of the log.
+        report: The report.
+        state: State of HEAD. With CUT the log ends in the segment to truncate: later segments are going to be
+            removed, so they do not count as left.
 
     Raises:
         OSError: If the directory or a header cannot be read.
@@ -189,7 +189,7 @@ def _find_beginning(filesystem: FileSystem, report: Report, state: HeadState) ->
     for one in report.findings:
         if segment_number(one.name) is None or one.kind in _ELSEWHERE or one.verdict < Verdict.CORRUPT:
             continue
-        # A header that does not continue the segment before is at fault only if that one stays.
+        # A header that does not continue the previous segment is a fault only if that segment stays.
         first = max(first, one.segment + (one.kind != _JOINT))
     last = max(numbers, default=0)
     while first <= last and first not in numbers:
@@ -218,7 +218,7 @@ def _plan_head(planned: Repair) -> None:
 
 def _plan_log(planned: Repair) -> None:
     report = planned.before
-    # What is cut off is kept as it was found.
+    # Data that is truncated is kept aside unchanged.
     goes = report.end if report.broken is Verdict.CORRUPT else None
     for one in report.findings:
         if one.kind == "copies" and one.verdict is Verdict.TORN:

@@ -1,10 +1,10 @@
-"""Repairing a log: what is damaged is cut off, with everything behind it, and kept aside.
+"""Repairs a log: truncates it at the first damage, and keeps the removed data aside.
 
-Nothing intact before the first damage is touched, so a repair never makes a log worse, and a second one finds nothing to
-do. The order makes it safe against a crash at any moment: first copies of what goes, synced; then HEAD with CUT and the
-place, after which the next opening for writing would finish the cut by itself; then the cut. At last the log is opened and
-closed as by any writer, which settles what a crash has torn, gives it a new epoch, and so ends the subscribers that were
-beyond the place with `PositionForked`.
+Nothing intact before the first damage is touched, so a repair never makes a log worse, and a second repair finds nothing to
+do. The order of the steps makes it safe against a crash at any moment. First come synced copies of the data to remove; then HEAD
+with CUT and the place, after which the next opening for writing would finish the truncation by itself; then the truncation.
+At last the log is opened and closed as by any writer. This settles what a crash has torn, begins a new epoch, and so
+ends with `PositionForked` the subscribers whose position was beyond the place.
 """
 
 import contextlib
@@ -52,20 +52,20 @@ def repair(
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> Repair:
-    """Plans a repair, and with ``write`` carries it out.
+    """Plans a repair, and with ``write`` executes it.
 
     Args:
-        directory: Of the log.
-        write: Whether to do it; without, not a byte is changed.
-        head: Only HEAD.
-        index: Only the indexes (with ``head``: both), those that are missing included.
-        drop_oldest: Drop the segments up to the last damaged one, if the ones behind it are intact, instead of cutting the
-            log off at its first damage.
-        filesystem: The real one by default.
-        progress: Told how far the examination has got.
+        directory: Directory of the log.
+        write: Whether to execute it; otherwise nothing is written.
+        head: Whether to repair HEAD only.
+        index: Whether to repair indexes only (with ``head``: both), missing ones included.
+        drop_oldest: Whether to drop the segments up to the last damaged one, if those behind it are intact, instead of
+            truncating the log at its first damage.
+        filesystem: The real one if None.
+        progress: Called with the progress of the examination.
 
     Raises:
-        LogBusy: With ``write``, if somebody has the log open for writing.
+        LogBusy: With ``write``, if the log is open for writing.
         OSError: If something cannot be written.
         PenstockError: If the log cannot be opened afterwards.
     """
@@ -94,11 +94,11 @@ def repair(
 
 
 def _make_durable(filesystem: FileSystem, directory: Path, report: Report) -> None:
-    """Brings to the disk what has been seen, before anything goes by it.
+    """Makes everything that was examined durable, before any step relies on it.
 
-    A writer, or a repair, may have died before a sync, or its sync may have failed: then what it wrote is in the page
-    cache alone, and only writing it again helps. That can be HEAD, and the segment in which the log ends, also how long
-    it is.
+    A writer, or a repair, may have died before a sync, or its sync may have failed. Then its data exist in the page
+    cache only, and must be written again. That can concern HEAD, and the segment in which the log ends, its length
+    included.
     """
     last = None if report.end is None else segment_name(report.end.segment)
     names = filesystem.listing(directory)
@@ -113,9 +113,9 @@ def _make_durable(filesystem: FileSystem, directory: Path, report: Report) -> No
 
 
 def _copy(filesystem: FileSystem, source: File, target: Path, start: int) -> None:
-    """Copies what a file holds from a place on, durably."""
+    """Copies the content of a file from an offset on, durably."""
     with contextlib.closing(filesystem.open(target, "create")) as copy:
-        copy.truncate(0)  # one that a crash has left unfinished
+        copy.truncate(0)  # a crash may have left an unfinished copy
         for at, data in read_blocks(source, start, source.size()):
             write_all(copy, data, at - start)
         sync_file(copy)
@@ -123,7 +123,7 @@ def _copy(filesystem: FileSystem, source: File, target: Path, start: int) -> Non
 
 @dataclass
 class _Work:
-    """Carries out a plan while the lock is held."""
+    """Executes a plan while the lock is held."""
 
     _filesystem: FileSystem
     _directory: Path
@@ -133,7 +133,7 @@ class _Work:
         self._numbers = segment_numbers(self._filesystem.listing(self._directory))
 
     def run(self) -> None:
-        """Does all steps, each of which may be done again."""
+        """Executes all steps; each may be repeated."""
         for step in self._planned.steps:
             match step.action:
                 case "padding":
@@ -146,33 +146,35 @@ class _Work:
                     for name in TWINS:
                         mirrored = MirroredFile(self._filesystem, self._directory, name)
                         text = mirrored.read().text
-                        assert text is not None  # one of the copies is whole: the plan has seen to it
+                        assert (
+                            text is not None
+                        )  # the plan contains this step only if one of the copies is intact
                         mirrored.write(text)
                 case "drop":
                     self._drop()
                 case "index":
                     self._index(step.segment)
                 case _:
-                    pass  # to reopen is done without the lock, by whoever has it then
+                    pass  # reopening needs the lock, so the caller does it after releasing it
 
     def _open(self, name: str, mode: Mode) -> contextlib.closing[File]:
         return contextlib.closing(self._filesystem.open(self._directory / name, mode))
 
     @contextlib.contextmanager
     def _open_head(self) -> Iterator[Head]:
-        """HEAD as it is, of which a copy is kept."""
+        """Opens HEAD after keeping a copy of it."""
         state = examine_head(self._filesystem, self._directory).state
-        assert state is not None  # the plan, or the step before, has seen to it
+        assert state is not None  # ensured by the plan, or by the previous step
         self._keep(HEAD_NAME, 0)
         file = self._filesystem.open(self._directory / HEAD_NAME, "write")
         with contextlib.closing(Head(file, state)) as head:
             yield head
 
     def _part(self, segment: int) -> None:
-        """Gives the log a file of its own in place of a closed segment that is to be written.
+        """Replaces a closed segment that is to be written by a copy of its own.
 
-        Nobody else writes to closed segments, so backups share them by hard links: a repair of either must not be one of
-        the other. Consumers, who read on in this very segment, get links to the new file.
+        No other code writes to closed segments, so backups share them by hard links: the repair of one must not change
+        the other. Consumers that read this segment through links get links to the new file.
         """
         name = segment_name(segment)
         fresh = self._directory / f"{name}.tmp"
@@ -189,7 +191,7 @@ class _Work:
             sync_file(file)
 
     def _write_head(self) -> None:
-        """Both slots, from the one that is whole or from the segments."""
+        """Writes both slots, from the valid slot or from the segments."""
         report = self._planned.before
         state = examine_head(self._filesystem, self._directory).state
         if HEAD_NAME in self._filesystem.listing(self._directory):
@@ -222,16 +224,16 @@ class _Work:
             )
             truncate(self._filesystem, self._directory, segment, offset, self._numbers)
             tail = Tail.create(self._filesystem, self._directory)
-            tail.clear()  # what it tells of is given up, and no opening is to miss it
+            tail.clear()  # its content is given up, and no opening may report it as missing
             tail.close()
             head.write(report.epoch, version, segment, offset)
 
     def _drop(self) -> None:
-        """Lets the log begin behind its damage.
+        """Makes the log begin behind its damage.
 
-        It is what retention does, for another reason and with a copy: second names for the segments that go, HEAD that names
-        the oldest one that stays, in both slots, and then the segments go, the oldest first. A crash in between leaves the rest
-        to the next opening.
+        It does the same as retention, for another reason and with a copy: it links the segments to drop under second names, writes
+        the oldest segment to keep into both slots of HEAD, and then removes the segments, the oldest first. After a crash in between
+        the next opening removes the rest.
         """
         beginning = self._planned.beginning
         assert beginning is not None
@@ -240,7 +242,7 @@ class _Work:
         sync_names(self._filesystem, self._directory)
         with self._open_head() as head:
             state = head.state
-            # What was withheld from an earlier place on is withheld from the new beginning on.
+            # Versions withheld from an earlier version on stay withheld from the new beginning on.
             behind = state.flags & DEFERRED and state.visible < beginning.version - 1
             visible = beginning.version - 1 if behind else KEEP
             place = state.epoch, state.durable, state.segment, state.offset
@@ -264,7 +266,7 @@ class _Work:
         return next(one for one in tries if one not in names)
 
     def _keep(self, name: str, start: int) -> None:
-        """Copies what a file holds from a place on, durably; nothing if that is only zeros."""
+        """Copies the content of a file from an offset on, durably; does nothing if that is only zeros."""
         with self._open(name, "read") as source:
             if first_nonzero(source, start, source.size()) is None:
                 return
@@ -273,7 +275,7 @@ class _Work:
         self._planned.kept.append(kept)
 
     def _link(self, name: str) -> None:
-        """A second name, which keeps the file when the cut takes the first; a copy where there are no links."""
+        """Links a second name that keeps the file when the first name is removed; copies where links are impossible."""
         kept = self._free_name(name)
         try:
             self._filesystem.link(self._directory / name, self._directory / kept)

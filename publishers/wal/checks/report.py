@@ -1,4 +1,4 @@
-"""What an examination of a log found, in words that people and programs can use."""
+"""The report of an examination, readable for people and programs."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -10,33 +10,33 @@ from publishers.wal.read.catalog import Location
 __all__ = ["Finding", "Kind", "Report", "Verdict"]
 
 Kind = str
-"""The class of a damage; the list is in ``docs/operating.md``."""
+"""The class of a finding; ``docs/operating.md`` lists all."""
 
 
 class Verdict(IntEnum):
-    """How bad it is; the value is the exit code of ``penstock verify``."""
+    """The severity of a finding; the value is the exit code of ``penstock verify``."""
 
     SOUND = 0
-    """Every byte is as it was written."""
+    """Every byte is unchanged."""
     TORN = 1
-    """A crash has left something that was never acknowledged; the next opening for writing settles it."""
+    """A crash has left data that was never acknowledged; the next opening for writing settles it."""
     CORRUPT = 2
-    """Something that was acknowledged, or derived from that, is damaged or missing."""
+    """Acknowledged data, or data derived from it, is damaged or missing."""
     UNREADABLE = 3
-    """It cannot be told: no log, or the disk or the permissions do not let it be read."""
+    """Unknown: there is no log, or the disk or the permissions prevent reading it."""
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be.
+    """One finding.
 
     Attributes:
         kind: Its class.
-        verdict: How bad it is; SOUND for a mere note.
-        segment: In which segment, 0 if in none.
-        offset: At which byte.
-        name: Of the file.
+        verdict: Its severity; SOUND for a mere note.
+        segment: The segment, 0 if none is concerned.
+        offset: The offset.
+        name: Name of the file.
         why: What is wrong, in a sentence.
-        until: Where what can be made out goes on, None if nowhere.
+        until: Offset of the next readable data, None if there is none.
     """
 
     kind: Kind
@@ -48,7 +48,7 @@ class Finding(NamedTuple):
     until: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As it is printed."""
+        """The finding in the form that the command prints."""
         told: dict[str, Any] = self._asdict()
         told["verdict"] = self.verdict.name
         return told
@@ -59,26 +59,26 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What is known of a log after every byte of it has been looked at.
+    """What is known of a log after every byte of it has been examined.
 
     Attributes:
         path: Its directory.
-        log_id: 32 hexadecimal digits, None if nothing tells it.
-        live: Whether somebody has it open for writing; then only what is shown has been examined.
-        epoch: The greatest that was met anywhere.
-        random: Its random bits; 0 for one of format 1.
+        log_id: 32 hexadecimal digits, None if unknown.
+        live: Whether it is open for writing; then only its visible part was examined.
+        epoch: The greatest epoch found anywhere.
+        random: Its random bits; 0 for an epoch of format 1.
         oldest: First version of the oldest segment.
         version: Last version of the unbroken run from there on.
         end: Where that run ends; None if not even the first segment begins well.
-        seen: Greatest version that anything speaks of, be it intact or lost.
-        segments: How many segments were examined.
-        frames: Intact frames, also those beyond a damage.
-        transactions: Whole transactions among them.
+        seen: Greatest version found anywhere, intact or lost.
+        segments: Number of examined segments.
+        frames: Intact frames, also those behind damage.
+        transactions: Complete transactions among them.
         bytes: Bytes examined.
         first: Number of the oldest segment.
-        broken: SOUND if the run ends where the log does, else how bad it is what ends it.
-        findings: What is not as it should be, in the order of the log.
-        overtaken: Whether retention took a segment that was to be examined, so that another examination tells more.
+        broken: SOUND if the run ends where the log does, else the severity of what ends it.
+        findings: All findings, in the order of the log.
+        overtaken: Whether retention deleted a segment that was to be examined; another examination then finds more.
     """
 
     path: Path
@@ -100,22 +100,24 @@ class Report:
     overtaken: bool = False
 
     def met(self, epoch: int, random: int) -> None:
-        """Notes an epoch that something tells of."""
-        if epoch >= self.epoch:  # of two with one number that of a segment counts, which is looked at last
+        """Notes an epoch that was found."""
+        if (
+            epoch >= self.epoch
+        ):  # of two epochs with the same number the one of a segment wins, because segments are examined last
             self.epoch, self.random = epoch, random
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all findings."""
+        """The worst verdict of all findings."""
         return max((finding.verdict for finding in self.findings), default=Verdict.SOUND)
 
     @property
     def lost(self) -> tuple[int, int] | None:
-        """First and last version that are, or would be after a repair, lost; None if none is known to be."""
+        """First and last version that are lost, or would be lost by a repair; None if none is known to be."""
         return (self.version + 1, self.seen) if self.broken and self.seen > self.version else None
 
     def as_json(self) -> dict[str, Any]:
-        """As it is printed."""
+        """The report in the form that the command prints."""
         return {
             "path": str(self.path),
             "verdict": self.verdict.name,

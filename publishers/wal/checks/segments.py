@@ -1,4 +1,4 @@
-"""The segments of a log, one after the other: headers, frames, their chain, payloads, padding, and what lies behind the end."""
+"""Examines the segments of a log in order: headers, frames, their chain, payloads, padding, and what follows the end."""
 
 import contextlib
 from collections.abc import Callable
@@ -38,7 +38,7 @@ _TELL: Final = 1 << 20
 
 @dataclass
 class Segments:
-    """One examination of all segments; fills in a report."""
+    """One examination of all segments; it fills in a report."""
 
     _filesystem: FileSystem
     _report: Report
@@ -62,15 +62,15 @@ class Segments:
         if not self._bounded:
             self._acknowledged = Acknowledged(head, tail)
         elif not report.live:
-            self._acknowledged = Acknowledged(head, None)  # what is behind the place of a cut is given up
-        elif tail is not None:  # HEAD may vouch for what is not shown yet
+            self._acknowledged = Acknowledged(head, None)  # data behind the place of a truncation is given up
+        elif tail is not None:  # HEAD may vouch for versions that are not visible yet
             self._acknowledged = Acknowledged(None, tail._replace(visible=0))
         else:
             self._acknowledged = Acknowledged(head and head._replace(durable=0), None)
         self._reached = self._acknowledged.reached
 
     def run(self) -> None:
-        """Examines them."""
+        """Examines the segments."""
         report, head, numbers = self._report, self._head, self._numbers
         oldest = head.oldest if head is not None else numbers[0]
         newest = self._reached.segment if self._bounded else max(self._reached.segment, numbers[-1])
@@ -86,12 +86,12 @@ class Segments:
         self._missing(expected, newest)
         self._progress(self._total, self._total)
         if report.overtaken and not report.broken and self._chain is None:
-            report.version = report.seen  # all of it was shown, and has gone since
+            report.version = report.seen  # every version was visible, and was deleted by retention meanwhile
         report.seen = max(report.seen, report.version)
         self._histories()
 
     def _histories(self) -> None:
-        """HEAD belongs to the segments: the number of their last epoch has the same random bits in both."""
+        """Checks that HEAD belongs to the segments: the random bits of their last epoch must be the same in both."""
         head, epoch = self._head, self._epoch
         if head is None:
             return
@@ -123,7 +123,7 @@ class Segments:
                 self._inspect(file, number, last=last)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and self._pruned(number):
-                self._chain = None  # of the next one nothing is known but what its header says
+                self._chain = None  # the header of the next segment is all that is known of its predecessor
                 return
             why = f"it cannot be read ({error.strerror or error})"
             self._break("unreadable", number, self._last_at, why, Verdict.UNREADABLE)
@@ -152,7 +152,7 @@ class Segments:
                 self._report.findings.append(Finding("leftover", Verdict.TORN, number, 0, name, why))
 
     def _pruned(self, number: int) -> bool:
-        """Whether retention has taken a segment since HEAD was read."""
+        """Whether retention has deleted a segment since HEAD was read."""
         if not self._report.live:
             return False
         try:
@@ -175,7 +175,7 @@ class Segments:
         verdict: Verdict = Verdict.CORRUPT,
         until: int | None = None,
     ) -> None:
-        """A finding at which the unbroken run ends."""
+        """Adds a finding that ends the unbroken run."""
         self._report.broken = max(self._report.broken, verdict)
         name = segment_name(number)
         self._report.findings.append(Finding(kind, verdict, number, offset, name, why, until))
@@ -210,7 +210,7 @@ class Segments:
                 self._blame_index(number, why)
 
     def _read_index(self, number: int) -> tuple[SparseIndex | None, Trailer | None]:
-        """Derived from its segment, so never evidence; it is written some time after that was closed."""
+        """Reads an index. It is derived from its segment, so never evidence, and is written some time after the segment is closed."""
         if self._report.log_id is None:
             return None, None
         log_id = UUID(hex=self._report.log_id)
@@ -299,7 +299,7 @@ class Segments:
             self._break("zeroed", number, whole, f"the frames end {end - whole} bytes before the segment")
 
     def _judge(self, file: File, number: int, end: int, version: int, bads: list[Bad]) -> None:
-        """Torn or corrupt: as an opening decides it."""
+        """Decides whether damage is torn or corrupt, by the rules of an opening."""
         report, whole = self._report, self._whole
         lost = self._acknowledged.lacking(version, Location(number, whole)) is not None
         acknowledged = lost or self._bounded or whole == DATA_START
@@ -313,7 +313,7 @@ class Segments:
             self._break("lost-end", number, whole, why)
 
     def _one(self, file: File, number: int, piece: Good, replay: Replay) -> None:
-        """What the crc does not tell: whether the payload is one, and the bytes behind it."""
+        """Checks what the crc does not cover: that the payload can be decoded, and the bytes behind it."""
         report = self._report
         offset, header, payload = piece
         report.frames += 1

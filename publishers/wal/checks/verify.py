@@ -1,10 +1,10 @@
-"""Every byte of a log, looked at without a write and without a lock that anybody would have to wait for.
+"""Examines every byte of a log, without a write and without a lock that would make another process wait.
 
-What recovery decides from the last segment and HEAD, this decides from everything there is: all segments, the indexes, the
-zeros between, both slots of HEAD, and TAIL, which tells within one boot what had been shown when the writer died.
+Recovery decides from the last segment and HEAD. This examination uses everything: all segments, the indexes, the
+zeros between them, both slots of HEAD, and TAIL, which within one boot records what was visible when the writer died.
 
-Beside a living writer only what it shows is examined, which is what TAIL tells. What a writer changes meanwhile (a segment
-that retention takes, a log that is closed or opened) makes the examination begin anew instead of being taken for damage.
+If the log has a writer, only the visible part, according to TAIL, is examined. If the writer interferes (retention deletes a
+segment, the log is closed or opened), the examination starts again, so that this is not taken for damage.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from publishers.wal.files.tail_page import TAIL_NAME, Tail, TailState
 __all__ = ["Progress", "examine", "verify"]
 
 Progress = Callable[[int, int], None]
-"""Told now and then how many bytes have been examined, and of how many."""
+"""Called now and then with the number of bytes done, and of bytes in total."""
 
 _TRIES: Final = 5
 
@@ -33,12 +33,12 @@ _TRIES: Final = 5
 def verify(
     directory: Path | str, *, filesystem: FileSystem | None = None, progress: Progress | None = None
 ) -> Report:
-    """Examines a log. Nothing is written, and nothing is raised for what it finds.
+    """Examines a log. It writes nothing, and reports damage instead of raising.
 
     Args:
-        directory: Of the log.
-        filesystem: The real one by default.
-        progress: Told how far it has got.
+        directory: Directory of the log.
+        filesystem: The real one if None.
+        progress: Called with the progress.
     """
     filesystem = filesystem or RealFileSystem()
     path = Path(directory)
@@ -55,7 +55,7 @@ def verify(
 
 
 def _moved(filesystem: FileSystem, path: Path, before: HeadPage, *, live: bool) -> bool:
-    """Whether the owner has come, gone, or begun another epoch while the log was examined."""
+    """Whether the log was opened or closed, or began another epoch, during the examination."""
     after = examine_head(filesystem, path)
     if before.state is None or after.state is None:
         return before.state is not after.state
@@ -64,7 +64,7 @@ def _moved(filesystem: FileSystem, path: Path, before: HeadPage, *, live: bool) 
 
 
 def is_live(filesystem: FileSystem, path: Path) -> bool:
-    """Whether somebody has the log open for writing, or it cannot be told."""
+    """Whether the log is open for writing, or that is unknown."""
     return writer_of(filesystem, path).alive is not False
 
 
@@ -74,13 +74,13 @@ def examine(
     """Examines a log once.
 
     Args:
-        filesystem: Where.
-        path: Of the log.
-        live: Whether it is being written, by somebody else than the caller.
-        progress: Told how far it has got.
+        filesystem: The filesystem of the log.
+        path: Directory of the log.
+        live: Whether another writer than the caller has it open.
+        progress: Called with the progress.
     """
     report = Report(path, live=live)
-    # Before the names, because the segments that these two tell of must be among them.
+    # Before the names are listed, because the segments that TAIL and HEAD name must be among them.
     tail = _tail(filesystem, path, report)
     head = examine_head(filesystem, path)
     try:
@@ -95,7 +95,7 @@ def examine(
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         report.findings.append(Finding(kind, Verdict.UNREADABLE, 0, 0, path.name or str(path), why))
         return report
-    # What a living owner cuts off was never shown, and he is at it.
+    # Versions that a living owner truncates were never visible, and it will finish.
     report.findings += [one for one in head.findings if not (live and one.kind == "cut")]
     if tail is not None:
         report.met(tail.epoch, tail.random)
@@ -161,4 +161,4 @@ def _tail(filesystem: FileSystem, path: Path, report: Report) -> TailState | Non
 
 
 def _silent(_done: int, _total: int) -> None:
-    """For those who do not want to know."""
+    """Ignores the progress."""
