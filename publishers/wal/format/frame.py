@@ -197,7 +197,7 @@ class Chain:
         if header.flags & CONTROL:
             if header.producer_sequence:
                 self.skipped = header.version
-            # It carries the time over to a segment whose predecessors are gone.
+            # It carries the time over to a segment whose predecessors are deleted.
             self.committed_at = max(self.committed_at, header.committed_at)
         elif header.flags & LAST:
             self.version = header.version
