@@ -1,1 +1,1 @@
-"""Ways out of the reactive world, and into it: asyncio iterators, blocking iterators, callbacks, reactivex."""
+"""Bridges to and from other styles: asyncio iterators, blocking iterators, callbacks, reactivex."""

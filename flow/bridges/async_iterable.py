@@ -21,7 +21,7 @@ __all__ = ["from_async_iterable"]
 T = TypeVar("T")
 
 _BREATH: Final = 256
-"""Elements after which an iterator that never had to wait lets the loop run others."""
+"""Elements after which an iterator that never had to wait yields to the loop."""
 
 
 def from_async_iterable(
@@ -30,7 +30,7 @@ def from_async_iterable(
     loop: asyncio.AbstractEventLoop | None = None,
     lookahead: bool = False,
 ) -> Source[T]:
-    """Publish what an asynchronous iterable yields; each subscriber iterates anew, at the pace of its demand.
+    """Publish the elements of an asynchronous iterable; each subscriber iterates anew, at the pace of its demand.
 
     ::
 
@@ -41,24 +41,24 @@ def from_async_iterable(
         flow.from_async_iterable(ticks).subscribe(subscriber)
 
     A task of its own iterates for each subscriber, in a copy of the context of ``subscribe``; it begins with the first
-    request. Nothing is taken that was not requested, and at most 256 elements wait for a subscriber whose executor is
-    slower than the iteration. An error of the iterator is told after the elements before it. When the subscription
-    ends, however it does, the task is cancelled and the iterator closed by its ``aclose``, if it has one; what that raises
-    goes to `flow.hooks.on_dropped_error`. A loop that closes before cancels the task too, and the subscriber gets a
-    RuntimeError.
+    request. Only requested elements are fetched, and at most 256 elements wait for a subscriber whose executor is
+    slower than the iteration. An error of the iterator is signalled after the elements before it. When the subscription
+    ends, however it does, the task is cancelled and the iterator is closed by its ``aclose``, if it has one; an error of
+    ``aclose`` goes to `flow.hooks.on_dropped_error`. If the loop closes first, the task is cancelled too, and the subscriber
+    receives a RuntimeError.
 
-    Signals run on the loop of the iterator, unless ``subscribe`` names another executor; on `flow.INLINE`, on the loop
-    or on whoever requests.
+    Signals run on the loop of the iterator, unless ``subscribe`` names another executor; with `flow.INLINE` they run on the
+    loop or on the requesting thread.
 
     Args:
         source: A function that makes an asynchronous iterable, such as an asynchronous generator function, or the
-            iterable itself. An asynchronous *iterator* serves one subscriber; others get an error.
-        loop: On which loop the iterator runs; ``None`` is the one that runs where ``subscribe`` is called.
-        lookahead: Whether to take one element more than requested, from the very beginning, in order to tell the end
+            iterable itself. An asynchronous *iterator* serves one subscriber; later subscribers receive an error.
+        loop: The loop of the iterator; ``None`` is the one that runs where ``subscribe`` is called.
+        lookahead: Whether to fetch one element more than requested, from the very beginning, in order to signal the end
             without a further request (rule 2.9).
 
     Raises:
-        TypeError: If ``source`` is neither, or ``loop`` is no event loop.
+        TypeError: If ``source`` is neither of these, or ``loop`` is not an event loop.
     """
     if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
         raise TypeError(f"loop: {loop!r}; an event loop or None is expected")
@@ -74,7 +74,7 @@ def from_async_iterable(
 
 
 def _once(iterator: AsyncIterator[T]) -> Callable[[], AsyncIterable[T]]:
-    """Give the iterator to whoever comes first."""
+    """Return a function that returns the iterator at its first call, and raises at later ones."""
     left = [iterator]
 
     def make() -> AsyncIterable[T]:
@@ -113,7 +113,7 @@ def _serve(
 class _AsyncFeed(Generic[T]):
     """Elements on their way from a task on a loop to a drain on any thread.
 
-    What waits and what is to be fetched is never more than the last pull asked for, or one with look-ahead.
+    Waiting and wanted elements together never exceed the limit of the last pull, or 1 with look-ahead.
     """
 
     _make: Callable[[], AsyncIterable[T]] | None
@@ -124,18 +124,18 @@ class _AsyncFeed(Generic[T]):
     _drain: Drain[T] | None = None
     _arrived: deque[T] = field(default_factory=deque)
     _wanted: int = 0
-    _idle: bool = True  # the task waits to be roused, or was not begun
+    _idle: bool = True  # the task waits to be roused, or has not begun
     _released: bool = False
     _outcome: Outcome | None = None
-    # The loop's own:
+    # Used on the loop only:
     _task: asyncio.Task[None] | None = None
     _awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def attach(self, drain: Drain[T]) -> None:
-        """Note who is to be told that there is something."""
+        """Set the drain to signal."""
         self._drain = drain
 
-    # What the drain calls, on any thread.
+    # Called by the drain, on any thread.
 
     def pull(self, limit: int, /) -> Sequence[T]:
         with self._lock:
@@ -170,7 +170,7 @@ class _AsyncFeed(Generic[T]):
             return  # the loop is closed, and has cancelled the task
 
     def _want(self, count: int) -> bool:
-        """Let the task fetch so many, under the lock; true if it has to be roused."""
+        """Make the task fetch ``count`` elements; the caller holds the lock. Returns whether the task must be roused."""
         self._wanted = count
         rouse, self._idle = self._idle, False
         return rouse
@@ -186,7 +186,7 @@ class _AsyncFeed(Generic[T]):
     def _lost(self) -> None:
         self._end(Failed(RuntimeError("the event loop closed before the iteration began")))
 
-    # What runs on the loop.
+    # On the loop.
 
     def _begin(self) -> None:
         with self._lock:
@@ -202,7 +202,7 @@ class _AsyncFeed(Generic[T]):
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._task = None
         if task.cancelled():
-            # If not by `release`, by the loop at its end: who listens from elsewhere would wait for ever.
+            # If `release` did not cancel it, the loop did at its end; a subscriber elsewhere would wait for ever.
             self._end(Failed(RuntimeError("the task that iterated was cancelled; has its event loop ended?")))
 
     async def _iterate(self, make: Callable[[], AsyncIterable[T]]) -> None:
@@ -210,16 +210,16 @@ class _AsyncFeed(Generic[T]):
         try:
             iterator = _iterator_of(make())
             await self._fetch(iterator)
-        except Exception as failure:  # noqa: BLE001 - rule 1.4: told to the subscriber
+        except Exception as failure:  # noqa: BLE001 - rule 1.4: signalled to the subscriber
             self._end(Failed(failure))
         else:
             self._end(COMPLETED)
         finally:
-            self._task = None  # closing is not cancelled
+            self._task = None  # closing must not be cancelled by `release`
             await self._close(iterator)
 
     async def _fetch(self, iterator: AsyncIterator[T]) -> None:
-        """Fetch what is wanted, until the iterator ends or nobody wants anything any more."""
+        """Fetch wanted elements, until the iterator or the subscription ends."""
         breath = _BREATH
         while True:
             with self._lock:
@@ -260,7 +260,7 @@ class _AsyncFeed(Generic[T]):
             return
         try:
             await close()
-        except Exception as failure:  # noqa: BLE001 - the stream has ended, and nobody can be told any more
+        except Exception as failure:  # noqa: BLE001 - the stream has ended, so the subscriber cannot receive it
             hooks.report(failure, self)
 
 

@@ -1,4 +1,4 @@
-"""Coroutines as subscribers."""
+"""Subscribers with coroutines as methods."""
 
 import asyncio
 import concurrent.futures
@@ -24,7 +24,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class AsyncSubscriber(Protocol[T_contra]):
     """A subscriber whose methods are coroutines; the next element comes when ``on_next`` has returned.
 
-    Whoever subscribes it requests for it. It may have a coroutine ``on_lagged(missed)`` too.
+    `subscribe_async` requests on its behalf. It may also have a coroutine ``on_lagged(missed)``.
     """
 
     async def on_next(self, item: T_contra, /) -> None:
@@ -32,11 +32,11 @@ class AsyncSubscriber(Protocol[T_contra]):
         ...
 
     async def on_error(self, error: Exception, /) -> None:
-        """Learn that the stream failed; the last signal."""
+        """Receive the failure of the stream: the last signal."""
         ...
 
     async def on_complete(self) -> None:
-        """Learn that the stream ended; the last signal."""
+        """Receive the end of the stream: the last signal."""
         ...
 
 
@@ -51,23 +51,23 @@ def subscribe_async(
 ) -> "asyncio.Task[None] | concurrent.futures.Future[None]":
     """Await a coroutine for each element.
 
-    Whatever the receiver raises ends the subscription, and the task with it. If the stream fails, an `AsyncSubscriber` is
-    told, and for a function the task raises that error; also `flow.Lagged`, where elements are missing.
+    An error of the receiver ends the subscription, and the task with that error. A failure of the stream goes to ``on_error``
+    of an `AsyncSubscriber`; with a function, the task raises it. So does it raise `flow.Lagged` where elements are missing.
 
     Args:
         publisher: Subscribed to when the task begins.
         receiver: A coroutine function, or an `AsyncSubscriber`.
-        prefetch: Requested at first, and the most that is buffered.
-        low_tide: How many must be begun before as many more are requested; ``None`` is 75 % of ``prefetch``, 0 requests only
-            when all were.
-        concurrency: How many elements may be in work at a time. With more than 1, they may be finished in any order; all
-            are before the end is told.
-        loop: Where the coroutines run; ``None`` is the running loop.
+        prefetch: First request, and the most elements that are buffered.
+        low_tide: How many elements must be begun before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
+            requests only when all were.
+        concurrency: Most elements that are processed at a time. With more than 1, they may finish in any order; all
+            finish before the end is signalled.
+        loop: Runs the coroutines; ``None`` is the running loop.
 
     Returns:
-        What is done when all is done; to cancel it cancels the subscription. It is a future of ``concurrent.futures`` if
-        ``loop`` is not the one that runs here. A loop that closes before cancels it, with the subscription and the
-        coroutines in work, on the thread that closes the loop.
+        A task or future that is done after the last signal; cancelling it cancels the subscription. It is a future of
+        ``concurrent.futures`` if ``loop`` does not run on this thread. If the loop closes first, it is cancelled, with the
+        subscription and the coroutines in progress, on the thread that closes the loop.
 
     Raises:
         ValueError: If a number is out of its bounds.
@@ -110,7 +110,7 @@ class _Serving(Generic[T]):
             self.on_lag = "raise"
 
     async def run(self, items: AsyncItems[T]) -> None:
-        """Serve until the end."""
+        """Serve the receiver until the end of the stream."""
         failure: Exception | None = None
         async with items, _Workers(self._concurrency) as workers:
             while True:
@@ -119,7 +119,7 @@ class _Serving(Generic[T]):
                     item = await anext(items)
                 except StopAsyncIteration:
                     break
-                except Exception as error:  # noqa: BLE001 - that of the stream, told below
+                except Exception as error:  # noqa: BLE001 - an error of the stream, signalled below
                     failure = error
                     break
                 if self._missed:
@@ -146,7 +146,7 @@ class _Serving(Generic[T]):
 
 
 class _Workers:
-    """At most so many coroutines at a time; the first error of one ends all, and is raised as it is."""
+    """A bounded number of concurrent coroutines; the first error cancels the rest, and is raised unwrapped."""
 
     __slots__ = ("_forget", "_group", "_room", "_tasks")
 
@@ -165,7 +165,7 @@ class _Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._group is None or kind is GeneratorExit:
-            return  # closed from outside: nothing can be waited for
+            return  # the coroutine was closed from outside: it cannot await
         try:
             await self._group.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
@@ -174,16 +174,16 @@ class _Workers:
             self._forget()
 
     async def free(self) -> None:
-        """Wait until one more may work."""
+        """Wait until another coroutine may begin."""
         if self._group is not None:
             await self._room.acquire()
 
     async def work(self, call: Callable[[T], Awaitable[object]], item: T) -> None:
-        """Do it, or begin to."""
+        """Await the coroutine, or start it as a task."""
         if self._group is None:
             await call(item)
         else:
-            # The receiver is called by its task: a coroutine made here is never awaited if the task is cancelled before.
+            # The task calls the receiver: a coroutine made here would never be awaited if the task were cancelled first.
             task = self._group.create_task(_called(call, item))
             self._tasks.add(task)
             task.add_done_callback(self._done)

@@ -18,7 +18,7 @@ __all__ = ["AsyncItems", "aiter"]
 T = TypeVar("T")
 
 _BREATH: Final = 256
-"""Elements after which an iterator that never had to wait lets the loop run others."""
+"""Elements after which an iterator that never had to wait yields to the loop."""
 
 
 def aiter(  # noqa: A001 - the name users type is flow.aiter
@@ -32,16 +32,17 @@ def aiter(  # noqa: A001 - the name users type is flow.aiter
             async for item in items:
                 ...
 
-    The publisher is subscribed to on entering. Leaving cancels the subscription, however it happens, cancellation of
-    the task included, and so does a loop that closes before. Signals may come from any thread. A stream that fails raises its error from the iteration.
+    Entering subscribes to the publisher. Leaving cancels the subscription, however it happens, cancellation of
+    the task included; closing the loop first does so too. Signals may come from any thread. The iteration raises the error of
+    a stream that fails.
 
     Args:
-        publisher: What to iterate over.
-        prefetch: Requested at first, and the most that is buffered.
+        publisher: The publisher to iterate over.
+        prefetch: First request, and the most elements that are buffered.
         low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
             requests only when all were consumed.
-        on_lag: What happens where a lossy publisher overtook the iterator: "raise" `flow.Lagged`, after which the
-            iteration can go on; "skip"; or a callable, called in the coroutine with the number of missed elements.
+        on_lag: What to do if a lossy publisher has overtaken the iterator: "raise" `flow.Lagged`, after which the
+            iteration can continue; "skip"; or a callable, called in the coroutine with the number of missed elements.
 
     Raises:
         ValueError: If a parameter is out of its bounds.
@@ -91,7 +92,7 @@ class AsyncItems(Generic[T]):
             self._breath = _BREATH
             await asyncio.sleep(0)
         while True:
-            # Taken and returned without a suspension in between: cancelling never loses an element.
+            # Taken and returned without a suspension in between: cancellation never loses an element.
             item = self._inbox.take()
             if item is not EMPTY:
                 return item  # type: ignore[return-value]  # mypy does not narrow by identity
@@ -102,7 +103,7 @@ class AsyncItems(Generic[T]):
 
 
 class _Waker:
-    """Wakes one waiting coroutine from any thread, as long as its loop is not closed."""
+    """Wakes a single waiting coroutine from any thread, while its loop is open."""
 
     __slots__ = ("_executor", "_future", "_set", "_thread")
 
@@ -113,12 +114,12 @@ class _Waker:
         self._thread = 0
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Note the loop, in its thread."""
+        """Set the loop; called on its thread."""
         self._executor = loop_executor(loop)
         self._thread = threading.get_ident()
 
     def wake(self) -> None:
-        """Let `wait` return, now or when it is called next."""
+        """Make the current or the next `wait` return."""
         executor = self._executor
         with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the inbox
             if executor is None or threading.get_ident() == self._thread:
@@ -127,7 +128,7 @@ class _Waker:
                 executor.submit(self._release)
 
     async def wait(self) -> None:
-        """Suspend until `wake` was called since the last time."""
+        """Suspend until `wake`; return at once if that was called since the last wait."""
         if self._future is not None:
             raise RuntimeError("another task already waits for the next element")
         if not self._set:

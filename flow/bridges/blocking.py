@@ -20,7 +20,7 @@ T = TypeVar("T")
 def iter_blocking(
     publisher: Publisher[T], prefetch: int = 32, low_tide: int | None = None, on_lag: OnLag = "raise"
 ) -> "BlockingItems[T]":
-    """Iterate over a publisher in a thread that may wait.
+    """Iterate over a publisher in a thread that may block.
 
     ::
 
@@ -28,18 +28,18 @@ def iter_blocking(
             for item in items:
                 ...
 
-    The publisher is subscribed to on entering, or when the iteration begins. Leaving cancels the subscription, and so
-    does ``KeyboardInterrupt`` while waiting. Without ``with`` it is cancelled by `BlockingItems.close`, or when the
-    iterator is collected: as soon as a loop is left that alone refers to it. Signals may come from any thread. A stream
-    that fails raises its error from the iteration.
+    Entering, or else beginning the iteration, subscribes to the publisher. Leaving cancels the subscription, and so
+    does ``KeyboardInterrupt`` while waiting. Without ``with``, `BlockingItems.close` cancels it, or the collection of the
+    iterator: that happens at the end of a loop that holds its only reference. Signals may come from any thread. The iteration
+    raises the error of a stream that fails.
 
     Args:
-        publisher: What to iterate over.
-        prefetch: Requested at first, and the most that is buffered.
+        publisher: The publisher to iterate over.
+        prefetch: First request, and the most elements that are buffered.
         low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
             requests only when all were consumed.
-        on_lag: What happens where a lossy publisher overtook the iterator: "raise" `flow.Lagged`, after which the
-            iteration can go on; "skip"; or a callable, called with the number of missed elements.
+        on_lag: What to do if a lossy publisher has overtaken the iterator: "raise" `flow.Lagged`, after which the
+            iteration can continue; "skip"; or a callable, called with the number of missed elements.
 
     Raises:
         ValueError: If a parameter is out of its bounds.
@@ -83,7 +83,7 @@ class BlockingItems(Generic[T]):
                     return item  # type: ignore[return-value]  # mypy does not narrow by identity
                 if self._inbox.finished:
                     raise StopIteration
-                # Set once for each EMPTY, so there is nothing that clearing could lose.
+                # Set once after each EMPTY, so clearing it here cannot lose a wake-up.
                 self._awake.wait()
                 self._awake.clear()
         except (KeyboardInterrupt, SystemExit):
@@ -92,18 +92,20 @@ class BlockingItems(Generic[T]):
 
     def __del__(self) -> None:
         if sys.is_finalizing():
-            return  # threads stand still, perhaps with a lock, and every subscription ends here
-        # The garbage collector marks an object before it calls this; where a last reference was dropped, that comes after.
+            return  # threads are frozen, perhaps holding a lock, and every subscription ends with the process
+        # The garbage collector marks an object before it calls this; after the drop of a last reference the mark comes later.
         if not gc.is_finalized(self):
-            self._inbox.close()  # who drops the iterator holds no lock of ours
+            self._inbox.close()  # code that drops the iterator holds none of our locks
             return
-        # The collector runs in the middle of anything, also where this thread holds a lock that closing needs. Threads
-        # of `threading` need a lock to start as well.
-        with contextlib.suppress(RuntimeError):  # no thread can be started any more: the interpreter ends
+        # The collector may run in the middle of any operation, even while this thread holds a lock that closing needs. Starting
+        # a thread through `threading` needs a lock as well.
+        with contextlib.suppress(
+            RuntimeError
+        ):  # no thread can be started any more: the interpreter is ending
             _thread.start_new_thread(self._inbox.close, ())
 
     def close(self) -> None:
-        """Cancel the subscription; a thread that waits for the next element finds the end. Idempotent."""
+        """Cancel the subscription; a thread that waits for the next element sees the end. Idempotent."""
         self._publisher = None
         self._inbox.close()
 

@@ -31,11 +31,11 @@ def subscribe(
             `flow.hooks.on_dropped_error`.
         on_error: Called if the stream fails; without it the error goes to `flow.hooks.on_dropped_error`.
         on_complete: Called at the end.
-        prefetch: Requested at first, and 75 % of it again whenever as many calls of ``on_next`` have returned. By
-            default demand is unbounded: right for a callback that is done when it returns, and never waits.
+        prefetch: First request; 75 % of it is requested again whenever as many calls of ``on_next`` have returned. By
+            default demand is unbounded, which suits a callback that finishes its work before it returns, and never waits.
 
     Returns:
-        What can be cancelled, from any thread.
+        The subscription; it can be cancelled from any thread.
 
     Raises:
         ValueError: If ``prefetch`` is not a positive integer.
@@ -49,7 +49,7 @@ def subscribe(
 
 
 class CallbackSubscription(Generic[T]):
-    """The subscriber behind `subscribe`; its user only calls `cancel`."""
+    """The subscriber behind `subscribe`; callers of `subscribe` use only `cancel` and `active`."""
 
     __slots__ = (
         "__weakref__",
@@ -83,24 +83,24 @@ class CallbackSubscription(Generic[T]):
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:
-        """See `flow.forks.Forkable`: nobody calls back, and to cancel does nothing."""
+        """See `flow.forks.Forkable`: no callback is called, and cancelling does nothing."""
         self._lock = threading.Lock()
         self._subscription = None
         self._cancelled = True
 
     @property
     def active(self) -> bool:
-        """Whether signals may still come: neither cancelled nor ended."""
+        """Whether signals may still come: the subscription is neither cancelled nor ended."""
         return not self._cancelled
 
     def cancel(self) -> None:
-        """End the subscription and forget the callbacks; idempotent, from any thread."""
+        """End the subscription and drop the callbacks; idempotent, from any thread."""
         subscription = self._end()
         if subscription is not None:
             subscription.cancel()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Accept the first subscription (rule 2.5), and request if it may."""
+        """Accept the first subscription (rule 2.5), and request unless requests are held back."""
         present(subscription, "the subscription")
         with self._lock:
             refused = self._subscription is not None or self._cancelled
@@ -113,7 +113,7 @@ class CallbackSubscription(Generic[T]):
             subscription.request(self._tide.prefetch)
 
     def on_next(self, item: T, /) -> None:
-        """Call back, then ask for more if it is time."""
+        """Call the callback, then request more if that is due."""
         if item is None:
             raise TypeError("rule 2.13: the element is None")
         call = self._on_next
@@ -134,7 +134,7 @@ class CallbackSubscription(Generic[T]):
                 subscription.request(due)
 
     def on_error(self, error: Exception, /) -> None:
-        """Call back, or report an error that nobody wants to know of."""
+        """Call the callback; without one, report the error."""
         present(error, "the error")
         call = self._on_error
         if self._cancelled:
@@ -146,7 +146,7 @@ class CallbackSubscription(Generic[T]):
             call(error)
 
     def on_complete(self) -> None:
-        """Call back."""
+        """Call the callback."""
         call = self._on_complete
         if self._cancelled:
             return

@@ -1,4 +1,4 @@
-"""What the two iterators share: a subscriber with a bounded buffer, from which somebody else takes."""
+"""The common part of both iterators: a subscriber with a bounded buffer, emptied by a consumer."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ __all__ = ["EMPTY", "Inbox", "OnLag"]
 T = TypeVar("T")
 
 OnLag = Literal["raise", "skip"] | Callable[[int], object]
-"""What an iterator does when it was overtaken: raise `flow.Lagged`, go on, or call back with how many it missed."""
+"""What an iterator does after it was overtaken: raise `flow.Lagged`, skip, or call back with the number of missed elements."""
 
 
 class _Empty:
@@ -24,7 +24,7 @@ class _Empty:
 
 
 EMPTY: Final = _Empty()
-"""What `Inbox.take` returns if it has nothing now."""
+"""Result of `Inbox.take` if the buffer is empty."""
 
 
 class _Lag:
@@ -36,13 +36,13 @@ class _Lag:
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Inbox(Generic[T]):
-    """Receives signals on any thread, and hands the elements to one consumer on another.
+    """Receives signals on any thread, and passes the elements to one consumer on another thread.
 
-    At most ``tide.prefetch`` elements are buffered, since no more are requested. An error overtakes them, completion
-    does not. A second subscription is cancelled (rule 2.5); what comes after `close` is ignored (rule 2.8).
+    At most ``tide.prefetch`` elements are buffered, because no more are requested. An error overtakes buffered elements,
+    completion does not. A second subscription is cancelled (rule 2.5); signals after `close` are ignored (rule 2.8).
 
     Args:
-        tide: When to request how many.
+        tide: Decides when to request more.
         wake: Called, on the thread of the signal, once after each `take` that returned `EMPTY`. It must not raise.
         on_lag: What `take` does where elements are missing.
     """
@@ -67,7 +67,7 @@ class Inbox(Generic[T]):
         forks.register(self)
 
     def forked(self, pid: int, /) -> None:
-        """See `flow.forks.Forkable`: to take raises `Forked`, where it would wait for ever, and to close cancels nothing."""
+        """See `flow.forks.Forkable`: `take` raises `Forked` instead of waiting for ever, and `close` cancels nothing."""
         self._lock = threading.Lock()
         self._subscription = None
         self._waiting = False
@@ -75,10 +75,10 @@ class Inbox(Generic[T]):
             self._done = True
             self._error = Forked(pid)
 
-    # What the publisher calls.
+    # Called by the publisher.
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Accept the first subscription and request what may be buffered."""
+        """Accept the first subscription and request as many elements as may be buffered."""
         present(subscription, "the subscription")
         with self._lock:
             refused = self._subscription is not None or self._closed or self._done
@@ -96,16 +96,16 @@ class Inbox(Generic[T]):
         self._put((item,))
 
     def on_next_batch(self, items: Iterable[T], /) -> None:
-        """Buffer some elements; if they cannot be unpacked, the stream has failed."""
+        """Buffer several elements; if they cannot be unpacked, the stream has failed."""
         try:
             unpacked = tuple(items)
-        except Exception as error:  # noqa: BLE001 - the consumer waits and must be told
+        except Exception as error:  # noqa: BLE001 - the waiting consumer must receive the error
             self.fail(error)
         else:
             self._put(unpacked)
 
     def on_lagged(self, missed: int, /) -> None:
-        """Note, between the elements, that some are missing."""
+        """Note that elements are missing at this place."""
         with self._lock:
             last = self._arrived[-1] if self._arrived else None
             if isinstance(last, _Lag):
@@ -114,12 +114,12 @@ class Inbox(Generic[T]):
         self._put((_Lag(missed),))
 
     def on_error(self, error: Exception, /) -> None:
-        """End; what is buffered is discarded."""
+        """End; buffered elements are discarded."""
         present(error, "the error")
         self._finish(error)
 
     def on_complete(self) -> None:
-        """End, once what is buffered was taken."""
+        """End, once the buffered elements are taken."""
         self._finish(None)
 
     def _put(self, items: Iterable[T | _Lag]) -> None:
@@ -143,29 +143,29 @@ class Inbox(Generic[T]):
             self._wake()
 
     def fail(self, error: Exception) -> None:
-        """End as `on_error` does, and cancel the subscription: the error is not the publisher's."""
+        """End as `on_error` does, and cancel the subscription, because the error is not the publisher's."""
         with self._lock:
             subscription = self._subscription
         self._finish(error)
         if subscription is not None:
             subscription.cancel()
 
-    # What the consumer calls.
+    # Called by the consumer.
 
     @property
     def finished(self) -> bool:
-        """Whether an `EMPTY` means the end, rather than to wait."""
+        """Whether `EMPTY` means the end, rather than a wait."""
         with self._lock:
             return self._closed or (
                 self._done and not self._arrived and not self._ready and self._error is None
             )
 
     def take(self) -> T | _Empty:
-        """Take the next element, or `EMPTY`: then there is a wake-up to come, unless `finished`.
+        """Take the next element, or `EMPTY`: then a wake-up will follow, unless `finished`.
 
         Raises:
-            Lagged: If elements are missing before the next, and ``on_lag`` is "raise". Taking can go on.
-            Exception: That of ``on_error``, once.
+            Lagged: If elements are missing before the next one, and ``on_lag`` is "raise". The caller may take further elements.
+            Exception: The error of ``on_error``, once.
         """
         while True:
             if self._error is not None:
@@ -189,7 +189,7 @@ class Inbox(Generic[T]):
             return item
 
     def close(self) -> None:
-        """Cancel the subscription and drop what is buffered; idempotent, from any thread."""
+        """Cancel the subscription and discard the buffer; idempotent, from any thread."""
         with self._lock:
             self._closed = True
             subscription, self._subscription = self._subscription, None

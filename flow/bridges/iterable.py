@@ -1,4 +1,4 @@
-"""Publishers over which a loop may be written."""
+"""Publishers that ``for`` and ``async for`` accept."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
@@ -25,10 +25,10 @@ class IterablePublisher(ABC, Generic[T]):
         async for item in publisher:
             ...
 
-    A loop is `flow.iter_blocking`, or `flow.aiter`, with the prefetch that these have by default: at most 32 elements are
-    requested ahead of it. However it is left, its subscription is cancelled: a ``for`` loop's at once, an ``async for``
-    loop's by the event loop as soon as that has its turn. Where the iterator outlives the loop, or the end is not to wait
-    for that turn, a context closes it::
+    A loop uses `flow.iter_blocking` or `flow.aiter` with their default prefetch: at most 32 elements are
+    requested ahead of it. However the loop is left, its subscription is cancelled: that of a ``for`` loop at once, that of an
+    ``async for`` loop at the next turn of the event loop. If the iterator outlives the loop, or the end must not wait
+    for that turn, close it with a context::
 
         with contextlib.closing(iter(publisher)) as items:
             ...
@@ -36,8 +36,8 @@ class IterablePublisher(ABC, Generic[T]):
         async with contextlib.aclosing(aiter(publisher)) as items:
             ...
 
-    A ``for`` loop blocks its thread; where an event loop runs in that thread it raises ``RuntimeError``: signals run on the
-    loop, which it would block for ever. Use ``async for`` there.
+    A ``for`` loop blocks its thread. In a thread with a running event loop it raises ``RuntimeError``, because it would block
+    that loop for ever, on which the signals run. Use ``async for`` there.
     """
 
     __slots__ = ()

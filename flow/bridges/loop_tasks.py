@@ -1,7 +1,8 @@
 """Tasks that end with their event loop, however it ends.
 
-A loop that is closed cancels nothing: that is left to `asyncio.run`, or to the program that closes the loop. Nor has a loop a
-hook for its end. But ``loop.close()`` discards all pending callbacks, timers included, and so drops what only a timer holds.
+Closing a loop does not cancel its tasks: that is left to `asyncio.run`, or to the program that closes the loop. Nor is there
+a hook for the end of a loop. But ``loop.close()`` discards all pending callbacks, timers included, and with them every object
+that only a timer references.
 """
 
 import asyncio
@@ -24,14 +25,14 @@ _log = logging.getLogger("flow")
 T = TypeVar("T")
 
 _DAY: Final = 86_400.0
-"""Seconds between two calls of the timer. It has nothing to do; but some loops count milliseconds in 32 bits."""
+"""Seconds between two calls of the timer. The calls do nothing; but some loops count milliseconds in 32 bits."""
 
 
 class _LoopEnd:
-    """What is called when one loop closes.
+    """The callbacks for the closing of one loop.
 
-    Only a timer of that loop holds this object, so that it is finalized in ``loop.close()``. Until then it holds the tasks, to
-    which a loop refers weakly.
+    Only a timer of that loop references this object, so that ``loop.close()`` finalizes it. Until then it references the tasks,
+    which a loop itself references weakly.
     """
 
     __slots__ = ("__weakref__", "_inherited", "calls")
@@ -42,39 +43,39 @@ class _LoopEnd:
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:
-        """See `flow.forks.Forkable`: what the parent noted is not called in the child, and its tasks are kept as they are."""
+        """See `flow.forks.Forkable`: the parent's callbacks are not called in the child; its tasks are kept alive untouched."""
         self._inherited, self.calls = (*self._inherited, self.calls), {}
 
     def __call__(self) -> None:
-        """Wait for another day."""
+        """Rearm the timer for another day."""
         self.wait(asyncio.get_running_loop())
 
     def wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        # In an empty context: else the timer would keep that of the first caller.
+        # An empty context: else the timer would keep the context of the first caller.
         loop.call_later(_DAY, self, context=contextvars.Context())
 
     def __del__(self) -> None:
         while self.calls:
-            call, _ = self.calls.popitem()  # the last first: what was begun inside something ends before it
+            call, _ = self.calls.popitem()  # the last first: work begun inside other work ends before it
             try:
                 call()
-            except Exception as error:  # noqa: BLE001 - one that fails must not strand the others
+            except Exception as error:  # noqa: BLE001 - a failing callback must not keep the rest from running
                 hooks.report(error, call)
-            except BaseException as error:  # noqa: BLE001 - nor may an interrupt; a finalizer cannot raise it
+            except BaseException as error:  # noqa: BLE001 - nor may an interrupt, which a finalizer cannot raise
                 _log.error("dropped at the end of an event loop", exc_info=error)
 
 
 _ends: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[_LoopEnd]] = (
     weakref.WeakKeyDictionary()
 )
-"""Without a lock, which a child of ``fork`` might inherit locked: only the thread of a loop notes anything for that loop."""
+"""No lock, which a child of ``fork`` might inherit locked: only the thread of a loop changes the entry of that loop."""
 
 
 def when_closed(call: Callable[[], object]) -> Callable[[], None]:
-    """Have something called when the running loop closes: once, on the thread that closes it, the last noted first.
+    """Register a callback for the closing of the running loop: called once, on the closing thread, the last registered first.
 
     Returns:
-        What is called to forget it again.
+        A function that unregisters it.
     """
     loop = asyncio.get_running_loop()
     known = _ends.get(loop)
@@ -96,11 +97,11 @@ def _forget(reference: weakref.ref[_LoopEnd], call: Callable[[], object]) -> Non
 def begin(
     work: Coroutine[Any, Any, T], done: Callable[["asyncio.Task[T]"], object] | None = None
 ) -> "asyncio.Task[T]":
-    """Begin a task on the running loop, and cancel it when the loop closes before it is done.
+    """Begin a task on the running loop, and cancel it if the loop closes before it is done.
 
     Args:
-        work: What the task does.
-        done: Called once with the task that is done or cancelled: on the loop, or where that is closed.
+        work: The coroutine of the task.
+        done: Called once with the finished or cancelled task: on the loop, or on the thread that closes it.
     """
 
     def lost() -> None:
@@ -115,7 +116,7 @@ def begin(
         if done is not None:
             done(task)
 
-    # Noted first: an eager task notes what it begins while it is made, and that is to end before it.
+    # Registered first: an eager task begins further work while it is created, which must end before it.
     forget = when_closed(lost)
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(finished)
@@ -123,10 +124,10 @@ def begin(
 
 
 def end(task: "asyncio.Task[Any]") -> None:
-    """Cancel a task whose loop has closed, here and now, since it never gets a turn again.
+    """Cancel a task whose loop has closed, at once, because it never gets another turn.
 
-    Its coroutine gets the CancelledError that it would have got on the loop; if it waits for something then, it is closed. What
-    it raises goes to `flow.hooks.on_dropped_error`.
+    Its coroutine receives the CancelledError that it would have received on the loop; if it then awaits, it is closed.
+    An error that it raises goes to `flow.hooks.on_dropped_error`.
     """
     if task.done():
         return
@@ -136,11 +137,11 @@ def end(task: "asyncio.Task[Any]") -> None:
         coroutine.close()
     except (StopIteration, asyncio.CancelledError):
         pass
-    except Exception as error:  # noqa: BLE001 - the coroutine's own, and its task is cancelled
+    except Exception as error:  # noqa: BLE001 - raised by the coroutine; its task is cancelled
         hooks.report(error, task)
     finally:
-        # Task.cancel would wait for a step on the loop. Future.cancel decides now; that the loop is closed is noticed after it,
-        # when callbacks are to be scheduled.
+        # Task.cancel would need a step on the loop. Future.cancel takes effect at once; only then, when it schedules the
+        # callbacks, it notices that the loop is closed.
         with contextlib.suppress(RuntimeError):
             asyncio.Future.cancel(task)
 
@@ -148,9 +149,9 @@ def end(task: "asyncio.Task[Any]") -> None:
 def begin_on(
     loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, None]]
 ) -> "concurrent.futures.Future[None]":
-    """Begin a task on a loop of another thread, as `asyncio.run_coroutine_threadsafe` does, and cancel it with the loop.
+    """Begin a task on the loop of another thread, as `asyncio.run_coroutine_threadsafe` does, and cancel it with the loop.
 
-    The coroutine is made on the loop. If the loop closes before, there is none, and the future is cancelled.
+    The coroutine is made on the loop. If the loop closes first, it is never made, and the future is cancelled.
 
     Raises:
         RuntimeError: If the loop is closed.

@@ -1,9 +1,9 @@
-"""To and from the observables of ReactiveX.
+"""Bridges to and from the observables of ReactiveX.
 
-An observable pushes: it knows no demand. So demand ends where an observable begins (`to_observable`), and what an
-observable pushes beyond the demand must go somewhere (`from_observable`); `flow.Overflow` says where.
+An observable pushes: it knows no demand. So demand ends where an observable begins (`to_observable`), and elements that an
+observable pushes beyond the demand need a policy (`from_observable`), which is `flow.Overflow`.
 
-Importing this needs no reactivex, calling it does: ``pip install 'penstock-cdc[rx]'``.
+Importing this module does not need reactivex, calling its functions does: ``pip install 'penstock-cdc[rx]'``.
 """
 
 import importlib.util
@@ -37,20 +37,20 @@ def to_observable(
     """Make a publisher an observable; each observer is a subscriber of its own.
 
     Demand ends here: ``prefetch`` elements are requested at first, and more when calls of the observer's ``on_next``
-    have returned. So an observer that takes its time holds the publisher back, and its lag shows there, for example in
-    ``ChangeLog.statistics()``. What returns at once and keeps the element is beyond that bound: the queue of
+    have returned. So a slow observer holds the publisher back, and its lag is visible there, for example in
+    ``ChangeLog.statistics()``. An operator that returns at once and keeps the element is beyond that bound: the queue of
     ``ops.observe_on`` is unbounded, and so are those of ``delay``, ``zip``, ``concat_map`` and their like. To observe
-    on another thread, subscribe to the publisher there instead, or work in ``on_next``.
+    on another thread, subscribe to the publisher there instead, or do the work in ``on_next``.
 
-    The publisher is subscribed to at once. The first request is made on the scheduler that was given to ``subscribe``,
-    by default reactivex's current-thread trampoline, so that ``ops.take`` can stop a publisher that delivers inside
-    ``request``. Signals come on whatever threads the publisher signals on, serially. Disposing cancels, from any
+    Subscribing to the observable subscribes to the publisher at once. The first request is made on the scheduler passed to
+    ``subscribe``, by default reactivex's current-thread trampoline, so that ``ops.take`` can stop a publisher that delivers
+    inside ``request``. Signals come serially, on the threads on which the publisher signals. Disposing cancels, from any
     thread. An observer that raises is cancelled, and its error goes to `flow.hooks.on_dropped_error`; so does an error
     of the stream if the observer has no ``on_error``.
 
     Args:
-        publisher: What to observe.
-        prefetch: Requested at first, and the most that is ahead of the observer.
+        publisher: The publisher to observe.
+        prefetch: First request, and the most elements that are ahead of the observer.
         low_tide: How many calls of ``on_next`` must have returned before as many more are requested; ``None`` is 75 %
             of ``prefetch``, 0 requests only when all have.
 
@@ -73,7 +73,7 @@ def to_observable(
             observer.on_next, observer.on_error, observer.on_completed, Tide(prefetch, low_tide), opened=False
         )
         publisher.subscribe(subscriber)
-        # By the time this runs, every operator downstream has got what it needs to dispose of this subscription.
+        # When this runs, every operator downstream holds what it needs to dispose of this subscription.
         opening = (scheduler or CurrentThreadScheduler.singleton()).schedule(subscriber.open)
         return CompositeDisposable(opening, Disposable(subscriber.cancel))
 
@@ -86,7 +86,7 @@ class RxSubscriber(CallbackSubscription[T]):
     __slots__ = ()
 
     def open(self, *_: object) -> None:
-        """Request from now on; called once, by a scheduler with arguments of its own."""
+        """Begin to request; called once, by a scheduler with arguments of its own."""
         with self._lock:
             self._open = True
             subscription = self._subscription
@@ -104,30 +104,30 @@ def from_observable(
     scheduler: "abc.SchedulerBase | None" = None,
     meter: Meter | None = None,
 ) -> Source[T]:
-    """Publish what an observable pushes. Cold: each subscriber subscribes to the observable anew.
+    """Publish the elements that an observable pushes. Cold: each subscriber subscribes to the observable anew.
 
-    What the subscriber has not asked for, or its executor has not come to, waits; of one element too many ``overflow``
-    decides. An error overtakes what waits, completion does not. The end of the subscription, whoever brings it about,
-    disposes of that to the observable.
+    Elements that the subscriber has not requested, or its executor has not delivered, wait; ``overflow`` applies to an element
+    beyond the capacity. An error overtakes waiting elements, completion does not. The end of the subscription, whatever its
+    cause, disposes of the subscription to the observable.
 
     An observable that pushes inside its ``subscribe`` does so inside that of this publisher, unless ``scheduler`` says
-    otherwise. The subscriber can cancel it all the same, even an infinite one; out of reach are only, as everywhere in
-    reactivex, sources that never look whether they were disposed of, and are not subscribed to by this publisher itself.
+    otherwise. The subscriber can cancel even an infinite one. The only exceptions, as everywhere in reactivex, are sources
+    that never check whether they were disposed of, and to which this publisher does not subscribe directly.
 
     Args:
-        observable: What to subscribe to.
-        overflow: What becomes of one element more than may wait. ERROR ends the stream with `Overflowed`, a
-            `flow.Lagged`. BUFFER bounds nothing.
+        observable: The observable to subscribe to.
+        overflow: The policy for an element beyond the capacity. ERROR ends the stream with `Overflowed`, a
+            `flow.Lagged`. BUFFER has no bound.
         capacity: Most elements that wait, at least 1; without effect for LATEST, which keeps 1, and for BUFFER.
-        on_drop: Called with each element that DROP_OLDEST, DROP_LATEST or LATEST let go, on the thread that pushed; if
-            it raises, the stream ends with that error. What waits at the end of the subscription is not told.
-        none: What becomes of ``None``, which is no element: "error" ends the stream with ``TypeError``, "drop" skips it.
-        scheduler: Given to ``observable.subscribe``: the default scheduler of its sources.
-        meter: Counts what comes, waits and goes, for all subscribers.
+        on_drop: Called with each element that DROP_OLDEST, DROP_LATEST or LATEST discards, on the pushing thread; if
+            it raises, the stream ends with that error. It is not called for elements that wait when the subscription ends.
+        none: The policy for ``None``, which is not an element: "error" ends the stream with ``TypeError``, "drop" skips it.
+        scheduler: Passed to ``observable.subscribe``: the default scheduler of its sources.
+        meter: Counts arriving, waiting and discarded elements, for all subscribers.
 
     Raises:
         ModuleNotFoundError: If reactivex is not installed.
-        TypeError: If ``observable`` is none.
+        TypeError: If ``observable`` is not an observable.
         ValueError: If a parameter is out of its bounds.
     """
     _require("from_observable")
@@ -138,7 +138,7 @@ def from_observable(
     if none not in ("error", "drop"):
         raise ValueError(f"none: {none!r}; 'error' or 'drop' is expected")
     backlog = partial(Backlog[T], overflow, capacity, meter)
-    backlog()  # refused now, and not at the first subscriber
+    backlog()  # checks the arguments now, not at the first subscriber
     require_functions(on_drop=on_drop, optional=True)
 
     def serve(subscriber: Subscriber[T], executor: AnyExecutor | None) -> None:
@@ -149,11 +149,11 @@ def from_observable(
 
 
 class _Unwind(BaseException):
-    """Leaves a source that pushes in a loop of its own and looks at nothing; it passes ``except Exception``."""
+    """Leaves a source that pushes in a loop and checks nothing; ``except Exception`` does not catch it."""
 
 
 class _Pushing:
-    """A publisher for one inlet, which requests everything; and its subscription, and the observer of the observable."""
+    """The publisher of one inlet, with unlimited requests; also its subscription, and the observer of the observable."""
 
     __slots__ = (
         "_closed",
@@ -181,9 +181,9 @@ class _Pushing:
         self._skips_none = skips_none
         self._lock = threading.Lock()
         self._inlet: Any = GONE
-        self._closed = False  # nothing is passed on any more
-        self._subscribing = 0  # the thread that is inside the observable's subscribe
-        # What subscribe returns is too late for a source that pushes inside it; this is there before.
+        self._closed = False  # no further signal is passed on
+        self._subscribing = 0  # id of the thread inside the observable's subscribe
+        # The result of subscribe comes too late for a source that pushes inside it; this exists before.
         self._stop: Subject[None] = Subject()
         self._disposable: abc.DisposableBase | None = None
 
@@ -200,7 +200,7 @@ class _Pushing:
             )
         except _Unwind:
             return
-        except Exception as error:  # noqa: BLE001 - rule 1.9: told to the subscriber
+        except Exception as error:  # noqa: BLE001 - rule 1.9: signalled to the subscriber
             inlet.on_error(error)
             return
         except BaseException:
@@ -215,10 +215,10 @@ class _Pushing:
         if closed:
             disposable.dispose()
 
-    # What the inlet calls.
+    # Called by the inlet.
 
     def request(self, n: int, /) -> None:
-        """An observable knows no demand."""
+        """Do nothing: an observable knows no demand."""
 
     def cancel(self) -> None:
         """Dispose of the subscription."""
@@ -230,12 +230,12 @@ class _Pushing:
         if disposable is not None:
             disposable.dispose()
 
-    # What the observable calls.
+    # Called by the observable.
 
     def on_next(self, item: Any) -> None:
         """Pass on one element."""
         if self._closed:
-            # take_until is deaf until its source's subscribe has returned, and a naive loop never returns.
+            # take_until has no effect until its source's subscribe has returned, and a plain loop never returns.
             if self._subscribing == threading.get_ident():
                 raise _Unwind
         elif item is not None:
@@ -244,20 +244,20 @@ class _Pushing:
             self._fail(TypeError("rule 2.13: None is not an element; none='drop' skips it"))
 
     def on_error(self, error: object) -> None:
-        """End, before what waits."""
+        """End, before the waiting elements."""
         if isinstance(error, Exception):
             self._fail(error)
         else:
-            # reactivex passes on what it was given: of a future that was cancelled, a CancelledError.
+            # reactivex passes errors on unchanged: for a cancelled future, a CancelledError.
             self._fail(RuntimeError(f"the observable failed with {error!r}, which is no Exception"))
 
     def on_completed(self) -> None:
-        """End, after what waits."""
+        """End, after the waiting elements."""
         self._inlet.on_complete()
 
     def _fail(self, error: Exception) -> None:
         self._inlet.on_error(error)
-        # The subscriber's executor may be busy; the source is not waited for.
+        # The subscriber's executor may be busy; do not wait for it to stop the source.
         self.cancel()
 
 
