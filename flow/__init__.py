@@ -1,6 +1,6 @@
 """Reactive Streams for Python: publishers and subscribers in which the subscriber sets the pace.
 
-Standard library only. See `flow.contracts` for the protocols and `flow.drain` for the one delivery engine.
+Standard library only. See `flow.contracts` for the protocols and `flow.drain` for the only delivery engine.
 """
 
 from flow import broadcast, errors, hooks, operators

@@ -1,4 +1,4 @@
-"""Time, injected: whoever needs it takes a `Clock`, so that tests can hold the hands."""
+"""Time as an argument: code that needs the time takes a `Clock`, so that tests can control it."""
 
 import time
 from typing import Final, Protocol
@@ -7,10 +7,10 @@ __all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """The two questions about time: how long, and when."""
+    """A source of time: durations and time stamps."""
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary moment; never goes back. For durations."""
+        """Seconds since an arbitrary moment; never decreases. For durations."""
         ...
 
     def now_us(self) -> int:

@@ -1,4 +1,4 @@
-"""Arithmetic of demand: validation, saturation, and when to ask for more."""
+"""Arithmetic of demand: validation, saturation, and when to request more."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _DEFAULT_LOW_TIDE_SHIFT: Final = 2
 
 
 def refusal(n: object) -> IllegalRequestError | None:
-    """Say why ``n`` cannot be requested, or ``None`` if it can: an integer of at least 1 (rule 3.9).
+    """Return the error for a request of ``n``, or ``None`` if it is legal: an integer of at least 1 (rule 3.9).
 
     Booleans are integers to Python, but a request of ``True`` is a mistake.
     """
@@ -21,24 +21,24 @@ def refusal(n: object) -> IllegalRequestError | None:
 
 
 def add(demand: int, n: int) -> int:
-    """Demand after ``n`` more were requested, at most `UNBOUNDED` (rules 3.8, 3.17)."""
+    """Return the demand after a request of ``n``, at most `UNBOUNDED` (rules 3.8, 3.17)."""
     total = demand + n
     return min(UNBOUNDED, total)
 
 
 def subtract(demand: int, n: int) -> int:
-    """Demand after ``n`` were delivered; unbounded demand stays unbounded (rule 3.17)."""
+    """Return the demand after ``n`` deliveries; unbounded demand stays unbounded (rule 3.17)."""
     return demand if demand >= UNBOUNDED else demand - n
 
 
 class Tide:
-    """When a consumer with a buffer asks for more: ``prefetch`` at first, ``refill`` whenever as many were consumed.
+    """Decides when a consumer with a buffer requests more: ``prefetch`` at first, then ``refill`` after as many were consumed.
 
-    So at most ``prefetch`` elements are ever under way or buffered. Not thread-safe: for the consumer's thread only.
+    So at most ``prefetch`` elements are ever in flight or buffered. Not thread-safe: for the consumer's thread only.
 
     Attributes:
         prefetch: First request, and the bound of the buffer.
-        refill: What is requested each time as many were consumed; 0 if the demand is unbounded.
+        refill: Size of each further request, made after as many were consumed; 0 if the demand is unbounded.
     """
 
     __slots__ = ("_consumed", "prefetch", "refill")
@@ -47,12 +47,12 @@ class Tide:
         """Check both numbers.
 
         Args:
-            prefetch: At least 1; `UNBOUNDED` asks once and never again.
-            low_tide: How many must be consumed before as many are asked for; ``None`` is 75 % of ``prefetch``, 0 asks
+            prefetch: At least 1; `UNBOUNDED` requests once and never again.
+            low_tide: How many must be consumed before as many are requested; ``None`` is 75 % of ``prefetch``, 0 requests
                 only when all were consumed.
 
         Raises:
-            ValueError: If one is out of its bounds.
+            ValueError: If a number is out of its bounds.
         """
         if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1:
             raise ValueError(f"prefetch: {prefetch!r}; an integer of at least 1 is expected")
@@ -67,7 +67,7 @@ class Tide:
         self._consumed = 0
 
     def consume(self, n: int = 1) -> int:
-        """Count ``n`` consumed elements and say how many to request now, mostly 0."""
+        """Count ``n`` consumed elements and return how many to request now, usually 0."""
         self._consumed += n
         if self._consumed < self.refill or not self.refill:
             return 0

@@ -1,13 +1,13 @@
-"""Everything that ``flow`` itself raises or signals, in one tree.
+"""All errors that ``flow`` itself raises or signals, in one tree.
 
 ::
 
     FlowError
     |-- IllegalRequestError    a request that is not a positive integer (rule 3.9)   (requested)  also a ValueError
     |-- Rejected               an executor is full; the same submit may succeed later             retryable
-    |-- Forked                 it belongs to the process of which this one is a fork   (pid)
+    |-- Forked                 it was subscribed to before a fork, by the parent     (pid)
     `-- Lagged                 the subscriber was overtaken and lost elements        (missed)
-        `-- Overflowed         more elements came than may wait, and it ended        (missed, capacity)
+        `-- Overflowed         more elements came than may wait; the stream ended    (missed, capacity)
 """
 
 from typing import ClassVar
@@ -19,7 +19,7 @@ class FlowError(Exception):
     """Root of the errors of this package.
 
     Attributes:
-        retryable: Whether the same call may succeed later without anything being changed by the caller.
+        retryable: Whether the same call may succeed later although the caller changes nothing.
     """
 
     retryable: ClassVar[bool] = False
@@ -28,17 +28,17 @@ class FlowError(Exception):
 class IllegalRequestError(FlowError, ValueError):
     """A subscriber requested something that is not a positive integer (Reactive Streams §3.9).
 
-    It is told through ``on_error``; ``request`` itself never raises.
+    It is signalled by ``on_error``; ``request`` itself never raises.
 
     Attributes:
-        requested: What was passed to ``request``.
+        requested: The argument of ``request``.
     """
 
     def __init__(self, requested: object) -> None:
         self.requested = requested
         kind = type(requested)
         shown = kind.__name__
-        # Of other types, and of huge integers, a representation may be long, or raise.
+        # The representation of other types, and of huge integers, may be long, or raise.
         if kind in (bool, int, float) and isinstance(requested, int | float) and abs(requested) < 2**64:
             shown = f"{requested!r} ({shown})"
         super().__init__(
@@ -47,17 +47,16 @@ class IllegalRequestError(FlowError, ValueError):
 
 
 class Rejected(FlowError):
-    """An executor is saturated: it takes nothing now, and may take the same callable later.
+    """An executor is saturated: it rejects the callable now, and may accept it later.
 
-    An executor that raises this (or ``queue.Full``) from ``submit`` is tried again until it accepts; any other
-    exception counts as final.
+    If ``submit`` raises this (or ``queue.Full``), it is retried until the executor accepts; any other exception is final.
     """
 
     retryable: ClassVar[bool] = True
 
 
 class Forked(FlowError):
-    """What was subscribed to in one process is used in a fork of that, where no signal will ever come.
+    """A subscription made before a fork is used in the child, where no signal will ever come.
 
     Attributes:
         pid: The process that subscribed.
@@ -71,10 +70,10 @@ class Forked(FlowError):
 
 
 class Lagged(FlowError):
-    """The subscriber was slower than the source keeps elements for it, and was overtaken.
+    """The subscriber was too slow: the source evicted elements that it had not received yet.
 
     Attributes:
-        missed: How many elements it lost.
+        missed: Number of lost elements.
     """
 
     def __init__(self, missed: int) -> None:
@@ -88,8 +87,8 @@ class Overflowed(Lagged):
     """A source was faster than the demand, and more elements came than may wait.
 
     Attributes:
-        missed: Elements that were discarded: those that waited, and the one for which there was no room.
-        capacity: How many may wait.
+        missed: Number of discarded elements: those that waited, and the one for which there was no room.
+        capacity: Most elements that may wait.
     """
 
     def __init__(self, missed: int, capacity: int) -> None:

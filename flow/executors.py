@@ -1,8 +1,8 @@
-"""Where signals run. There are no global schedulers: each subscription names its executor.
+"""Executors run signals. There are no global schedulers: each subscription names its executor.
 
-* `INLINE`: on whichever thread signals or requests.
+* `INLINE`: the thread that signals or requests.
 * a ``concurrent.futures.Executor``: as a serial strand, some hundred signals a turn.
-* an event loop, through the `LoopExecutor` that everybody on that loop shares.
+* an event loop, through the only `LoopExecutor` of that loop.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ __all__ = [
 Task = Callable[[], None]
 
 SATURATED: Final = (queue.Full, Rejected)
-"""What ``submit`` raises if it is only full: the same call is tried again. Anything else that it raises is final."""
+"""Errors of ``submit`` that mean the executor is only full, so that the call is retried. Any other error is final."""
 
 
 @runtime_checkable
@@ -46,33 +46,33 @@ class Executor(Protocol):
     """Runs callables, later or at once; every ``concurrent.futures.Executor`` is one."""
 
     def submit(self, task: Task, /) -> object:
-        """Take the task or raise: ``queue.Full`` or `flow.Rejected` if it is full, anything else if it is closed.
+        """Accept the task or raise: ``queue.Full`` or `flow.Rejected` if full, anything else if closed.
 
-        One that runs the task before it returns is `INLINE`, and should be replaced by it.
+        An executor that runs the task before it returns should be replaced by `INLINE`.
         """
         ...
 
 
 AnyExecutor = Executor | asyncio.AbstractEventLoop
-"""What an executor may be named by: an event loop stands for its own."""
+"""An executor, or an event loop, which stands for its `LoopExecutor`."""
 
 
 class Rescue(Protocol):
-    """Takes wake-ups that a full executor refused, on threads of its own."""
+    """Retries wake-ups that a full executor has rejected, on threads of its own."""
 
     def resubmit(self, run: Task, executor: Executor, /) -> None:
-        """Call ``executor.submit(run)`` soon, again and again until it raises none of `SATURATED`.
+        """Call ``executor.submit(run)`` soon, and again until it raises none of `SATURATED`.
 
-        Returns at once, without having submitted anything, and raises nothing. The executor may be `INLINE`: then ``run``
-        tells a subscriber of its end, which belongs on no thread but the rescue's own.
+        Returns at once, before any submit, and raises nothing. The executor may be `INLINE`: then ``run`` delivers the end of a
+        subscription, which must happen on a thread of the rescue.
         """
         ...
 
 
 class Branch(Executor, Protocol):
-    """An executor of one subscriber that runs on an event loop, and not always: the loop's other subscribers share theirs.
+    """The executor of one subscriber on an event loop that is not always ready; all other subscribers share the loop's executor.
 
-    What delivers to many on the loop may deliver past ``submit``, on the loop, unless it is ``busy``.
+    A component that delivers to many subscribers on the loop may bypass ``submit``, on the loop, unless it is ``busy``.
 
     Attributes:
         trunk: The executor of the loop.
@@ -81,7 +81,7 @@ class Branch(Executor, Protocol):
     trunk: "LoopExecutor"
 
     def busy(self) -> bool:
-        """Whether a delivery has to wait; to be asked on the loop."""
+        """Whether a delivery has to wait; called on the loop only."""
         ...
 
 
@@ -97,14 +97,14 @@ class _Inline:
 
 
 INLINE: Final[Executor] = _Inline()
-"""Runs on the caller. A drain never enters itself, so requests from inside signals do not deepen the stack (rule
-3.3)."""
+"""Runs tasks on the calling thread. A drain never re-enters itself, so requests inside signals do not deepen the stack
+(rule 3.3)."""
 
 
 class LoopExecutor:
-    """Runs callables on an event loop, and wakes it once however many there are; from any thread.
+    """Runs callables on an event loop, and wakes it once, however many there are; from any thread.
 
-    At most one ``call_soon_threadsafe`` is pending; the loop gets its turn back after `turn` callables. There is one
+    At most one ``call_soon_threadsafe`` is pending. After `turn` callables the loop runs other work. There is one
     instance a loop: use `loop_executor`. The loop is held weakly. The queue holds at most one callable for each drain.
     """
 
@@ -117,7 +117,7 @@ class LoopExecutor:
         self._lock = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._awake = False
-        # An empty one: else each wake-up would copy, and keep, that of whoever happens to submit.
+        # An empty context: else each wake-up would copy, and keep, the context of the submitting thread.
         self._context = contextvars.Context()
         forks.register(self)
 
@@ -127,7 +127,7 @@ class LoopExecutor:
 
     @property
     def closed(self) -> bool:
-        """Whether the loop has gone, so that nothing that was submitted will run any more."""
+        """Whether the loop is gone or closed, so that submitted tasks no longer run."""
         loop = self._loop()
         return loop is None or loop.is_closed()
 
@@ -150,21 +150,21 @@ class LoopExecutor:
         except Exception:
             with self._lock:
                 self._awake = False
-                # The loop closed just now. What others queued meanwhile never runs either; they ask `closed`.
+                # The loop has just closed. Tasks that other threads queued meanwhile never run either; their owners check `closed`.
                 self._tasks.clear()
             raise
         except BaseException:
-            # KeyboardInterrupt, say: the loop is woken for the others all the same, and to wake it twice is harmless.
+            # An interrupt, such as KeyboardInterrupt: wake the loop for the other tasks; to wake it twice is harmless.
             loop.call_soon_threadsafe(self._run, context=self._context)
             raise
 
     def hand_over(self, task: Task, lost: Task, context: contextvars.Context | None = None) -> None:
-        """Run the task on the loop, with a wake-up of its own; if the loop ends before it begins, ``lost`` runs instead.
+        """Run the task on the loop, with a wake-up of its own; if the loop closes before the task begins, ``lost`` runs instead.
 
         Args:
             task: Runs on the loop.
             lost: Runs on the thread that closes the loop. It must not raise.
-            context: In which the task runs; ``None`` is a copy of the caller's.
+            context: Context of the task; ``None`` is a copy of the caller's.
 
         Raises:
             RuntimeError: If the loop is closed; then neither runs.
@@ -180,7 +180,7 @@ class LoopExecutor:
             raise
 
     def spend(self, count: int) -> None:
-        """Count a callable, from inside it, as ``count`` more: after so many signals the loop is to have its turn."""
+        """Count the running callable as ``count`` more, so that the loop runs other work after enough signals."""
         self._left -= count
 
     def _run(self) -> None:
@@ -200,11 +200,11 @@ class LoopExecutor:
             try:
                 self._leave(task)
             except BaseException:
-                self._leave(task)  # an interrupt: the loop must come again for those who wait
+                self._leave(task)  # an interrupt: the loop must come back to the waiting tasks
                 raise
 
     def _leave(self, task: Task | None) -> None:
-        """Give the loop its turn, and have it come again if somebody waits; ``task`` is one that could not begin."""
+        """Yield to the loop, and reschedule if tasks wait; ``task`` is one that an interrupt kept from beginning."""
         with self._lock:
             if task is not None and not (self._tasks and self._tasks[0] is task):
                 self._tasks.appendleft(task)
@@ -215,7 +215,7 @@ class LoopExecutor:
 
 
 class _HandedOver:
-    """A callback that only its loop holds. A loop that closes discards it, and so it notices that it never runs."""
+    """A callback that only its loop references. A closing loop discards it, and its finalizer notices that it never ran."""
 
     __slots__ = ("__weakref__", "lost", "task")
 
@@ -225,7 +225,7 @@ class _HandedOver:
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:
-        """See `flow.forks.Forkable`: the loop is the parent's, and its end in the child tells nobody."""
+        """See `flow.forks.Forkable`: the loop is the parent's, so its end in the child must not call ``lost``."""
         self.lost = None
 
     def __call__(self) -> None:
@@ -241,13 +241,13 @@ _loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopExecutor] = wea
 
 
 def loop_executor(loop: asyncio.AbstractEventLoop) -> LoopExecutor:
-    """Return the one executor of a loop, so that one wake-up serves all that wait there."""
-    # Without a lock, which a child of fork might inherit from a thread that it has not; the first that comes stays.
+    """Return the only executor of a loop, so that one wake-up serves all its tasks."""
+    # No lock: a child of fork could inherit it locked by a thread that does not exist there. The first entry stays.
     return _loops.get(loop) or _loops.setdefault(loop, LoopExecutor(loop))
 
 
 def executor_of(where: AnyExecutor | None) -> Executor:
-    """Turn what a caller named into an executor; ``None`` is `INLINE`.
+    """Return the executor that a caller has named; ``None`` is `INLINE`.
 
     Raises:
         TypeError: If it is neither an event loop nor has a ``submit``.
@@ -262,7 +262,7 @@ def executor_of(where: AnyExecutor | None) -> Executor:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs on this thread, or None."""
+    """Return the event loop that runs on this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -270,9 +270,9 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class Resubmitter:
-    """The `Rescue` for drains that are given none: one daemon thread, which exists only while something waits.
+    """The `Rescue` of drains without another one: a single daemon thread, which exists only while wake-ups wait.
 
-    What waits is bounded by the number of drains: each has at most one wake-up.
+    The queue is bounded by the number of drains: each has at most one wake-up.
     """
 
     __slots__ = ("__weakref__", "_condition", "_interval", "_serving", "_waiting")
@@ -286,7 +286,7 @@ class Resubmitter:
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:
-        """See `flow.forks.Forkable`: the thread is not there, and those who wait belong to the parent."""
+        """See `flow.forks.Forkable`: the thread does not exist in the child, and the waiting wake-ups belong to the parent."""
         self._condition = threading.Condition()
         self._waiting = deque()
         self._serving = False
@@ -321,10 +321,10 @@ def _accepted(run: Task, executor: Executor) -> bool:
         executor.submit(run)
     except SATURATED:
         return False
-    except BaseException as error:  # noqa: BLE001 - a subscriber's SystemExit must not strand those who wait here
+    except BaseException as error:  # noqa: BLE001 - a subscriber's SystemExit must not strand the other wake-ups
         _log.error("dropped by the thread that resubmits", exc_info=error)
     return True
 
 
 RETRY: Final[Rescue] = Resubmitter()
-"""The rescue of all drains that are given none."""
+"""The rescue of all drains without another one."""

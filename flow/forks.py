@@ -1,13 +1,12 @@
-"""What a child of ``fork`` inherits: who has a descriptor or a lock is told there, and lets go of it.
+"""Objects with descriptors or locks are notified in each child of ``fork``, and release what belongs to the parent.
 
-In the child only the thread that forked goes on. Locks that other threads held stay locked for ever, what those threads
-had begun stays half done, and each descriptor is another name for the parent's own: the lock of a file outlives the
-parent for as long as the child keeps its copy, and so does a connection. So whatever is registered here is asked, in
-each child and before ``fork`` returns there, to let go of what is the parent's (`Forkable.forked`); from then on it
-refuses.
+In the child only the forking thread continues. Locks that other threads held stay locked for ever, and their unfinished
+work stays unfinished. Each descriptor is another name for the parent's: the lock of a file outlives the parent for as long
+as the child keeps its copy, and so does a connection. So each registered object is called in each child, before ``fork``
+returns there, to release what belongs to the parent (`Forkable.forked`); from then on it refuses every use.
 
-This covers ``os.fork``, ``os.forkpty`` and ``multiprocessing`` with the start method ``fork``. What forks without the
-interpreter, such as a library in C, tells nobody.
+This covers ``os.fork``, ``os.forkpty`` and ``multiprocessing`` with the start method ``fork``. A fork that bypasses the
+interpreter, such as one by a C library, notifies no object.
 """
 
 import contextlib
@@ -22,16 +21,16 @@ _T = TypeVar("_T")
 
 
 class Forkable(Protocol):
-    """What must not be used in a child."""
+    """An object that must not be used in a child."""
 
     def forked(self, pid: int, /) -> None:
-        """Let go of what is the parent's, in the child.
+        """Release what belongs to the parent, in the child.
 
-        Closes copies of descriptors and puts new locks in the place of inherited ones. It acquires no lock, writes nothing,
-        signals nobody and calls no code of a user: the state may be that in the middle of anything.
+        It closes copies of descriptors and replaces inherited locks by new ones. It acquires no lock, writes nothing, signals
+        no subscriber and calls no user code: the fork may have happened in the middle of any operation.
 
         Args:
-            pid: The process to which it belongs.
+            pid: The parent, to which the object belongs.
         """
         ...
 
@@ -42,23 +41,23 @@ _begun = _ended = 0
 
 
 def register(thing: Forkable) -> None:
-    """Have something told in each child that is forked while it is alive; in children of those it is not told again."""
+    """Notify an object in each child that is forked while the object is alive; children of that child do not notify it again."""
     _registered.add(thing)
 
 
 def forget(thing: Forkable) -> None:
-    """Have it told no more; again is harmless."""
+    """Notify an object no more; idempotent."""
     _registered.discard(thing)
 
 
 def undisturbed(make: Callable[[], _T], undo: Callable[[_T], object]) -> _T:
-    """Make something with a descriptor so that no child has that without being told.
+    """Make an object with a descriptor so that every child that inherits the descriptor notifies the object.
 
-    A system call that opens runs without the interpreter's lock. Should another thread fork between the call and the
-    registration, the child gets a descriptor of which nothing in it knows; then it is closed here and opened once more.
+    A system call that opens a file runs without the interpreter's lock. If another thread forks between the call and the
+    registration, the child gets a descriptor that no object there knows. In that case it is closed here and opened again.
 
     Args:
-        make: Opens and registers it.
+        make: Opens and registers the object.
         undo: Closes it.
     """
     while True:
@@ -83,7 +82,7 @@ def _in_child() -> None:
     global _registered, _pid, _ended
     inherited, parent = list(_registered), _pid
     _registered, _pid, _ended = WeakSet(), os.getpid(), _begun
-    with contextlib.ExitStack() as each:  # whatever one of them raises, the others are told
+    with contextlib.ExitStack() as each:  # each object is notified, even if an earlier one raises
         for thing in inherited:
             each.callback(thing.forked, parent)
 

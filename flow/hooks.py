@@ -1,6 +1,6 @@
-"""What happens to errors that nobody can be told of.
+"""The hook for errors that cannot be delivered to any subscriber or caller.
 
-Assign another callable to `on_dropped_error` to take them elsewhere, for example to count them::
+Assign another callable to `on_dropped_error` to handle them, for example to count them::
 
     flow.hooks.on_dropped_error = lambda error, subscriber: metrics.increment("dropped")
 """
@@ -15,13 +15,13 @@ __all__ = ["DroppedErrorHook", "log_dropped_error", "on_dropped_error", "report"
 _log = logging.getLogger("flow")
 
 DroppedErrorHook = Callable[[Exception, object], None]
-"""Takes the error and the subscriber that raised it, or that could not be told."""
+"""Called with the error, and with the subscriber that raised it or could not receive it."""
 
 
 def log_dropped_error(error: Exception, subscriber: object, /) -> None:
     """Log the error with its traceback; the default hook.
 
-    Only the type of the subscriber is logged: a record that outlives the subscription must not keep it (rule 3.13).
+    Only the type of the subscriber is logged: a record that outlives the subscription must not reference it (rule 3.13).
     """
     kind = type(subscriber)
     _log.error("error dropped by %s.%s", kind.__module__, kind.__qualname__, exc_info=error)
@@ -32,14 +32,14 @@ on_dropped_error: DroppedErrorHook = log_dropped_error
 
 
 def report(error: Exception, subscriber: object, /) -> None:
-    """Hand a dropped error to `on_dropped_error`; what the hook itself raises is logged and goes no further.
+    """Pass a dropped error to `on_dropped_error`; an error of the hook itself is logged and not raised.
 
-    Afterwards the frames of its tracebacks forget their locals, so that whoever keeps the error does not keep the
+    Afterwards the frames of the tracebacks are cleared of their locals, so that a kept error does not reference the
     subscriber (rule 3.13).
     """
     try:
         on_dropped_error(error, subscriber)
-    except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 - a hook must not harm who reports
+    except (Exception, asyncio.CancelledError) as failure:  # noqa: BLE001 - a hook must not harm the caller
         _log.error("on_dropped_error itself raised", exc_info=failure)
         _forget_frames(failure)
     _forget_frames(error)

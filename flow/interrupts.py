@@ -1,19 +1,19 @@
-"""Keeps Ctrl-C out of what must not be left half done.
+"""Keeps Ctrl-C out of sections that must not be interrupted.
 
-CPython runs handlers of signals in the main thread of the main interpreter only, between two instructions, and the one of
+CPython runs signal handlers only in the main thread of the main interpreter, between two instructions; the handler of
 SIGINT raises `KeyboardInterrupt` there. Within ``with SHIELD:`` that thread has another handler, which notes the signal. On
-leaving, the old one is put back, and called if a signal was noted: whatever it does, it does it there. So a program, or
-``asyncio.run``, IPython or PySpark, has its own handler in place whenever its code runs.
+leaving, the old handler is restored, and called if a signal was noted, so its effect happens there. The program's own
+handler, or that of ``asyncio.run``, IPython or PySpark, is thus in place whenever their code runs.
 
-A section holds bookkeeping only: nothing that waits for another thread's progress, and no code of a user. It may contain a
-sync, which can take long: from `LONGEST` on a signal goes to the old handler at once. What that raises in the middle is met
-as any other exception is.
+A section holds bookkeeping only: it neither waits for another thread nor runs user code. It may contain a
+sync, which can take long: after `LONGEST` a signal calls the old handler at once. An exception that it raises in the middle
+of the section is handled like any other exception.
 """
 
 import os
 import sys
 import threading
-from _signal import SIGINT, getsignal, signal  # type: ignore[import-not-found]  # `signal` asks an enum first: 9 us, not 0.5
+from _signal import SIGINT, getsignal, signal  # type: ignore[import-not-found]  # `signal` converts to an enum first: 9 us instead of 0.5
 from collections.abc import Callable
 from time import monotonic
 from types import FrameType
@@ -22,11 +22,11 @@ from typing import Final
 __all__ = ["LONGEST", "SHIELD", "Shield"]
 
 LONGEST: Final = 1.0
-"""Seconds for which a section keeps a signal waiting."""
+"""Seconds for which a section may delay a signal."""
 
 
 class Shield:
-    """A section without interrupts; sections may be nested. In any other thread, or interpreter, it does nothing."""
+    """A section without interrupts; sections may be nested. In any other thread or interpreter it has no effect."""
 
     __slots__ = ("_began", "_depth", "_handler", "_main", "_note", "_noted", "_signals")
 
@@ -48,8 +48,8 @@ class Shield:
         if not self._signals and not self._has_signals():
             return
         handler = getsignal(SIGINT)
-        # The note is there still if the handler of another signal has raised where the old one was to be put back. What
-        # cannot be called ends the process, ignores the signal, or belongs to a library in C.
+        # The note may still be installed, if the handler of another signal raised just before the old handler was restored. A
+        # handler that is not callable ends the process, ignores the signal, or belongs to a C library.
         if handler is not self._note:
             self._handler = handler if callable(handler) else None
         if self._handler is not None:
@@ -60,18 +60,18 @@ class Shield:
     def __exit__(self, *_: object) -> None:
         if threading.get_ident() != self._main or not self._depth:
             return
-        # In this order: behind the last line of a section the old handler may raise at any instruction.
+        # In this order: after the last line of a section the old handler may raise at any instruction.
         self._depth -= 1
         if not self._depth and self._handler is not None:
             handler, self._handler = self._handler, None
             signal(SIGINT, handler)
             if self._noted:
-                self._pass_on(handler, sys._getframe())  # noqa: SLF001 - handlers are given where it struck
+                self._pass_on(handler, sys._getframe())  # noqa: SLF001 - handlers receive the frame of the interrupt
 
     def _has_signals(self) -> bool:
-        """Whether signals come to this interpreter; in another one, asking for the handler ends with an abort of the process."""
+        """Whether this interpreter receives signals; in any other one, even reading the handler would abort the process."""
         try:
-            signal(SIGINT, None)  # refused in any case, with another error where no signal comes
+            signal(SIGINT, None)  # always refused; the kind of error tells whether signals come here
         except TypeError:
             self._signals = True
         except ValueError:
@@ -87,13 +87,13 @@ class Shield:
             self._pass_on(handler, frame)
 
     def _pass_on(self, handler: Callable[[int, FrameType | None], object], frame: FrameType | None) -> None:
-        """Calls the old handler once for each signal."""
+        """Call the old handler once for each signal."""
         while self._noted:
             self._noted -= 1
             handler(SIGINT, frame)
 
     def _forked(self) -> None:
-        """Begins anew in a child, whose main thread is the one that forked, while the parent's may have been in a section."""
+        """Reset in a child: its main thread is the one that forked, while the parent's may have been in a section."""
         self._main = threading.get_ident()
         handler, self._handler, self._depth = self._handler, None, 0
         if handler is not None:
@@ -101,4 +101,4 @@ class Shield:
 
 
 SHIELD: Final = Shield()
-"""The one shield of the process."""
+"""The only shield of the process."""

@@ -1,4 +1,4 @@
-"""What the public functions refuse, in words that name the rule, if there is one, and what would be right."""
+"""Argument checks of public functions; their errors name the rule, if there is one, and what would be right."""
 
 from collections.abc import AsyncIterable, Iterable
 from typing import Final
@@ -16,7 +16,7 @@ _SIGNALS: Final = ("on_subscribe", "on_error", "on_complete")
 
 
 def require_subscriber(subscriber: object) -> None:
-    """Refuse what cannot be told anything.
+    """Refuse an object that is not a subscriber.
 
     Raises:
         TypeError: If it is ``None``, or lacks a method (rule 1.9).
@@ -36,7 +36,7 @@ def require_subscriber(subscriber: object) -> None:
 
 
 def require_publisher(name: str, publisher: object) -> None:
-    """Refuse what cannot be subscribed to.
+    """Refuse an object that is not a publisher.
 
     Raises:
         TypeError: If it has no ``subscribe``.
@@ -56,10 +56,10 @@ def require_publisher(name: str, publisher: object) -> None:
 
 
 def require_functions(*, optional: bool = False, **functions: object) -> None:
-    """Refuse what cannot be called.
+    """Refuse arguments that are not functions.
 
     Raises:
-        TypeError: If one is no function; with ``optional``, ``None`` is one.
+        TypeError: If an argument is not a function; with ``optional``, ``None`` is allowed.
     """
     for name, function in functions.items():
         if not optional or function is not None:
@@ -67,17 +67,17 @@ def require_functions(*, optional: bool = False, **functions: object) -> None:
 
 
 def require_function(name: str, function: object, expected: str = "a function") -> None:
-    """Refuse what cannot be called.
+    """Refuse an object that is not callable.
 
     Raises:
-        TypeError: If it cannot.
+        TypeError: If it is not callable.
     """
     if not callable(function):
         raise TypeError(f"{name}: {function!r}; {expected} is expected")
 
 
 def require_iterable(name: str, iterable: object) -> None:
-    """Refuse what cannot be iterated over.
+    """Refuse an object that is not iterable.
 
     Raises:
         TypeError: If it has neither ``__iter__`` nor ``__getitem__``.
@@ -88,10 +88,10 @@ def require_iterable(name: str, iterable: object) -> None:
 
 
 def require_seconds(name: str, seconds: object) -> None:
-    """Refuse what is no length of time.
+    """Refuse an argument that is not a duration.
 
     Raises:
-        ValueError: If it is no number, or less than 0.
+        ValueError: If it is not a number, or less than 0.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
         raise ValueError(f"{name}: {seconds!r}; a number of seconds of at least 0 is expected")

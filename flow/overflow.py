@@ -1,4 +1,4 @@
-"""What becomes of elements that come faster than they are asked for."""
+"""Policies for elements that arrive faster than they are requested."""
 
 import threading
 from collections import deque
@@ -12,34 +12,34 @@ T = TypeVar("T")
 
 
 class Overflow(Enum):
-    """What a bounded backlog does with one element more than it holds.
+    """What a bounded backlog does with an element that exceeds its capacity.
 
-    The names that other libraries give to these differ; here the name says which element goes.
+    Other libraries use different names for these policies; here the name says which element is discarded.
     """
 
     ERROR = "ERROR"
-    """The stream ends with an error: nothing is lost unnoticed. The default everywhere."""
+    """The stream ends with an error: no loss goes unnoticed. The default everywhere."""
 
     DROP_OLDEST = "DROP_OLDEST"
-    """The one that has waited longest goes, the incoming one is kept."""
+    """The element that has waited longest is discarded, the incoming one is kept."""
 
     DROP_LATEST = "DROP_LATEST"
-    """The incoming one goes, what waits is kept."""
+    """The incoming element is discarded, the waiting ones are kept."""
 
     LATEST = "LATEST"
-    """Only the newest is kept, whatever the capacity: each element replaces the one that waits."""
+    """Only the newest element is kept, whatever the capacity: each element replaces the waiting one."""
 
     BUFFER = "BUFFER"
-    """Nothing goes and nothing is bounded, whatever the capacity: memory grows for as long as the source is faster."""
+    """No element is discarded, whatever the capacity: memory grows for as long as the source is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverflowStatistics:
-    """What a `Meter` has counted, at one moment.
+    """The counts of a `Meter` at one moment.
 
     Attributes:
-        received: Elements that came.
-        dropped: Elements that went, by the policy.
+        received: Elements that arrived.
+        dropped: Elements that were discarded by the policy.
         buffered: Elements that wait now.
         greatest: Most elements that ever waited, for all subscribers together.
     """
@@ -51,9 +51,9 @@ class OverflowStatistics:
 
 
 class Meter:
-    """Counts what waits, and what goes, where elements come faster than they are asked for.
+    """Counts waiting and discarded elements where elements arrive faster than they are requested.
 
-    Give one to an operator, or to some, and look at it at any time, from any thread::
+    Pass one to one or more operators, and read it at any time, from any thread::
 
         meter = flow.Meter()
         ticks = flow.Flow(source).on_backpressure_buffer(100, flow.Overflow.DROP_OLDEST, meter=meter)
@@ -68,12 +68,12 @@ class Meter:
         self._received = self._dropped = self._buffered = self._greatest = 0
 
     def statistics(self) -> OverflowStatistics:
-        """Tell the numbers of this moment, of all subscribers together."""
+        """Return the counts at this moment, for all subscribers together."""
         with self._lock:
             return OverflowStatistics(self._received, self._dropped, self._buffered, self._greatest)
 
     def count(self, *, received: int = 0, dropped: int = 0, buffered: int = 0) -> None:
-        """Add to the numbers; what is buffered may become less."""
+        """Add to the counts; ``buffered`` may be negative."""
         with self._lock:
             self._received += received
             self._dropped += dropped
@@ -86,30 +86,30 @@ class _Kept:
 
 
 KEPT: Final = _Kept()
-"""What `Backlog.put` returns if no element had to go."""
+"""Result of `Backlog.put` if no element was discarded."""
 
 
 class Backlog(Generic[T]):
-    """Elements that came and were not taken yet, oldest first. Not thread-safe: its owner holds a lock.
+    """Elements that arrived and were not taken yet, oldest first. Not thread-safe: its owner holds a lock.
 
     Attributes:
-        overflow: Which element goes when there is one too many.
-        capacity: Most elements that wait; ``None`` if nothing bounds them.
+        overflow: Which element is discarded when there is one too many.
+        capacity: Most elements that wait; ``None`` if there is no bound.
     """
 
     __slots__ = ("_meter", "_waiting", "capacity", "overflow")
 
     def __init__(self, overflow: Overflow, capacity: int, meter: Meter | None = None) -> None:
-        """Check both.
+        """Check both arguments.
 
         Args:
-            overflow: What to do with one element too many.
+            overflow: What to do with an element that exceeds the capacity.
             capacity: At least 1. LATEST always holds 1, BUFFER any number.
-            meter: Counts what comes, waits and goes.
+            meter: Counts arriving, waiting and discarded elements.
 
         Raises:
-            ValueError: If one is out of its bounds.
-            TypeError: If the meter is none.
+            ValueError: If ``overflow`` or ``capacity`` is invalid.
+            TypeError: If ``meter`` is not a `Meter`.
         """
         if not isinstance(overflow, Overflow):
             raise ValueError(f"overflow: {overflow!r}; a member of flow.Overflow is expected")
@@ -129,9 +129,9 @@ class Backlog(Generic[T]):
         return len(self._waiting)
 
     def put(self, item: T) -> T | _Kept:
-        """Add an element and return the one that had to go, or `KEPT`.
+        """Add an element and return the discarded one, or `KEPT`.
 
-        With ERROR that is the incoming one, and its owner ends the stream.
+        With ERROR the incoming element is returned, and the owner ends the stream.
         """
         waiting = self._waiting
         room = self.capacity is None or len(waiting) < self.capacity
@@ -147,7 +147,7 @@ class Backlog(Generic[T]):
         return evicted
 
     def take(self, limit: int) -> list[T]:
-        """Remove and return the oldest, at most ``limit``."""
+        """Remove and return the oldest elements, at most ``limit``."""
         waiting = self._waiting
         taken = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
         if self._meter is not None:
@@ -155,14 +155,14 @@ class Backlog(Generic[T]):
         return taken
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Discard all elements."""
         if self._meter is not None:
             self._meter.count(buffered=-len(self._waiting))
         self._waiting.clear()
 
 
 def require_meter(meter: object) -> None:
-    """Refuse what cannot count.
+    """Refuse an argument that is not a meter.
 
     Raises:
         TypeError: If it is neither a `Meter` nor ``None``.

@@ -1,4 +1,4 @@
-"""Publishers to begin with. All are cold: each subscriber gets the whole stream from its start (rule 1.11)."""
+"""Basic publishers. All are cold: each subscriber receives the whole stream from its start (rule 1.11)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
@@ -16,28 +16,28 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Source(Publisher[T_co], Protocol[T_co]):
-    """A publisher whose subscribers may name where their signals run."""
+    """A publisher whose subscribers may name the executor of their signals."""
 
     def subscribe(self, subscriber: Subscriber[T_co], /, *, executor: AnyExecutor | None = None) -> None:
-        """Begin a subscription, with signals on ``executor``, or on whoever requests if it is ``None``.
+        """Begin a subscription, with signals on ``executor``, or on the requesting thread if it is ``None``.
 
         Raises:
-            TypeError: If the subscriber is ``None``, or the executor is none.
+            TypeError: If the subscriber is ``None``, or the executor is invalid.
         """
         ...
 
 
 def from_iterable(iterable: Iterable[T], *, lookahead: bool = True) -> Source[T]:
-    """Publish what an iterable yields; each subscriber iterates anew.
+    """Publish the elements of an iterable; each subscriber iterates anew.
 
-    An iterator can be iterated only once, so its subscribers share what it yields; see `generate`. What has a length
-    is taken in runs of up to 256, anything else element by element, as it comes. An iterable that raises ends in
-    ``on_error``, after the elements before; one that yields ``None`` in ``on_error(TypeError)``.
+    An iterator can be iterated only once, so its subscribers share its elements; see `generate`. An iterable with a length
+    is read in runs of up to 256, any other one element by element. An iterable that raises ends in
+    ``on_error``, after the elements before; one that yields ``None`` ends in ``on_error(TypeError)``.
 
     Args:
         iterable: Iterated on the executor of the subscriber; it should not block.
-        lookahead: Whether to take one element more than requested, in order to tell the end without a further request
-            (rule 2.9); without, nothing is taken that was not requested.
+        lookahead: Whether to read one element more than requested, in order to signal the end without a further request
+            (rule 2.9); otherwise only requested elements are read.
     """
     require_iterable("iterable", iterable)
     return _cold(
@@ -46,9 +46,9 @@ def from_iterable(iterable: Iterable[T], *, lookahead: bool = True) -> Source[T]
 
 
 def generate(make: Callable[[], Iterable[T]], *, lookahead: bool = True) -> Source[T]:
-    """Publish what ``make()`` yields, a generator function for example; it is called once for each subscriber.
+    """Publish the elements of ``make()``, for example of a generator function; it is called once for each subscriber.
 
-    What it returned is closed when the subscription ends, if it has a ``close``.
+    Its result is closed when the subscription ends, if it has a ``close``.
 
     Args:
         make: Called, and its result iterated, on the executor of the subscriber.
@@ -64,12 +64,12 @@ def empty() -> Source[Never]:
 
 
 def never() -> Source[Never]:
-    """Give ``on_subscribe`` and then nothing."""
+    """Call ``on_subscribe`` and then nothing."""
     return _cold(lambda: _Settled(None))
 
 
 def error(error: Exception) -> Source[Never]:
-    """Fail at once, without any request; every subscriber gets this very object.
+    """Fail at once, without any request; every subscriber receives this very object.
 
     Raises:
         TypeError: If it is not an ``Exception``.
@@ -80,7 +80,7 @@ def error(error: Exception) -> Source[Never]:
 
 
 class Served(Generic[T]):
-    """A source of a function that serves each subscriber, where its signals are to run."""
+    """A source made from a function that serves one subscriber on one executor."""
 
     __slots__ = ("_serve",)
 
@@ -88,7 +88,7 @@ class Served(Generic[T]):
         self._serve = serve
 
     def subscribe(self, subscriber: Subscriber[T], /, *, executor: AnyExecutor | None = None) -> None:
-        """Let the function serve it."""
+        """Serve the subscriber with the function."""
         self._serve(subscriber, executor)
 
 
@@ -97,7 +97,7 @@ def _cold(make_feed: Callable[[], Feed[T]]) -> Served[T]:
 
 
 class _Settled:
-    """A feed without elements, whose outcome is known."""
+    """A feed without elements and with a fixed outcome."""
 
     __slots__ = ("_outcome",)
 
@@ -123,7 +123,7 @@ _NOTHING: Final[Iterator[Never]] = iter(())
 
 
 class _IterableFeed(Generic[T]):
-    """Iterates; whatever goes wrong is kept until the elements before it were delivered."""
+    """Feeds from an iterator; an error is kept until the elements before it are delivered."""
 
     __slots__ = ("_ahead", "_iterator", "_lookahead", "_make", "_outcome", "_run", "_shared")
 
@@ -155,7 +155,7 @@ class _IterableFeed(Generic[T]):
             iterator.close()
 
     def _take(self, count: int, into: list[T]) -> None:
-        """Append at most ``count`` elements; if the iterator raises, those that came before it stay."""
+        """Append at most ``count`` elements; if the iterator raises, the elements before the error stay."""
         try:
             if self._make is not None:
                 make, self._make = self._make, None
@@ -167,5 +167,5 @@ class _IterableFeed(Generic[T]):
             into.extend(islice(self._iterator, count))
             if len(into) - before < count:
                 self._outcome = COMPLETED
-        except Exception as failure:  # noqa: BLE001 - rule 1.4: told to the subscriber
+        except Exception as failure:  # noqa: BLE001 - rule 1.4: signalled to the subscriber
             self._outcome = Failed(failure)
