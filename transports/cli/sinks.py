@@ -160,8 +160,8 @@ def run_beside(
 
 def _begin(told: SinksFile, log: ChangeLog, sinks: LogSinks) -> StoredSinks:
     """Adds what the file declares, and what was declared over HTTP and is in no file by now."""
-    stored = StoredSinks(log.path)
-    for one in (*told.sinks.values(), *(one for one in stored if one.name not in told.sinks)):
+    stored = StoredSinks(log.path, told.sinks, told.path)
+    for one in (*told.sinks.values(), *stored):
         sinks.add(one.name, one.sink, one.options)
     return stored
 

@@ -13,6 +13,7 @@ from publishers.commits.submission import Submission, Wait
 from publishers.errors import PredecessorFailed
 from transports.errors import GoingAway
 from transports.quotas.pool import Pool, Turn
+from transports.server.outcomes import raising
 
 __all__ = ["AppendLane"]
 
@@ -86,7 +87,7 @@ class AppendLane:
 
     def _drop(self) -> None:
         while self._waiting:
-            self._waiting.popleft().told(_raising(GoingAway()))
+            self._waiting.popleft().told(raising(GoingAway()))
 
     def _start(self) -> None:
         while self._turn is None and self._waiting:
@@ -97,7 +98,7 @@ class AppendLane:
             except Exception as error:  # noqa: BLE001 - the pool is closed, or too much waits
                 self._refused = True
                 while appends:  # A turn that was queued in spite of the error must find nothing to submit.
-                    appends.popleft().told(_raising(error))
+                    appends.popleft().told(raising(error))
                 continue  # Appends that arrived behind these would never start otherwise.
             done = asyncio.wrap_future(self._turn.result, loop=self._loop)
             done.add_done_callback(partial(self._done, appends, found))
@@ -144,9 +145,9 @@ class AppendLane:
             if isinstance(result, Submission):
                 result.future(append.wait).add_done_callback(partial(self._arrived, append))
             else:
-                append.told(_raising(result))
+                append.told(raising(result))
         for append in appends:
-            append.told(_raising(GoingAway()))
+            append.told(raising(GoingAway()))
         if self._closed:
             self._drop()
         self._start()
@@ -157,10 +158,3 @@ class AppendLane:
             self._executor.submit(partial(append.told, future.result))
         except RuntimeError:
             return  # The loop is closed, so no connection is left to answer.
-
-
-def _raising(error: Exception) -> Callable[[], Commit]:
-    def fail() -> Commit:
-        raise error
-
-    return fail

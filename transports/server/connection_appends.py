@@ -140,8 +140,8 @@ class ConnectionAppends:
             figures.gone()
             try:
                 commit = result()
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
-                answer(partial(_fail, error))
+            except Exception:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
+                answer(result)
                 return
             figures.reached(log, came)
             if not self._closed:
@@ -258,10 +258,6 @@ def _close(spool: PartSpool, tried: "asyncio.Future[None]") -> None:
     """Here, if no thread has."""
     spool.close()
     _ = tried.cancelled() or tried.exception()  # looked at, so that it is not reported as forgotten
-
-
-def _fail(error: Exception) -> Commit:
-    raise error
 
 
 def _token_of(log: "ChangeLog", position: Position) -> str:

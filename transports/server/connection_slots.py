@@ -95,9 +95,9 @@ class HeldSlots:
         def taken(result: Callable[[], SlotLease]) -> None:
             try:
                 lease = result()
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            except Exception:  # noqa: BLE001 - whatever it was, it concerns this subscription only
                 if not consumer.entry.ended:
-                    then(partial(_fail, error))
+                    then(result)
                 return
             if consumer.entry.ended:
                 self._leases.leave(lease, consumer, lost=lost())
@@ -188,7 +188,3 @@ class ConnectionSlots(HeldSlots):
             self._store(entry, held)
 
         self._jobs.send(self._pools.scanning, entry, partial(flush, held.lease.held), done)
-
-
-def _fail(error: Exception) -> SlotLease:
-    raise error

@@ -3,7 +3,6 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from flow.contracts import Subscription
@@ -19,6 +18,7 @@ from transports.protocol.connection import WireEntry
 from transports.quotas.pool import Pools
 from transports.server.member_leases import MemberLease, MemberLeases
 from transports.server.outbound import Lane
+from transports.server.outcomes import raising
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -230,7 +230,7 @@ class HeldMembers(ABC, Generic[_Subscriber]):
         try:
             turn = self._pools.scanning.submit(self._client, lambda _: work())
         except Exception as error:  # noqa: BLE001 - as where the server stops
-            then(partial(_fail, error))
+            then(raising(error))
             return
 
         def told(done: "asyncio.Future[Any]") -> None:
@@ -239,7 +239,3 @@ class HeldMembers(ABC, Generic[_Subscriber]):
             then(done.result)
 
         asyncio.wrap_future(turn.result).add_done_callback(told)
-
-
-def _fail(error: Exception) -> Any:
-    raise error

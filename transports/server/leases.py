@@ -10,7 +10,6 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
-from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from publishers.criteria.cost import Cost
@@ -18,6 +17,7 @@ from publishers.errors import PenstockError
 from publishers.slots.errors import Fenced
 from transports.errors import GoingAway
 from transports.quotas.pool import Pools
+from transports.server.outcomes import raising
 
 __all__ = ["ClientLease", "ClientLeases", "LeaseHolder", "LeaseOpening", "Leased"]
 
@@ -163,7 +163,7 @@ class ClientLeases(Generic[_T]):
             try:
                 lease = await self._take(key, opening, make, client)
             except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
-                then(partial(_fail, error))
+                then(raising(error))
             else:
                 self._attach(lease, holder)
                 then(lambda: lease)
@@ -311,7 +311,3 @@ class ClientLeases(Generic[_T]):
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _fail(error: Exception) -> Any:
-    raise error

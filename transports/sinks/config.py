@@ -65,6 +65,7 @@ class SinksFile:
     """What a file declares.
 
     Attributes:
+        path: Where it is.
         directory: Of the log, or the store.
         log_name: Which log of a store; None if there is one.
         sinks: By their names.
@@ -73,6 +74,7 @@ class SinksFile:
         state: Whether the owner of the log keeps its state, from which rows come: if the file says so, or some sink wants rows.
     """
 
+    path: Path
     directory: Path
     log_name: str | None
     sinks: Mapping[str, DeclaredSink]
@@ -112,7 +114,7 @@ def read_sinks(path: str | Path) -> SinksFile:
     state = told.get("state", any(one.options.snapshot != "never" for one in sinks.values()))
     if not isinstance(state, bool):
         raise table.wrong("state", "true or false")
-    return SinksFile(file.parent / table.text("log"), name, sinks, lease, tuple(kinds), state)
+    return SinksFile(file, file.parent / table.text("log"), name, sinks, lease, tuple(kinds), state)
 
 
 def declared_sink(place: str, told: object, folder: Path) -> DeclaredSink:

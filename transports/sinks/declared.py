@@ -10,6 +10,7 @@ import msgspec
 from publishers.errors import InvalidOption
 from transports.sinks.config import DeclaredSink, declared_sink
 from transports.sinks.directory import replace_file
+from transports.sinks.errors import SinkError
 
 __all__ = ["KINDS_FROM_AFAR", "StoredSinks"]
 
@@ -28,14 +29,19 @@ class StoredSinks:
 
     Args:
         directory: Of the log.
+        elsewhere: The names of sinks that are declared in a file, which counts and is never written here.
+        file: Which file that is.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, elsewhere: Collection[str] = (), file: Path | None = None) -> None:
         self._folder = directory / _FOLDER
+        self._elsewhere, self._file = elsewhere, file
 
     def __iter__(self) -> Iterator[DeclaredSink]:
-        """Those that are kept; one that cannot be made raises ``InvalidOption`` with its file."""
+        """Those that are kept and in no file; one that cannot be made raises ``InvalidOption`` with where it is kept."""
         for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            if path.name.removesuffix(_SUFFIX) in self._elsewhere:
+                continue
             try:
                 told = msgspec.json.decode(path.read_bytes())
             except msgspec.MsgspecError:
@@ -63,12 +69,25 @@ class StoredSinks:
         _check_secrets("sink", told)
         made = declared_sink("sink", told, self._folder)
         self._folder.mkdir(exist_ok=True)
-        replace_file(self._folder / f"{made.name}{_SUFFIX}", msgspec.json.encode(told))
+        replace_file(self._path(made.name), msgspec.json.encode(told))
         return made
+
+    def check_kept(self, name: str) -> None:
+        """Raises ``SinkError`` for a sink that would be there again after a restart, whatever is dropped here."""
+        if name in self._elsewhere:
+            where = f"in {self._file}: take it out there"
+        elif not self._path(name).exists():
+            where = "by the program: remove it there"
+        else:
+            return
+        raise SinkError(f"sink {name!r} is declared {where}, or switch it off")
 
     def drop(self, name: str) -> None:
         """Forgets one, if it is kept."""
-        (self._folder / f"{name}{_SUFFIX}").unlink(missing_ok=True)
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}{_SUFFIX}"
 
 
 def _check_secrets(place: str, told: object) -> None:

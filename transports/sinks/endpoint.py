@@ -40,7 +40,7 @@ class SinksEndpoint:
 
     ``GET /sinks`` lists, and ``GET /sinks/NAME`` tells of one, to those who may operate or manage the log. The rest is for those who
     may manage it (``LogAction.MANAGE``): ``POST /sinks`` with the keys of a file of sinks as JSON declares one, which is there after a
-    restart too; ``DELETE /sinks/NAME`` drops it with its slot; ``POST /sinks/NAME/ORDER`` orders ``pause``, ``resume``, ``seek``,
+    restart too; ``DELETE /sinks/NAME`` drops such a one with its slot; ``POST /sinks/NAME/ORDER`` orders ``pause``, ``resume``, ``seek``,
     ``off``, ``on``, ``again`` or ``test``.
 
     Args:
@@ -141,6 +141,8 @@ class SinksEndpoint:
         return HTTPStatus.CREATED, self._sinks.told()[made.name]
 
     def _drop(self, name: str) -> tuple[HTTPStatus, Any]:
+        if name in self._sinks:
+            self._stored.check_kept(name)
         self._sinks.drop(name)
         self._stored.drop(name)
         return HTTPStatus.OK, {"dropped": name}

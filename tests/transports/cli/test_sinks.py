@@ -19,7 +19,7 @@ from tests.transports.sinks.receivers import Receiver
 from tests.transports.sinks.targets import Target
 from transports.cli import main
 from transports.cli.sinks import run_beside
-from transports.sinks import LogSinks, SinkOptions, SinkRunner, SinkState
+from transports.sinks import LogSinks, SinkError, SinkOptions, SinkRunner, SinkState
 from transports.sinks.control import ControlSocket, asked
 
 ROOT = Path(__file__).parents[3]
@@ -337,5 +337,7 @@ def test_sinks_run_of_one_log_of_a_store_that_is_served(declared):
         declared.write_text(
             'log_name = "a"\n' + FILE.replace('"orders"', '"store"').partition('[[sinks]]\nname = "hook"')[0]
         )
-        with run_beside(str(declared), str(declared.parent / "store"), store) as (sinks, _):
+        with run_beside(str(declared), str(declared.parent / "store"), store) as (sinks, endpoint):
             wait_until(lambda: sinks["archive"].counters.changes == 1, sinks.told)
+            with pytest.raises(SinkError, match=f"declared in {declared}: take it out there"):
+                endpoint.args[1].check_kept("archive")

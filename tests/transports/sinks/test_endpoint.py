@@ -11,7 +11,7 @@ from tests.publishers.support import wait_until
 from tests.transports.sinks.receivers import Receiver
 from tests.transports.sinks.targets import QUICK, Target
 from transports import Grant, LogAction, Principal, serve
-from transports.sinks import LogSinks, SinkOptions
+from transports.sinks import LogSinks, SinkError, SinkOptions
 from transports.sinks.declared import KINDS_FROM_AFAR, StoredSinks
 from transports.sinks.endpoint import SinksEndpoint
 from transports.sinks.webhook import WebhookSink
@@ -98,6 +98,24 @@ def test_those_who_may_manage_declare_look_at_and_drop_sinks(served):
     assert served.ask("DELETE", "/sinks/hook") == (200, {"dropped": "hook"})
     assert (list(served.sinks), list(StoredSinks(served.log.path)), list(served.log.slots)) == ([], [], [])
     assert served.ask("GET", "/sinks/hook")[0] == 404
+
+
+def test_a_sink_that_would_be_there_again_after_a_restart_is_not_dropped(tmp_path, served):
+    """F109: one of a file, also if it was declared here before, and one of the program."""
+    served.sinks.add("stock", Target(), SinkOptions())
+    status, told = served.ask("DELETE", "/sinks/stock")
+    assert (status, told["error"]) == (
+        409,
+        "sink 'stock' is declared by the program: remove it there, or switch it off",
+    )
+    assert served.ask("POST", "/sinks", HOOK)[0] == 201
+    file = tmp_path / "penstock.toml"
+    stored = StoredSinks(served.log.path, {"hook": None}, file)
+    assert list(stored) == []  # that of the file counts
+    with pytest.raises(SinkError) as refused:
+        stored.check_kept("hook")
+    assert str(refused.value) == f"sink 'hook' is declared in {file}: take it out there, or switch it off"
+    assert list(served.sinks) == ["stock", "hook"]
 
 
 def test_they_order_what_a_sink_does(served):
