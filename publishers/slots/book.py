@@ -21,6 +21,7 @@ from publishers.errors import (
     FormatTooNew,
     HistoryPruned,
     InvalidOption,
+    LogUnreadable,
     PenstockError,
     PositionError,
     TooCostly,
@@ -127,7 +128,9 @@ class SlotBook:
             self.broken = SlotsCorrupted(error.path, error.why)
         except FormatTooNew as error:
             self.broken = error
-        except (OSError, ValueError, PenstockError) as error:
+        except OSError as error:
+            self.broken = LogUnreadable(self._journal.path, error.strerror or str(error))
+        except (ValueError, PenstockError) as error:
             self.broken = SlotsCorrupted(self._journal.path, f"not what was written there ({error})")
         if self.broken is not None:
             _LOG.error("%s; until then nothing of the log is deleted", self.broken)

@@ -90,9 +90,8 @@ class Fenced(SlotError):
     """The opening of a slot does not count any more: it was taken over or closed. Nothing has changed."""
 
     def __init__(self, name: str, generation: int, current: int) -> None:
-        super().__init__(
-            f"generation {generation} of slot {name!r} is over, the last one is {current}; open the slot again"
-        )
+        newer = "" if generation == current else f", the last one is {current}"
+        super().__init__(f"generation {generation} of slot {name!r} is over{newer}; open the slot again")
         self.name = name
         self.generation = generation
         self.current = current

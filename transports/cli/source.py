@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from publishers.errors import InvalidOption, NotAStore
+from publishers.errors import InvalidOption, NotALog, NotAStore
 from publishers.log.changelog import ChangeLog
 from publishers.store.directory import kind_of
 from publishers.store.log_entries import SYSTEM
 from publishers.store.store import ChangeStore
 from publishers.wal import RealFileSystem
 
-__all__ = ["check_directory", "followed", "is_store", "logs_in", "owned", "url_of"]
+__all__ = ["check_directory", "directory_of", "followed", "is_store", "logs_in", "owned", "url_of"]
 
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
@@ -104,6 +104,26 @@ def followed(directory: str, name: str | None) -> Iterator[ChangeLog]:
         return
     with ChangeStore.open(directory, read_only=True) as store:
         yield store.system if name == SYSTEM else store.log(_chosen(store, name))
+
+
+def directory_of(directory: str, name: str | None) -> Path:
+    """The directory of a log that is there.
+
+    Args:
+        directory: A log, or a store.
+        name: Which log of a store. May be left out if it has one.
+
+    Raises:
+        NotALog: If there is no log.
+    """
+    path = Path(directory)
+    if is_store(directory):
+        with ChangeStore.open(directory, read_only=True) as store:
+            return path / store.entry(_chosen(store, name)).directory
+    _check_single(directory, name)
+    if kind_of(RealFileSystem(), path) != "log":
+        raise NotALog(path, "there is none" if path.exists() else "there is no such directory")
+    return path
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from publishers.wal import RealFileSystem
 from publishers.wal.checks.verify import is_live
 from transports.cli.arguments import ArgumentParser
 from transports.cli.output import print_json, show
-from transports.cli.source import check_directory
+from transports.cli.source import directory_of
 
 __all__ = ["add_arguments"]
 
@@ -28,6 +28,7 @@ _KEEPING: Final[Mapping[str, Any]] = {"retain_bytes": None, "retain_age": None}
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
+    parser.allow_abbrev = False  # else it takes the --log of a command for the beginning of one of its own
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "info var/orders", "as of which place the state is, and how large", _info)
     getting = _add(commands, "get var/orders order 42", "print an entity as JSON", _get)
@@ -45,14 +46,15 @@ def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
     parser: ArgumentParser = commands.add_parser(
         example.partition(" ")[0], help=what, description=what, example=f"penstock state {example}"
     )
-    parser.value("directory", "DIR", "directory of a log")
+    parser.value("directory", "DIR", "directory of a log, or of a store of logs")
+    parser.log_name("store")
     parser.json()
     parser.set_defaults(command=run)
     return parser
 
 
 def _info(chosen: argparse.Namespace) -> int:
-    told = _told(_directory(chosen))
+    told = _told(directory_of(chosen.directory, chosen.log))
     show(chosen, told, (f"{name}: {value}" for name, value in told.items()))
     return 0
 
@@ -70,7 +72,9 @@ def _told(path: Path) -> Mapping[str, Any]:
 
 
 def _get(chosen: argparse.Namespace) -> int:
-    found = find_in_file(_directory(chosen), chosen.entity_type, key_bytes(chosen.key))
+    found = find_in_file(
+        directory_of(chosen.directory, chosen.log), chosen.entity_type, key_bytes(chosen.key)
+    )
     if found is None:
         print(f"penstock: the state has no {chosen.entity_type} {chosen.key!r}", file=sys.stderr)
         return 1
@@ -99,7 +103,7 @@ def _raw(data: bytes | None) -> msgspec.Raw | None:
 
 
 def _rebuild(chosen: argparse.Namespace) -> int:
-    path = _directory(chosen)
+    path = directory_of(chosen.directory, chosen.log)
     with ChangeLog.open(path, read_only=True):
         pass  # it is a log: none is made here
     with ChangeLog.open(path, **_KEEPING) as log:  # and no other program writes to it
@@ -109,8 +113,3 @@ def _rebuild(chosen: argparse.Namespace) -> int:
     with ChangeLog.open(path, state=True, **_KEEPING) as log:
         log.state.wait(log.visible)
     return _info(chosen)
-
-
-def _directory(chosen: argparse.Namespace) -> Path:
-    check_directory(chosen.directory)
-    return Path(chosen.directory)

@@ -121,6 +121,7 @@ class RemoteSlot:
         It is sent at once, or with those that follow within 0.2 s. What lies before something that was acknowledged is ignored.
 
         Raises:
+            InvalidOption: If it is neither a change nor a text.
             AckAhead: If that was not delivered.
             PositionMalformed: If it is no cursor.
             ConnectionLost, RemoteError: If the slot is not open any more.
@@ -135,7 +136,7 @@ class RemoteSlot:
 
         Raises:
             RemoteError: If it cannot be stored, such as with ``SLOTS_UNWRITTEN``, which is retryable.
-            AckAhead, PositionMalformed, ConnectionLost, LogForked: As ``ack``.
+            InvalidOption, AckAhead, PositionMalformed, ConnectionLost, LogForked: As ``ack``.
         """
         subscription = self._open()
         number, unpaced = subscription.note(place, durable=True)
@@ -212,8 +213,11 @@ class _SlotSubscription(RemoteSubscription):
         """Notes an acknowledgement; answers its number, and whether somebody has to send it.
 
         Raises:
+            InvalidOption: If it is neither a change nor a text.
             AckAhead: If that was not delivered.
         """
+        if not isinstance(place, (RemoteChange, str)):
+            raise InvalidOption("place", place, "a change that came from this slot, or a cursor as text")
         cursor = place if isinstance(place, str) else place.cursor
         position = PositionToken.parse(cursor).position
         delivered = Position(1) if self.cursor is None else PositionToken.parse(self.cursor).position

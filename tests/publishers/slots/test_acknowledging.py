@@ -15,6 +15,7 @@ from publishers import (
     HistoryPruned,
     HoldState,
     InvalidOption,
+    LogUnreadable,
     Position,
     PositionAhead,
     SlotBusy,
@@ -318,6 +319,29 @@ def test_a_damaged_journal_keeps_no_commit_up_and_history_from_nothing(damage, q
         assert log.statistics().slots.count == 0
         with pytest.raises(error):
             stored_slots(RealFileSystem(), path, log_id, log.position_of)
+
+
+def test_a_journal_that_cannot_be_opened_is_not_called_damaged(quiet):
+    """F85, F126: as it is good, and moving it away would lose every place."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        log.slots.create("stock", start="earliest")
+    good = {one: one.read_bytes() for one in (path / "slots").iterdir()}
+    for one in good:
+        one.unlink()
+        one.mkdir()
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        with pytest.raises(LogUnreadable) as caught:
+            log.slots.open("stock")
+        assert caught.value.path.parent.name == "slots"
+        assert "move" not in str(caught.value)
+        move_past(log)
+        assert log.oldest == Position(1)
+    for one, data in good.items():
+        one.rmdir()
+        one.write_bytes(data)
+    with ChangeLog.open(path, **RETAIN, **QUICK) as log:
+        assert log.slots.info("stock").position == Position(1)
 
 
 def test_a_lost_slot_is_told_as_it_is_stored(quiet):

@@ -107,7 +107,7 @@ def test_a_slot_has_one_consumer_at_a_time(log):
     assert log.slots.info("stock").owner.startswith("process ")
     second.close()
     second.close()
-    with pytest.raises(Fenced):
+    with pytest.raises(Fenced, match="generation 2 of slot 'stock' is over; open"):
         second.ack(Position(1))
     log.slots.open("stock").close()
     for owner in (7, ""):

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from publishers import ChangeLog, upsert
+from publishers import ChangeLog, ChangeStore, upsert
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, fill
 from transports.cli import main
@@ -68,6 +68,19 @@ def test_it_is_made_anew(path, capsys):
     assert told(capsys, "get", path, "order", "42") == {"n": 2}
 
 
+def test_the_state_of_a_log_of_a_store_is_found_by_its_name(tmp_path, capsys):
+    """F146."""
+    with ChangeStore.open(tmp_path / "store", **QUICK) as store:
+        for name in "ab":
+            store.create(name).commit([upsert("order", name, {"of": name})])
+    told(capsys, "rebuild", tmp_path / "store", "--log", "b", "--json")
+    assert told(capsys, "get", tmp_path / "store", "order", "b", "--log", "b") == {"of": "b"}
+    assert main(["state", "info", str(tmp_path / "store")]) == 2
+    assert "one of: a, b" in capsys.readouterr().err
+    assert main(["state", "info", str(tmp_path / "store"), "--log", "c"]) == 1
+    assert "has a, b" in capsys.readouterr().err
+
+
 def test_what_cannot_be_done_is_said_in_a_line(path, tmp_path, capsys):
     """F92."""
 
@@ -85,6 +98,10 @@ def test_what_cannot_be_done_is_said_in_a_line(path, tmp_path, capsys):
     assert "begins at" in refused("rebuild", tmp_path / "plain")
     refused("rebuild", tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
+    for command in (("info",), ("get", "order", "1"), ("rebuild",)):
+        assert "is not a change log" in refused(command[0], tmp_path / "nothing", *command[1:])
+    assert "is not a change log" in refused("info", tmp_path)
+    assert "single log" in refused("info", path, "--log", "other")
     refused("info", "http://127.0.0.1:1/")
     with ChangeLog.open(tmp_path / "new", **QUICK, state=True) as log:
         assert "empty" in refused("info", log.path)

@@ -154,6 +154,11 @@ async def test_what_was_not_delivered_is_refused_at_once(serving, slots, put, lo
                 slot.ack(str(log.token(log.head)))
             with pytest.raises(PositionMalformed):
                 slot.ack("x")
+            for wrong in (Position(1), None, 3):
+                with pytest.raises(InvalidOption):
+                    slot.ack(wrong)
+                with pytest.raises(InvalidOption):
+                    await slot.ack_durably(wrong)
             slot.ack(change)
             slot.ack(change)  # what lies behind is ignored
             await slot.ack_durably(change)
