@@ -34,10 +34,11 @@ from publishers.log.holds import KeepingLog
 from publishers.log.housekeeping import Housekeeping
 from publishers.log.lineage import Lineage
 from publishers.log.links import LogLinks
+from publishers.log.staging import Stage
 from publishers.log.start import Places
 from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
-from publishers.log.transaction_writer import Committing, Tracer, TransactionWriter, check_tracer
+from publishers.log.transaction_writer import Committing, Labelled, Tracer, TransactionWriter, check_tracer
 from publishers.mutations.mutation import Mutation
 from publishers.options import KIB, LogOptions, check_directory, check_switches, check_whole
 from publishers.schemas.registry import Schemas, SchemaVersion
@@ -291,6 +292,31 @@ class ChangeLog(KeepingLog):
         if self._tracer is not None:
             return self._tracer(self.name, commit, batches, **committing)
         return commit(batches, **committing)
+
+    def commit_staged(self, stage: Stage, **committing: Unpack[Labelled]) -> Commit:
+        """``commit`` for changes that other processes seal on storage which they share with this one, all as one version.
+
+        The owner copies what was sealed into the log without looking into it. Parts that were sealed and do not count, such as
+        those of attempts that failed, are removed when it returns, or when the log is opened again; what comes later still, at
+        the next staged commit.
+
+        Args:
+            stage: Called once: has other processes call ``Staging.seal``, in however many attempts, and returns the parts that
+                count, and the versions of schemas that they were stamped with. It may commit, and tell those schemas.
+            committing: As for ``commit``, without ``expect``.
+
+        Returns:
+            What became of it; version 0 without any change, for then nothing is committed.
+
+        Raises:
+            InvalidChange: If a version of a schema was not told, or was forgotten meanwhile.
+            OSError: If a part is not there, or is not what was sealed; nothing was written.
+            TransactionTooLarge, LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: As ``commit``.
+        """
+        commit = self._writing().commit_staged
+        if self._tracer is not None:
+            return self._tracer(self.name, lambda _, **given: commit(stage, **given), (), **committing)
+        return commit(stage, **committing)
 
     def _writing(self) -> TransactionWriter:
         self._writer()

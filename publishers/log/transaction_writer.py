@@ -3,7 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
+from uuid import uuid4
 
 from publishers.commits import Commit, Committer
 from publishers.commits.expectation import Expect, Expectation
@@ -14,6 +15,7 @@ from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
 from publishers.log.lineage import Lineage
 from publishers.log.origin import Origin
+from publishers.log.staging import Stage, Staging
 from publishers.model.position import Position, PositionToken
 from publishers.mutations.mutation import Mutation, columns_of
 from publishers.mutations.rows import RowEncoder, check_columns
@@ -21,9 +23,10 @@ from publishers.options import LogOptions
 from publishers.schemas.registry import Schemas
 from publishers.schemas.stamping import Stamping, tells_schemas, unsealed
 from publishers.wal import Columns, FileSystem, Transaction, Wal, seal_rows, seal_transaction
+from publishers.wal.append.staged import remove_abandoned, remove_staged, staged_transaction
 from publishers.wal.disk.filesystem import means_full
 
-__all__ = ["Committing", "Submitting", "Tracer", "TransactionWriter", "W", "check_tracer"]
+__all__ = ["Committing", "Labelled", "Submitting", "Tracer", "TransactionWriter", "W", "check_tracer"]
 
 
 class Showing(TypedDict, total=False):
@@ -33,11 +36,16 @@ class Showing(TypedDict, total=False):
     visible: bool
 
 
-class Committing(Showing, total=False):
-    """The keyword arguments of ``ChangeLog.commit``."""
+class Labelled(Showing, total=False):
+    """The keyword arguments of ``ChangeLog.commit_staged``."""
 
     meta: Mapping[str, Any] | None
     producer: Producer | None
+
+
+class Committing(Labelled, total=False):
+    """How a transaction is committed; see ``ChangeLog.commit``."""
+
     expect: Expect | None
 
 
@@ -48,6 +56,8 @@ class Submitting(Committing, total=False):
 
 
 W = TypeVar("W", Commit, Submission)
+
+_NOTHING: Final = Commit(0, duplicate=False, changes=0, committed_at=0)
 
 
 class Tracer(Protocol):
@@ -112,6 +122,7 @@ class TransactionWriter:
         self._options = options
         self._compress = options.compress
         self._check = check
+        self._staging: set[str] = set()  # transactions that are being staged
         self._encoder = RowEncoder(
             options, schemas.versions, None if self._origin is None else self._origin.row
         )
@@ -155,6 +166,39 @@ class TransactionWriter:
         if isinstance(batches, (list, tuple)):
             columns = list(columns)
         return self._commit(columns, label, self._expectation(expect), **showing)
+
+    def commit_staged(
+        self,
+        stage: Stage,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        producer: Producer | None = None,
+        **showing: Unpack[Showing],
+    ) -> Commit:
+        """See ``ChangeLog.commit_staged``."""
+        label = Label.of(meta, producer)
+        storage, directory = self._storage, self._directory
+        abandoned = remove_abandoned(storage, directory, self._staging)
+        staging = Staging(directory.resolve(), uuid4().hex, label.annotations, self._options, abandoned)
+        self._staging.add(staging.transaction)
+        try:
+            stamping = Stamping(self._schemas)
+            parts, versions = stage(staging)
+            if not any(part.payloads for part in parts):
+                return _NOTHING
+            stamping.vouch(versions)
+            transaction = staged_transaction(
+                parts,
+                options=self._options,
+                producer=label.producer,
+                sequence=label.sequence,
+                filesystem=storage,
+                directory=directory,
+            )
+            return self._committer.commit(transaction, outdated=stamping.outdated, **showing)
+        finally:
+            self._staging.discard(staging.transaction)
+            remove_staged(storage, directory, staging.transaction)
 
     def submit(
         self,

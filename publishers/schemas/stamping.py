@@ -1,7 +1,7 @@
 """What a commit does about schemas: it stamps its changes, and tells those that are among them."""
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from publishers.wal import Column, Columns, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
 
-__all__ = ["Stamping", "tells_schemas", "unsealed", "with_meta"]
+__all__ = ["Stamping", "tells_schemas", "unsealed", "with_meta", "with_versions"]
 
 _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 
@@ -72,6 +72,21 @@ class Stamping:
             yield columns if self._rows < stamped else self._stamped(columns)
             self._rows += columns.count
 
+    def vouch(self, versions: Mapping[str, int]) -> None:
+        """Takes changes for stamped that others have stamped since this was made.
+
+        Args:
+            versions: Of their entity types, those that they were stamped with.
+
+        Raises:
+            InvalidChange: If one was not told.
+        """
+        for entity_type, version in versions.items():
+            if version not in self._known(entity_type):
+                raise InvalidChange(
+                    "schema_version", version, f"told before the changes of {entity_type!r} are committed"
+                )
+
     def outdated(self) -> InvalidChange | None:
         """Why the commit may not be written: schemas that it was stamped with may be forgotten. None if it may be."""
         if self._forgotten == self._schemas.forgotten:
@@ -95,12 +110,10 @@ class Stamping:
             if not any(known):
                 return columns
             if columns.meta is None:
-                return with_meta(
-                    columns,
-                    _repeated(
-                        columns, [_spliced(None, versions[-1]) if versions else None for versions in known]
-                    ),
-                )
+                newest = {
+                    name: told[-1] for name, told in zip(columns.entity_types, known, strict=True) if told
+                }
+                return with_versions(columns, newest)
         metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
         for row in range(columns.count):
             type_id = 0 if columns.type_ids is None else columns.type_ids[row]
@@ -177,6 +190,14 @@ def _repeated(columns: Columns, stamps: list[bytes | None]) -> Column:
     stamp = stamps[0] or b""
     size = len(stamp)
     return Column(None, memoryview(array("i", range(0, size * count + 1, size))), memoryview(stamp * count))
+
+
+def with_versions(columns: Columns, versions: Mapping[str, int]) -> Columns:
+    """Changes to which nothing is attached, stamped with the version of the schema of their entity type, as far as there is one."""
+    if versions.keys().isdisjoint(columns.entity_types):
+        return columns
+    stamps = [_spliced(None, versions[name]) if name in versions else None for name in columns.entity_types]
+    return with_meta(columns, _repeated(columns, stamps))
 
 
 def with_meta(columns: Columns, meta: Column) -> Columns:

@@ -8,7 +8,14 @@ from publishers.model.change import Operation
 from publishers.spark.schema import OPERATIONS, Operations
 from publishers.spark.server_log import ServerLog
 
-__all__ = ["check_comparable", "check_least", "check_named", "check_texts", "column_names", "operation_words"]
+__all__ = [
+    "check_comparable",
+    "check_least",
+    "check_named",
+    "check_texts",
+    "column_names",
+    "operation_words",
+]
 
 
 def check_comparable(log: ChangeLog | ServerLog, before: str | None) -> None:

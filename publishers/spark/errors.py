@@ -15,6 +15,7 @@
         |-- BatchChanged       a batch with the last number and other rows      (producer, batch_id, version)
         |-- ComparisonTooLarge more changes in a batch than are held to be compared   (limit)
         |-- BatchTooLarge      more at once than Spark lets the driver take
+        |-- StagingLost        files that executors have staged are not found (path)
         |-- JobFailed          a job of a batch failed, or was stopped          (batch_id)
         `-- SinkFailed         a batch was ended by something that is no ``Exception``
 
@@ -22,6 +23,7 @@ Spark shows the text of an error to its user and loses the object, so the text a
 be right.
 """
 
+from pathlib import Path
 from typing import Final
 
 from publishers.errors import PenstockError
@@ -39,6 +41,7 @@ __all__ = [
     "SinkFailed",
     "SinkNameTaken",
     "SparkError",
+    "StagingLost",
     "TooManyBadRows",
     "UnorderedWarning",
     "ValueRefused",
@@ -175,6 +178,17 @@ class ComparisonTooLarge(SparkError):
             "maxFilesPerTrigger, raise the option, or commit this batch by a sink without compare=True"
         )
         self.limit = limit
+
+
+class StagingLost(SparkError, RuntimeError):
+    """What executors say that they have staged is not where the driver looks for it; nothing of the batch was committed."""
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        super().__init__(
+            f"what executors have staged in {path} is not there as they wrote it ({cause}); with staging='executors' this directory has "
+            "to be on storage that every executor and the driver see under the same path; staging='driver' needs none"
+        )
+        self.path = path
 
 
 class JobFailed(SparkError, RuntimeError):

@@ -7,7 +7,7 @@ from publishers.mutations.mutation import Mutation, columns_of, schema
 from publishers.schemas.registry import SchemaVersion
 from publishers.wal.format.columns import Columns
 
-__all__ = ["with_schema"]
+__all__ = ["news_of", "with_schema"]
 
 _PART: Final = "entity"
 _MAY_BE_NULL: Final = ("nullable", "containsNull", "valueContainsNull")
@@ -27,11 +27,26 @@ def with_schema(batches: Iterable[Columns], told: Mapping[str, Any], newest: Fin
     for columns in batches:
         fresh = [name for name in columns.entity_types if name not in seen]
         seen.update(fresh)
-        last = {name: newest(name) for name in fresh}
-        news = [name for name, found in last.items() if found is None or not _covered(told, found.body)]
+        news = [change for name in fresh if (change := news_of(name, told, newest(name))) is not None]
         if news:
-            yield columns_of(_telling(name, told, last[name]) for name in news)
+            yield columns_of(news)
         yield columns
+
+
+def news_of(
+    name: str, told: Mapping[str, Any], newest: SchemaVersion | None, version: int | None = None
+) -> Mutation | None:
+    """What tells the schema of an entity type, or None if that is no news.
+
+    Args:
+        name: The entity type.
+        told: The schema.
+        newest: What was told last of it.
+        version: Of the schema; None for the next one.
+    """
+    return (
+        None if newest is not None and _covered(told, newest.body) else _telling(name, told, newest, version)
+    )
 
 
 def _covered(told: Any, newest: Any) -> bool:
@@ -49,12 +64,12 @@ def _covered(told: Any, newest: Any) -> bool:
     return bool(told == newest)
 
 
-def _telling(name: str, told: Mapping[str, Any], last: SchemaVersion | None) -> Mutation:
+def _telling(name: str, told: Mapping[str, Any], last: SchemaVersion | None, version: int | None) -> Mutation:
     before = None if last is None else last.parts.get(_PART)
     old = {} if last is None or last.body is None else _fields(last.body)
     new = _fields(told)
     touched = [field for field in {**old, **new} if old.get(field) != new.get(field)]
-    return schema(name, told, part=_PART, before=before, changed=touched)
+    return schema(name, told, version, part=_PART, before=before, changed=touched)
 
 
 def _fields(body: Any) -> dict[str, Any]:

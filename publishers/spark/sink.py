@@ -38,6 +38,7 @@ from publishers.spark.errors import (
     SinkFailed,
     UnorderedWarning,
 )
+from publishers.spark.executor_staging import Outcome, StagingPlace, staging_of
 from publishers.spark.partitions import TooMuchAtOnce, Window, connect_windows, spread_windows, windows
 from publishers.spark.plan import plan_of
 from publishers.spark.queries import Claims, QueryBatch, connect_module, gate_of
@@ -61,6 +62,9 @@ _T = TypeVar("_T")
 
 OnRerun = Literal["trust", "verify"]
 
+_TEXTS: Final = (
+    "entity_type", "name", "operation_column", "entity_type_column", "before", "producer", "token", "log_name",
+)  # fmt: skip
 _claims: Final = Claims()
 _numbers: Final = count(1)
 
@@ -87,6 +91,7 @@ class SinkStatistics:
         batch_id: The last batch committed, or None.
         batch_rows: Its rows.
         version: The version it became.
+        abandoned: Files of killed tasks, or of a killed driver, that were removed; see ``staging``.
         gate_seconds: How long it waited for gating subscribers.
         encode_seconds: How long Spark computed it and Arrow brought it here.
         commit_seconds: How long the log took to write, sync and publish it.
@@ -100,6 +105,7 @@ class SinkStatistics:
     batch_id: int | None = None
     batch_rows: int = 0
     version: int | None = None
+    abandoned: int = 0
     gate_seconds: float = 0.0
     encode_seconds: float = 0.0
     commit_seconds: float = 0.0
@@ -166,6 +172,10 @@ class ChangeSink:
         collect_bytes: About how much of a large batch is brought to the driver in one Spark job; the heap of the driver needs
             several times as much. A batch with a larger partition, and the first one, is stored on the disks of the executors
             meanwhile. One of which more than four times as much is to be ordered is computed three times more.
+        staging: Where rows are made into what the log stores: ``"driver"``, to which they are brought, or ``"executors"``, which write
+            it into the directory of the log, each partition in a task of its own; the driver then commits these files as one version,
+            without looking at rows. The directory has to be on storage that all executors see under the same path, and penstock in
+            their Python. A batch with ``order_by`` is computed twice then, and its annotations tell neither rows nor digest.
 
     Raises:
         InvalidOption: If an argument is of the wrong kind, out of its bounds, or contradicts another.
@@ -198,18 +208,10 @@ class ChangeSink:
         bad_rows_max: int = 10_000,
         stall_timeout: float = 60.0,
         collect_bytes: int = 64 * MIB,
+        staging: StagingPlace = "driver",
     ) -> None:
         given: dict[str, Any] = {name: value for name, value in locals().items() if name != "self"}
-        check_texts(
-            entity_type=entity_type,
-            name=name,
-            operation_column=operation_column,
-            entity_type_column=entity_type_column,
-            before=before,
-            producer=producer,
-            token=token,
-            log_name=log_name,
-        )
+        check_texts(**{name: given[name] for name in _TEXTS})
         tells = not isinstance(log, str) if tell_schema is None else tell_schema
         check_switches(tell_schema=tells, compare=compare)
         target = target_of(log, token, log_name, tell_schema=tells, on_bad_row=on_bad_row)
@@ -239,6 +241,9 @@ class ChangeSink:
         )
         if operation_column is not None and order_by is None:
             warnings.warn(UnorderedWarning(operation_column), stacklevel=2)
+        self._staging = staging_of(
+            staging, target, self._encoding, entity_type, on_bad_row, compare=compare, tell_schema=tells
+        )
         self.name = name or entity_type or producer or ""
         self._producer = producer
         self._verify = producer is not None or on_rerun == "verify"
@@ -378,42 +383,52 @@ class ChangeSink:
                 stopped=self._gate(batch.query_id or self.name), stall_timeout=self._stall_timeout
             )
         admitted = perf_counter()
+        if self._staging is None:
+            outcome = self._settled(frame, partial(self._collected, frame, batch, producer))
+        else:
+            meta = {"spark": self._annotations(batch)}
+            outcome = self._staging.commit(frame, meta, (producer, batch.batch_id))
+        self._count(batch, outcome, admitted - started, perf_counter() - admitted)
 
-        def written(found: Iterable[Window]) -> "tuple[_Gathered, BadRows, Commit | None]":
-            bad = self._aside.begin(self._encoding)
-            gathered = _Gathered(self._columns(found, bad), self._begin_comparing())
-            commit = self._write(gathered, bad, frame, batch, producer)
-            if gathered.rows:
-                small = not isinstance(found, StoredBatches) or found.largest <= self._collect_bytes
-                self._row_bytes = gathered.bytes / gathered.rows if small else None
-            return gathered, bad, commit
+    def _collected(
+        self, frame: DataFrame, batch: QueryBatch, producer: str | UUID, found: Iterable[Window]
+    ) -> Outcome:
+        """Commits what the driver is brought."""
+        bad = self._aside.begin(self._encoding)
+        gathered = _Gathered(self._columns(found, bad), self._begin_comparing())
+        commit = self._write(gathered, bad, frame, batch, producer)
+        if gathered.rows:
+            small = not isinstance(found, StoredBatches) or found.largest <= self._collect_bytes
+            self._row_bytes = gathered.bytes / gathered.rows if small else None
+        return Outcome(commit, gathered.digest.rows, gathered.seconds, bad.count, gathered.unchanged)
 
-        gathered, bad, commit = self._settled(frame, written)
-        if commit is None:
-            with self._lock:
-                before = self._statistics
-                self._statistics = replace(
-                    before,
-                    bad_rows=before.bad_rows + bad.count,
-                    unchanged=before.unchanged + gathered.unchanged,
-                )
-            return
-        ended = perf_counter()
+    def _count(self, batch: QueryBatch, outcome: Outcome, gate_seconds: float, seconds: float) -> None:
+        """Counts a batch; of one that the log had already only that it had."""
+        commit = outcome.commit
+        fresh = commit is None or not commit.duplicate
         with self._lock:
             before = self._statistics
-            self._statistics = SinkStatistics(
-                batches=before.batches + (not commit.duplicate),
-                repeated=before.repeated + commit.duplicate,
-                rows=before.rows + (0 if commit.duplicate else gathered.digest.rows),
-                bad_rows=before.bad_rows + (0 if commit.duplicate else bad.count),
-                unchanged=before.unchanged + (0 if commit.duplicate else gathered.unchanged),
-                batch_id=batch.batch_id,
-                batch_rows=gathered.digest.rows,
-                version=commit.version,
-                gate_seconds=admitted - started,
-                encode_seconds=gathered.seconds,
-                commit_seconds=ended - admitted - gathered.seconds,
-            )
+            figures = replace(before, abandoned=before.abandoned + outcome.abandoned)
+            if fresh:
+                figures = replace(
+                    figures,
+                    bad_rows=before.bad_rows + outcome.bad_rows,
+                    unchanged=before.unchanged + outcome.unchanged,
+                )
+            if commit is not None:
+                figures = replace(
+                    figures,
+                    batches=before.batches + fresh,
+                    repeated=before.repeated + (not fresh),
+                    rows=before.rows + (outcome.rows if fresh else 0),
+                    batch_id=batch.batch_id,
+                    batch_rows=outcome.rows,
+                    version=commit.version,
+                    gate_seconds=gate_seconds,
+                    encode_seconds=outcome.encode_seconds,
+                    commit_seconds=seconds - outcome.encode_seconds,
+                )
+            self._statistics = figures
 
     def _write(
         self, gathered: "_Gathered", bad: BadRows, frame: DataFrame, batch: QueryBatch, producer: str | UUID
@@ -427,7 +442,7 @@ class ChangeSink:
         # Spark forgets the batch once this returns, so it must be on the disk under every sync policy.
         return self._log.commit_columns(
             columns,
-            meta={"spark": self._annotations(batch, gathered, bad)},
+            meta={"spark": self._annotations(batch) | gathered.told(bad.count)},
             producer=(producer, batch.batch_id),
             durable=True,
             **gathered.expected,
@@ -477,17 +492,12 @@ class ChangeSink:
             cut = pieces(map(bad.without, window), self._log.options.frame_bytes)
             yield [columns_of(piece, self._encoding, self._entity_type) for piece in cut]
 
-    def _annotations(self, batch: QueryBatch, gathered: "_Gathered", bad: BadRows) -> dict[str, Any]:
+    def _annotations(self, batch: QueryBatch) -> dict[str, Any]:
         told: dict[str, Any] = {"sink": self.name, "batch": batch.batch_id}
         if batch.query_id is not None:
             told["query_id"] = batch.query_id
         if batch.query_name is not None:
             told["query"] = batch.query_name
-        if gathered.whole:
-            told |= {"rows": gathered.digest.rows, "digest": str(gathered.digest)}
-            if bad.count:
-                told["bad_rows"] = bad.count
-            told |= gathered.compared
         return told
 
     def _gate(self, query_id: str) -> threading.Event:
@@ -540,12 +550,16 @@ class _Gathered:
         """Rows of them that change nothing."""
         return 0 if self._comparison is None else self._comparison.unchanged
 
-    @property
-    def compared(self) -> dict[str, Any]:
-        """What annotations say of the comparison."""
-        if self._comparison is None:
+    def told(self, bad_rows: int) -> dict[str, Any]:
+        """What annotations say of the rows, as far as it is known before they are committed."""
+        if not self.whole:
             return {}
-        return {"unchanged": self.unchanged, "content": str(self._comparison.content)}
+        told: dict[str, Any] = {"rows": self.digest.rows, "digest": str(self.digest)}
+        if bad_rows:
+            told["bad_rows"] = bad_rows
+        if self._comparison is not None:
+            told |= {"unchanged": self.unchanged, "content": str(self._comparison.content)}
+        return told
 
     @property
     def expected(self) -> dict[str, Any]:

@@ -18,7 +18,8 @@ and without a write. `Wal.maintain` is called by a thread of its own and keeps t
     held/<consumer>/         hard links to segments, for a reader that must not depend on retention (`keep.hard_links`)
     wal-<12 digits>.log      segments, numbered from 1 without holes
     wal-<12 digits>.idx      of a closed segment: an entry each 64 KiB, and a trailer that tells its end
-    *.tmp                    unfinished: spare segments, spooled transactions; deleted at the next opening
+    *.tmp                    unfinished: spare segments, transactions that are spooled, or staged by other processes
+                             (`append.staged`); deleted at the next opening
     wal-<12 digits>.log.torn what recovery cut off; never read
 
 A *segment* begins with a header of 64 bytes (`files.segment.SegmentHeader`): magic ``PENSTK01``, format, number, first

@@ -23,6 +23,7 @@ MEASURED = (
             "log/test_history",
             "log/test_lag",
             "log/test_operations",
+            "log/test_staging",
             "log/test_start",
             "log/test_withheld",
             "test_backups",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from operator import sub
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 from zlib import crc32
 
@@ -31,7 +31,17 @@ from publishers.wal.format.frame import (
 from publishers.wal.format.rows import Rows
 from publishers.wal.read.catalog import Location
 
-__all__ = ["Appended", "Sealed", "Transaction", "seal_payload", "seal_rows", "seal_transaction"]
+__all__ = [
+    "Appended",
+    "Sealed",
+    "SpooledPayloads",
+    "Transaction",
+    "check_bounds",
+    "seal_payload",
+    "seal_payloads",
+    "seal_rows",
+    "seal_transaction",
+]
 
 _spools = count(1)
 
@@ -63,6 +73,22 @@ class Sealed(NamedTuple):
     offset: int
 
 
+class SpooledPayloads(Protocol):
+    """Where the payloads of a transaction lie that are not in memory."""
+
+    def read(self, payload: Sealed, /) -> bytes:
+        """The bytes of a payload.
+
+        Raises:
+            OSError: If they cannot be read back as they were written.
+        """
+        ...
+
+    def remove(self) -> None:
+        """Removes them; again is harmless."""
+        ...
+
+
 class Transaction(NamedTuple):
     """A transaction without a version.
 
@@ -73,7 +99,7 @@ class Transaction(NamedTuple):
         size: Bytes that its frames take in the log.
         producer: 16 bytes of the producer's UUID, or zeros.
         sequence: The producer's number for it.
-        spool: The file in which the payloads are, if they are too large for memory.
+        spool: Where the payloads are, if they are too large for memory, or other processes have sealed them.
         rows: What its one payload was encoded from, if that is at hand.
     """
 
@@ -83,7 +109,7 @@ class Transaction(NamedTuple):
     size: int
     producer: Raw = NO_PRODUCER
     sequence: int = 0
-    spool: "_Spool | None" = None
+    spool: SpooledPayloads | None = None
     rows: Rows | None = None
 
     @property
@@ -134,7 +160,7 @@ class Transaction(NamedTuple):
         )
 
     def discard(self) -> None:
-        """Removes the spool file, if there is one. Call it when the transaction was appended or given up."""
+        """Removes the spool, if there is one. Call it when the transaction was appended or given up."""
         if self.spool is not None:
             self.spool.remove()
 
@@ -157,7 +183,7 @@ class Appended(NamedTuple):
     frames: tuple[FrameHeader, ...]
 
 
-class _Spool:
+class _SpoolFile:
     """A file of sealed payloads. Its name ends in ``.tmp``, so the next opening removes what a crash left."""
 
     def __init__(self, filesystem: FileSystem, directory: Path) -> None:
@@ -247,22 +273,17 @@ def seal_transaction(
     """
     payloads: list[Sealed] = []
     total = changes = size = held = 0
-    spool: _Spool | None = None
+    spool: _SpoolFile | None = None
     try:
-        for columns in _frames(batches, options):
-            payload = seal_payload(
-                encode_payload(columns, annotations), columns.count, changes + 1, compress=options.compress
-            )
+        for payload in seal_payloads(batches, annotations, options):
             changes += payload.count
             total += payload.raw
             size += HEADER_BYTES + padded(payload.length)
-            _check("max_transaction_changes", changes, options.max_transaction_changes)
-            _check("max_transaction_bytes", total, options.max_transaction_bytes)
             payloads.append(payload)
             held += payload.length
             if filesystem is not None and directory is not None and (spool or held > options.spool_bytes):
                 if spool is None:
-                    spool = _Spool(filesystem, directory)
+                    spool = _SpoolFile(filesystem, directory)
                     payloads = [spool.write(earlier) for earlier in payloads]
                 else:
                     payloads[-1] = spool.write(payload)
@@ -272,6 +293,34 @@ def seal_transaction(
         raise
     identity = producer.bytes if producer is not None else NO_PRODUCER
     return Transaction(tuple(payloads), changes, total, size, identity, sequence, spool)
+
+
+def seal_payloads(batches: Iterable[Columns], annotations: bytes, options: LogOptions) -> Iterator[Sealed]:
+    """The payloads of a transaction of batches of columns, one after the other; see `seal_transaction`.
+
+    Raises:
+        TransactionTooLarge: If a bound is passed.
+        ValueError: If the columns of a batch do not fit together.
+    """
+    changes = total = 0
+    for columns in _frames(batches, options):
+        payload = seal_payload(
+            encode_payload(columns, annotations), columns.count, changes + 1, compress=options.compress
+        )
+        changes += payload.count
+        total += payload.raw
+        check_bounds(changes, total, options)
+        yield payload
+
+
+def check_bounds(changes: int, total: int, options: LogOptions) -> None:
+    """Checks how large a transaction is, as far as it is known.
+
+    Raises:
+        TransactionTooLarge: If a bound is passed.
+    """
+    _check("max_transaction_changes", changes, options.max_transaction_changes)
+    _check("max_transaction_bytes", total, options.max_transaction_bytes)
 
 
 def _check(option: str, value: int, limit: int) -> None:

@@ -1,6 +1,7 @@
 """The directory of a log: the names that belong there, and the lock of its only writer."""
 
 import contextlib
+import logging
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -11,9 +12,12 @@ from publishers.wal.files.head import HEAD_NAME
 from publishers.wal.files.segment import segment_number
 from publishers.wal.files.tail_page import TAIL_NAME
 
-__all__ = ["LOCK_NAME", "LogWriter", "check_names", "sign", "take_lock", "tidy", "writer_of"]
+__all__ = ["LOCK_NAME", "STAGED", "LogWriter", "check_names", "sign", "take_lock", "tidy", "writer_of"]
 
 LOCK_NAME: Final = "LOCK"
+STAGED: Final = "staged-"
+"""How names of files begin that other processes seal parts of a transaction into."""
+_LOG: Final = logging.getLogger("penstock.housekeeping")
 _TRIES: Final = 3
 _PAUSE: Final = 0.003  # seconds; a process that checks for a writer holds the lock for microseconds
 _NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "sinks", "slots", "snapshots", "state"})
@@ -108,10 +112,12 @@ def tidy(filesystem: FileSystem, directory: Path) -> list[str]:
     Raises:
         OSError: From the file system.
     """
-    names = []
-    for name in filesystem.listing(directory):
-        if name.endswith(".tmp"):
-            filesystem.unlink(directory / name)
-        else:
-            names.append(name)
-    return names
+    names = filesystem.listing(directory)
+    unfinished = [name for name in names if name.endswith(".tmp")]
+    for name in unfinished:
+        filesystem.unlink(directory / name)
+    if staged := sum(1 for name in unfinished if name.startswith(STAGED)):
+        _LOG.warning(
+            "%d staged files of a batch that was never committed were removed from %s", staged, directory
+        )
+    return [name for name in names if not name.endswith(".tmp")]

@@ -1,6 +1,6 @@
 """The same digest on every path, under kills of the driver, of executors and of the server, and ordinary stops.
 
-``PENSTOCK_TEST_SCALE`` says how many there are: two in a commit's run, and 52 in long ones, in which there is also a cluster of processes,
+``PENSTOCK_TEST_SCALE`` says how many there are: two in a commit's run, and 64 in long ones, in which there is also a cluster of processes,
 and a session of the user's own that is stopped inside its jobs. Each comes behind a commit, by up to a third of a second.
 """
 
@@ -38,7 +38,7 @@ DRIVER = textwrap.dedent(
     from pyspark.sql import functions as F
     from publishers import ChangeLog, Content, Criterion
     from publishers.spark import ChangeSink, spark_session
-    directory, master, url = sys.argv[1:4]  # without a url the log is this process's own
+    directory, master, url, staging = sys.argv[1:5]  # without a url the log is this process's own
     data, body = Criterion(areas=["DATA"]), Content.BODY
     rows = "id BIGINT, name STRING"
 
@@ -46,7 +46,7 @@ DRIVER = textwrap.dedent(
         spark = spark_session("whole way", cores=1, **{"spark.master": master, "spark.executor.memory": "512m"})
         print(json.dumps({"application": spark.sparkContext.applicationId}), flush=True)
         log = ChangeLog.open(directory + "/log", read_only=bool(url))
-        sink = ChangeSink(url or log, entity_type="n", key="id", order_by="id", body=["id", "name"])
+        sink = ChangeSink(url or log, entity_type="n", key="id", order_by="id", body=["id", "name"], staging=staging)
         files = spark.readStream.schema(rows).option("maxFilesPerTrigger", 1).json(directory + "/source")
         query = (
             files.writeStream.foreachBatch(lambda frame, batch: sink(frame.repartition(4), batch))
@@ -109,13 +109,13 @@ DRIVER = textwrap.dedent(
 class Driver:
     """A driver in a process of its own, and what it has said."""
 
-    def __init__(self, directory, master, url):
+    def __init__(self, directory, master, url, staging):
         self.directory = directory
         self._errors = directory / "errors"
         environ = os.environ | {"PYTHONPATH": str(ROOT)}
         with self._errors.open("a") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", DRIVER, str(directory), master, url],
+                [sys.executable, "-c", DRIVER, str(directory), master, url, staging],
                 env=environ, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
 
@@ -181,14 +181,17 @@ def put_source(directory, batches):
 
 
 @pytest.mark.parametrize(
-    ("master", "served", "kills", "victims"),
+    ("master", "served", "staging", "kills", "victims"),
     [
-        ("local[2]", True, 4, ("server", "driver", "server", "stop")),
-        pytest.param("local[2]", False, 3, ("driver", "stop"), marks=LONG_ONLY),
-        pytest.param("local-cluster[2,1,512]", True, 6, ("executor", "server", "driver"), marks=LONG_ONLY),
+        ("local[2]", True, "driver", 4, ("server", "driver", "server", "stop")),
+        pytest.param("local[2]", False, "driver", 3, ("driver", "stop"), marks=LONG_ONLY),
+        pytest.param("local-cluster[2,1,512]", True, "driver", 6, ("executor", "server", "driver"), marks=LONG_ONLY),
+        pytest.param("local-cluster[2,1,512]", False, "executors", 3, ("executor", "driver", "executor", "stop"), marks=LONG_ONLY),
     ],
-)
-def test_the_digest_is_the_same_on_every_path_whatever_was_killed(tmp_path, master, served, kills, victims):
+)  # fmt: skip
+def test_the_digest_is_the_same_on_every_path_whatever_was_killed(
+    tmp_path, master, served, staging, kills, victims
+):
     """F152, E64: Spark's own rows, the log, a subscriber, a client of a server, and both forms of the source."""
     kills = scaled(kills)
     batches = max(BATCHES, kills)
@@ -196,7 +199,7 @@ def test_the_digest_is_the_same_on_every_path_whatever_was_killed(tmp_path, mast
     with ExitStack() as stack:
         serve = stack.enter_context(processes(tmp_path / "log")) if served else str
         url = serve()
-        driver = Driver(tmp_path, master, url)
+        driver = Driver(tmp_path, master, url, staging)
         for number, version in enumerate(sorted(random.sample(range(batches), kills))):
             if not driver.reach(version):
                 break
@@ -208,13 +211,14 @@ def test_the_digest_is_the_same_on_every_path_whatever_was_killed(tmp_path, mast
                 driver.kill_executor()
             elif driver.process.poll() is None:
                 driver.kill(kindly=victim == "stop")
-                driver = Driver(tmp_path, master, url)
+                driver = Driver(tmp_path, master, url, staging)
         told = driver.end()
         if "digests" not in told:  # the last one was killed
-            driver = Driver(tmp_path, master, url)
+            driver = Driver(tmp_path, master, url, staging)
             told = driver.end()
     assert driver.process.returncode == 0, driver.errors()
     assert told["digests"]["spark"][0] == batches * ROWS
+    assert not list((tmp_path / "log").glob("staged-*"))
     assert {name: tuple(one) for name, one in told["digests"].items()} == dict.fromkeys(
         ("spark", "log", "subscriber", "client", "source", "typed"), tuple(told["digests"]["spark"])
     )

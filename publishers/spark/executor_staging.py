@@ -1,0 +1,207 @@
+"""Batches that executors encode and seal, each task its partition, in the directory of the log; the driver commits them as one version.
+
+A partition stays where it was computed until it is in a file of sealed payloads: Arrow goes from the JVM of the executor to its Python
+worker, and nothing but the name of the file and the sizes of payloads to the driver. A task that fails, is killed, or is run twice
+writes a file of its own each time. Those of the attempts that Spark reports are committed, the others are removed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark import RDD, TaskContext
+from pyspark.serializers import NoOpSerializer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from publishers.errors import InvalidChange, InvalidOption, TransactionTooLarge
+from publishers.log.changelog import ChangeLog
+from publishers.log.staging import Staged, Staging
+from publishers.spark.arrow import columns_of, pieces
+from publishers.spark.errors import RowRefused, StagingLost
+from publishers.spark.plan import IN_PARTITION, arrow_schema, free_name, plan_of
+from publishers.spark.schema import Encoding, column_named
+from publishers.spark.schema_changes import news_of
+from publishers.spark.server_log import ServerLog
+from publishers.wal.append.staged import StagedPart
+
+if TYPE_CHECKING:
+    from publishers.commits.group_commit import Commit
+
+__all__ = ["ExecutorStaging", "Outcome", "StagingPlace", "staging_of"]
+
+StagingPlace = Literal["driver", "executors"]
+
+_REFUSED: Final = (RowRefused, TransactionTooLarge)
+"""What a task answers in place of a part: to run it again, as Spark does when one fails, would not help."""
+
+
+class Outcome(NamedTuple):
+    """What became of a batch.
+
+    Attributes:
+        commit: What the log says; None if there was nothing to commit.
+        rows: Rows of it, without those that were left out.
+        encode_seconds: How long they took to be computed and encoded.
+        bad_rows: Rows that were left out because they are bad.
+        unchanged: Rows that were left out because they change nothing.
+        abandoned: Files of other batches, which were over, that were removed.
+    """
+
+    commit: "Commit | None"
+    rows: int
+    encode_seconds: float
+    bad_rows: int = 0
+    unchanged: int = 0
+    abandoned: int = 0
+
+
+Answer = StagedPart | RowRefused | TransactionTooLarge
+
+
+class ExecutorStaging:
+    """Commits batches that executors stage.
+
+    Args:
+        log: Where to commit; executors have to see its directory under the path that it has here.
+        encoding: What to make of rows.
+        entity_type: Their entity type.
+        tell_schema: Whether to tell the schema of rows ahead of the first that needs it.
+    """
+
+    def __init__(self, log: ChangeLog, encoding: Encoding, entity_type: str, *, tell_schema: bool) -> None:
+        self._log = log
+        self._encoding = encoding
+        self._entity_type = entity_type
+        self._tell_schema = tell_schema
+
+    def commit(self, frame: DataFrame, meta: Mapping[str, Any], producer: tuple[str | UUID, int]) -> Outcome:
+        """Commits a batch.
+
+        Raises:
+            RowRefused: If a row cannot become a change.
+            StagingLost: If the driver does not find what executors have staged.
+            LogError: If the log refuses the commit.
+        """
+        rows = abandoned = 0
+        seconds = 0.0
+
+        def stage(staging: Staging) -> Staged:
+            nonlocal rows, abandoned, seconds
+            started = perf_counter()
+            staged = self._stage(frame, staging)
+            rows, abandoned = sum(part.changes for part in staged.parts), staging.abandoned
+            seconds = perf_counter() - started
+            return staged
+
+        try:
+            commit = self._log.commit_staged(stage, meta=meta, producer=producer, durable=True)
+        except OSError as error:
+            raise StagingLost(self._log.path, error) from error
+        return Outcome(commit if rows else None, rows, seconds, abandoned=abandoned)
+
+    def _stage(self, frame: DataFrame, staging: Staging) -> Staged:
+        """Has the batch staged, and tells its schema if that is news and there are rows."""
+        entity_type, told = self._entity_type, self._encoding.told(frame.schema)
+        while True:
+            newest = self._log.schema(entity_type)
+            version = 0 if newest is None else newest.version
+            news = news_of(entity_type, told, newest, version + 1) if self._tell_schema else None
+            version += news is not None
+            versions = {entity_type: version} if version else {}
+            parts = self._parts(frame, staging, versions)
+            if news is not None and any(part.payloads for part in parts):
+                try:
+                    self._log.commit([news], durable=True)
+                except InvalidChange:
+                    if self._log.schema(entity_type) == newest:
+                        raise
+                    continue  # somebody else has told one meanwhile
+            return Staged(parts, versions)
+
+    def _parts(self, frame: DataFrame, staging: Staging, versions: Mapping[str, int]) -> list[StagedPart]:
+        """Runs the job."""
+        encoding, context = self._encoding, frame.sparkSession.sparkContext
+        if encoding.order_by:
+            # Rows of equal places stay as they came; the batch is computed once more, for Spark to find the ranges.
+            row = free_name(frame.columns)
+            keys = [*(column_named(name).asc_nulls_first() for name in encoding.order_by), F.col(row)]
+            numbered = frame.withColumn(row, F.monotonically_increasing_id())
+            selected = encoding.select(numbered.orderBy(*keys), frame.schema)
+            schema = arrow_schema(selected)
+        else:
+            plan = plan_of(encoding, frame)
+            selected = plan.select(frame, IN_PARTITION)
+            schema = plan.arrow_schema(selected)
+        # A classic DataFrame is a shell around a Dataset of the JVM; nothing public gives out Arrow by partitions.
+        dataset: Any = selected._jdf  # noqa: SLF001 - see above
+        batches: RDD[bytes] = RDD(dataset.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
+        task = partial(
+            _staged_partition,
+            schema.serialize().to_pybytes(),
+            encoding,
+            self._entity_type,
+            staging,
+            dict(versions),
+        )
+        parts: list[StagedPart] = []
+        for answer in batches.mapPartitionsWithIndex(task).collect():
+            if isinstance(answer, _REFUSED):
+                raise answer
+            parts.append(answer)
+        return parts
+
+
+def staging_of(
+    place: StagingPlace,
+    log: ChangeLog | ServerLog,
+    encoding: Encoding,
+    entity_type: str | None,
+    on_bad_row: str,
+    *,
+    compare: bool,
+    tell_schema: bool,
+) -> ExecutorStaging | None:
+    """What stages the batches of a sink; None if they are brought to the driver.
+
+    Raises:
+        InvalidOption: If there is no such place, or if what else was asked for is not done there.
+    """
+    if place not in get_args(StagingPlace):
+        raise InvalidOption("staging", place, "'driver' or 'executors'")
+    if place == "driver":
+        return None
+    if not isinstance(log, ChangeLog):
+        raise InvalidOption("staging", place, "'driver', as executors write nothing beside a server's log")
+    if entity_type is None:
+        raise InvalidOption("entity_type", None, "given with staging='executors', in place of a column")
+    if on_bad_row != "fail":
+        raise InvalidOption("on_bad_row", on_bad_row, "'fail' with staging='executors'")
+    if compare:
+        raise InvalidOption("compare", compare, "False with staging='executors'")
+    return ExecutorStaging(log, encoding, entity_type, tell_schema=tell_schema)
+
+
+def _staged_partition(
+    schema: bytes,
+    encoding: Encoding,
+    entity_type: str,
+    staging: Staging,
+    versions: Mapping[str, int],
+    partition: int,
+    messages: Iterable[bytes],
+) -> Iterator[Answer]:
+    """What a task does."""
+    context = TaskContext.get()
+    assert context is not None
+    columns = pa.ipc.read_schema(pa.py_buffer(schema))
+    batches = (pa.ipc.read_record_batch(pa.py_buffer(message), columns) for message in messages)
+    cut = pieces(batches, staging.options.frame_bytes)
+    changes = (columns_of(piece, encoding, entity_type) for piece in cut)
+    try:
+        yield staging.seal(changes, f"{partition}-{context.taskAttemptId()}", versions)
+    except _REFUSED as error:
+        yield error

@@ -1,0 +1,192 @@
+"""Payloads that other processes have sealed, each in a file of its own in the directory of the log, for one transaction of the owner.
+
+The owner reads back what it is told of, looks whether it is what was written, and copies it into the log without decoding it. Files
+are named for the transaction, and end in ``.tmp`` as spools do: the owner removes all of a transaction when it was written or given
+up, whoever made them, and the next opening removes what a crash has left.
+"""
+
+import contextlib
+import logging
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import UUID
+from zlib import crc32
+
+from publishers.options import LogOptions
+from publishers.wal.append.sealed import Sealed, Transaction, check_bounds, seal_payloads
+from publishers.wal.disk.filesystem import File, FileSystem, write_all
+from publishers.wal.files.directory import STAGED
+from publishers.wal.format.columns import Columns
+from publishers.wal.format.frame import HEADER_BYTES, NO_PRODUCER, padded
+
+__all__ = ["StagedPart", "remove_abandoned", "remove_staged", "stage_part", "staged_transaction"]
+
+_LOG: Final = logging.getLogger("penstock.housekeeping")
+
+
+class StagedPart(NamedTuple):
+    """A part of a transaction in a file.
+
+    Attributes:
+        file: Its name; empty if the part has no changes.
+        payloads: What is in it, by offsets in the file and indices in the part.
+    """
+
+    file: str
+    payloads: tuple[Sealed, ...]
+
+    @property
+    def changes(self) -> int:
+        """How many there are."""
+        return sum(payload.count for payload in self.payloads)
+
+
+def stage_part(
+    batches: Iterable[Columns],
+    annotations: bytes,
+    *,
+    options: LogOptions,
+    filesystem: FileSystem,
+    directory: Path,
+    transaction: str,
+    part: str,
+) -> StagedPart:
+    """Seals a part of a transaction, payload by payload, into a file that nobody else writes; in whatever process.
+
+    Args:
+        batches: The changes; without any no file is made.
+        annotations: JSON of the transaction.
+        options: Of the log.
+        filesystem: Where the directory is.
+        directory: That of the log.
+        transaction: Names the transaction.
+        part: Names this attempt at a part of it, as no other one is named.
+
+    Raises:
+        TransactionTooLarge: If a bound is passed by this part alone.
+        ValueError: If the columns of a batch do not fit together.
+        OSError: If the file cannot be written.
+    """
+    file = f"{STAGED}{transaction}-{part}.tmp"
+    with contextlib.ExitStack() as stack:
+        opened: File | None = None
+        payloads: list[Sealed] = []
+        end = 0
+        for payload in seal_payloads(batches, annotations, options):
+            if not payload.count:
+                continue
+            if opened is None:
+                opened = stack.enter_context(contextlib.closing(filesystem.open(directory / file, "create")))
+            write_all(opened, payload.data, end)
+            payloads.append(payload._replace(data=b"", offset=end))
+            end += payload.length
+    return StagedPart(file if payloads else "", tuple(payloads))
+
+
+def staged_transaction(
+    parts: Sequence[StagedPart],
+    *,
+    options: LogOptions,
+    producer: UUID | None,
+    sequence: int,
+    filesystem: FileSystem,
+    directory: Path,
+) -> Transaction:
+    """A transaction of parts, in the order in which they are given, once all of them are seen to be as they were sealed.
+
+    Raises:
+        TransactionTooLarge: If a bound is passed by all of them together.
+        OSError: If one is missing, or is not what was sealed.
+    """
+    payloads: list[Sealed] = []
+    files: list[tuple[int, str]] = []  # by the place of the first byte of each among those of all
+    changes = end = 0
+    for part in parts:
+        if part.payloads:
+            files.append((end, part.file))
+        payloads += (
+            payload._replace(first_index=changes + payload.first_index, offset=end + payload.offset)
+            for payload in part.payloads
+        )
+        changes += part.changes
+        end += sum(payload.length for payload in part.payloads)
+    total = sum(payload.raw for payload in payloads)
+    check_bounds(changes, total, options)
+    size = sum(HEADER_BYTES + padded(payload.length) for payload in payloads)
+    identity = NO_PRODUCER if producer is None else producer.bytes
+    spool = _StagedFiles(filesystem, directory, files)
+    made = Transaction(tuple(payloads), changes, total, size, identity, sequence, spool)
+    try:
+        # Here, where nobody waits: what cannot be read while it is written to the log fails the log.
+        for _ in made.read():
+            pass
+    except BaseException:
+        spool.remove()
+        raise
+    return made
+
+
+class _StagedFiles:
+    """The files of a transaction, of which one is open at a time. Who staged them removes them."""
+
+    def __init__(self, filesystem: FileSystem, directory: Path, files: list[tuple[int, str]]) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+        self._files = files
+        self._name = ""
+        self._file: File | None = None
+
+    def read(self, payload: Sealed) -> bytes:
+        start, name = self._files[bisect_right(self._files, payload.offset, key=itemgetter(0)) - 1]
+        if name != self._name or self._file is None:
+            self.remove()
+            self._file = self._filesystem.open(self._directory / name, "read")
+            self._name = name
+        data = self._file.pread(payload.length, payload.offset - start)
+        if crc32(data) != payload.crc:
+            raise OSError(f"{name} does not hold what was staged there")
+        return data
+
+    def remove(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def remove_staged(filesystem: FileSystem, directory: Path, transaction: str) -> None:
+    """Removes what was staged for a transaction, by whatever attempt.
+
+    Raises:
+        OSError: What the file system raises.
+    """
+    prefix = f"{STAGED}{transaction}-"
+    for name in filesystem.listing(directory):
+        if name.startswith(prefix):
+            filesystem.unlink(directory / name)
+
+
+def remove_abandoned(filesystem: FileSystem, directory: Path, going_on: Iterable[str]) -> int:
+    """Removes what was staged for transactions that are over, by tasks that nobody has waited for; returns how many files.
+
+    Args:
+        filesystem: Where the directory is.
+        directory: That of the log.
+        going_on: Names of transactions that are not over; it is looked at behind the files.
+
+    Raises:
+        OSError: What the file system raises.
+    """
+    staged = [name for name in filesystem.listing(directory) if name.startswith(STAGED)]
+    kept = tuple(f"{STAGED}{transaction}-" for transaction in going_on)
+    left = [name for name in staged if not name.startswith(kept)]
+    for name in left:
+        with contextlib.suppress(FileNotFoundError):  # its transaction has ended meanwhile
+            filesystem.unlink(directory / name)
+    if left:
+        _LOG.warning(
+            "%d staged files of transactions that are over were removed from %s", len(left), directory
+        )
+    return len(left)
