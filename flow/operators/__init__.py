@@ -1,14 +1,14 @@
-"""What turns publishers into other publishers: one module for each operator, which bears its name.
+"""Operators turn publishers into other publishers; each is in a module of its own name.
 
-An operator is what a function like `map` returns: a callable from publisher to publisher. `pipe` applies some in a
-row. Each subscriber has its own chain, and its demand reaches the source through it. The names are those of the field,
-so import the package rather than what is in it::
+A function such as `map` returns an operator: a callable from publisher to publisher. `pipe` applies several in
+sequence. Each subscriber has its own chain, through which its demand reaches the source. The functions have the names of
+the field, some of them those of builtins, so import the package rather than its content::
 
     from flow import operators as op
 
     flow.pipe(publisher, op.filter(bool), op.map(str), op.take(10))
 
-`Flow` has the same as methods.
+`Flow` has the same operators as methods.
 """
 
 from flow.operators.buffer import buffer

@@ -24,15 +24,15 @@ def buffer(
 ) -> Callable[[Publisher[T]], Publisher[list[T]]]:
     """Publish lists of ``count`` elements; the last may be shorter, none is empty.
 
-    Without ``seconds`` there is no queue: a request for a list is one for ``count`` elements. An error of upstream
-    discards the list that was begun.
+    Without ``seconds`` there is no queue: a request for a list requests ``count`` elements. An error of upstream
+    discards the incomplete list.
 
     Args:
-        count: How many elements make a list, at least 1.
-        seconds: How long a list may wait for that many, from its first element on; then it is published as it is, on
-            the thread of the timers. While no list is asked for it goes on to wait, and to grow up to ``count``. At most
+        count: Number of elements of a list, at least 1.
+        seconds: Longest time for which a list waits for its elements, from the first one on; then it is published
+            incomplete, on the thread of the timers. Without demand it keeps waiting, and grows up to ``count``. At most
             ``count`` elements are requested and not delivered.
-        timers: Who waits; by default a thread of its own. `publish_on` says where the lists are worked on.
+        timers: Run the wait; by default a thread of their own. Use `publish_on` to process the lists elsewhere.
 
     Raises:
         ValueError: If a number is out of its bounds.
@@ -46,7 +46,7 @@ def buffer(
 
 
 class _Counted(Link[T, list[T]]):
-    """Requests only whole lists, so the last, shorter one has been asked for too."""
+    """Requests only whole lists; demand thus covers the last, shorter list too."""
 
     __slots__ = ("_count", "_items")
 
@@ -74,12 +74,12 @@ class _Counted(Link[T, list[T]]):
 
 
 class _Timed(StageQueue[T, list[T]]):
-    """One list at a time; its alarm is set when its first element comes."""
+    """Builds one list at a time; the first element of a list sets its alarm."""
 
     __slots__ = ("_alarm", "_count", "_due", "_lists", "_lock", "_seconds", "_timers")
 
     def __init__(self, source: Publisher[T], count: int, seconds: float, timers: Timers) -> None:
-        # Refilled by exactly what was delivered: else the last places of a list could never be filled.
+        # Refilled by exactly the number of delivered elements: else the last places of a list could never be filled.
         super().__init__(source, Tide(count, 1))
         self._count = count
         self._seconds = seconds
@@ -96,7 +96,7 @@ class _Timed(StageQueue[T, list[T]]):
         with self._lock:
             if not size or (size < self._count and not self._due and not inlet.ended):
                 return ()
-        # First the alarm, then the elements: one that comes in between sets another alarm, which rings in vain.
+        # First the alarm, then the elements: an element that arrives in between sets another alarm, which has no effect.
         self._next_list()
         return (inlet.take(self._count),)
 

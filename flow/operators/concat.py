@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def concat(*others: Publisher[T]) -> Operator[T, T]:
-    """Publish what the publisher does, and then, one after the other, what the others do.
+    """Publish the elements of the publisher, and then those of the others, one publisher after the other.
 
-    Each is subscribed to when the one before has completed, and nothing is requested of it that is not asked for.
+    Each is subscribed to when the one before has completed, and receives only the subscriber's own demand.
     """
     require_publishers(others)
     return switched(lambda _, below: _Concat(below, iter(others)))

@@ -13,11 +13,11 @@ _NOTHING: Final = object()
 
 
 def distinct_until_changed(key: Callable[[In], object] | None = None) -> Fitting[In, In]:
-    """Leave out each element that is equal to the one before it.
+    """Omit each element that is equal to the one before it.
 
     Args:
-        key: What is compared instead of the elements. If it raises, or comparing does, the stream ends in
-            ``on_error``.
+        key: Returns the value to compare instead of the element. If it raises, or the comparison does, the stream ends
+            in ``on_error``.
     """
     require_functions(key=key, optional=True)
     return lift(Sieve, lambda: (_changes(key),))

@@ -1,4 +1,4 @@
-"""The operator `filter`, and what others have of it that leave out elements too."""
+"""The operator `filter`, and the common part of all operators that omit elements."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def filter(keep: Callable[[In], object]) -> Fitting[In, In]:  # noqa: A001 - the name of the field
-    """Leave out each element for which ``keep(element)`` is false; one more is requested in its stead.
+    """Omit each element for which ``keep(element)`` is false; one more is requested in its place.
 
     If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
     """
@@ -22,22 +22,22 @@ def filter(keep: Callable[[In], object]) -> Fitting[In, In]:  # noqa: A001 - the
 
 
 class Sieve(Link[T, T]):
-    """Passes on what ``keep`` accepts, and requests one more for each element that it does not."""
+    """Passes on the elements that ``keep`` accepts, and requests one more for each other element."""
 
     __slots__ = ("_keep",)
     _ends: ClassVar[bool] = False
-    """Whether nothing passes behind what was not accepted."""
+    """Whether the first omitted element ends the stream."""
 
     def __init__(self, below: Subscriber[T], keep: Callable[[T], object]) -> None:
         super().__init__(below)
         self._keep = keep
 
     def on_next(self, item: T, /) -> None:
-        """Pass the element on, or do without it."""
+        """Pass the element on, or omit it."""
         present(item, "the element")
         try:
             kept = bool(self._keep(item))
-        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+        except Exception as error:  # noqa: BLE001 - rule 1.4: signalled to the subscriber
             self._finish(error)
             return
         if kept:
@@ -55,12 +55,12 @@ class Sieve(Link[T, T]):
                     kept.append(item)
                 elif self._ends:
                     break
-        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+        except Exception as error:  # noqa: BLE001 - rule 1.4: signalled to the subscriber
             failure = error
         self._pass_all(items if len(kept) == len(items) else kept, failure)
         if failure is None and len(kept) < len(items):
             self._leave_out(len(items) - len(kept))
 
     def _leave_out(self, count: int) -> None:
-        """Ask for others; upstream is inside a signal, so that only records (rule 3.3)."""
+        """Request more; upstream is inside a signal, so it only records the request (rule 3.3)."""
         self._upstream.request(count)

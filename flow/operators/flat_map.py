@@ -20,15 +20,15 @@ B = TypeVar("B")
 def flat_map(
     f: Callable[[In], Publisher[Out]], concurrency: int = 8, prefetch: int = 32, *, delay_error: bool = False
 ) -> Fitting[In, Out]:
-    """Publish what the publishers do that ``f`` makes of the elements, as it comes, until all have ended.
+    """Publish the elements of the publishers that ``f`` makes from the elements, as they come, until all have ended.
 
     Args:
-        f: Called in the turns of the subscriber; it should not block. If it raises, the stream ends in ``on_error``.
-        concurrency: Most publishers that are subscribed to at once; no more elements are requested of upstream. With 1
-            they come one after the other.
-        prefetch: Most elements of each that are requested and not delivered; more are requested when 75 % of them
-            were.
-        delay_error: Whether the error of one waits for the end of all; several make an ``ExceptionGroup``.
+        f: Called in the drain of the subscriber; it should not block. If it raises, the stream ends in ``on_error``.
+        concurrency: Most publishers that are subscribed to at a time; no more elements are requested of upstream. With 1
+            the publishers follow one another.
+        prefetch: Most elements of each publisher that are requested and not delivered; more are requested when 75 % of
+            them are.
+        delay_error: Whether an error waits until all publishers have ended; several errors make an ``ExceptionGroup``.
 
     Raises:
         ValueError: If a number is not a positive integer.
@@ -40,11 +40,11 @@ def flat_map(
 
 
 class _FlatMap(QueueStage[B]):
-    """Subscribes to what ``f`` makes of each element of the source, and takes from all of them in turn.
+    """Subscribes to the publisher that ``f`` makes from each element of the source, and takes from all of them in turn.
 
-    Everything but the signals of the publishers happens in the drain's turns: also the subscribing, and the requests
-    that an ended publisher makes room for; so no terminal signal calls upstream (rule 2.3), and nothing recurses. The
-    elements of the source wait for a branch, so at most ``concurrency`` are requested and not done with.
+    Everything but the signals of the publishers happens in the drain's turns, even subscribing, and the requests
+    for which an ended publisher makes room. So no terminal signal calls upstream (rule 2.3), and nothing recurses. Elements
+    of the source wait for a free branch, so at most ``concurrency`` are requested and unfinished.
     """
 
     __slots__ = ("_branches", "_concurrency", "_delay_error", "_errors", "_f", "_outer", "_prefetch")
@@ -68,7 +68,7 @@ class _FlatMap(QueueStage[B]):
         super().__init__((source,), (self._outer,))
 
     def pull(self, limit: int, /) -> Sequence[B]:
-        """Take from each branch in turn; who came last comes first the next time."""
+        """Take from each branch in turn; a branch that got nothing is the first in the next pull."""
         self._tend()
         items: list[B] = []
         for _ in range(len(self._branches)):
@@ -79,7 +79,7 @@ class _FlatMap(QueueStage[B]):
         return items
 
     def outcome(self) -> Outcome | None:
-        """Ended is who has no branch any more, and gets no other."""
+        """Ended if there is no branch, and there will be no other."""
         self._tend()
         if self._errors and not self._delay_error:
             return Failed(self._errors[0])
@@ -92,7 +92,7 @@ class _FlatMap(QueueStage[B]):
         return Failed(errors[0]) if errors else COMPLETED
 
     def release(self) -> None:
-        """Cancel all of them."""
+        """Cancel the source and all branches."""
         super().release()
         while self._branches:
             self._branches.pop().close()
@@ -102,7 +102,7 @@ class _FlatMap(QueueStage[B]):
         return Inlet(tide, self._wake, None if self._delay_error else self._abort)
 
     def _tend(self) -> None:
-        """Ask for more where elements were delivered, remove branches that ended, and begin others."""
+        """Request more for delivered elements, remove ended branches, and begin others."""
         for branch in tuple(self._branches):
             branch.settle()
             outcome = branch.outcome()

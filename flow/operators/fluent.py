@@ -1,4 +1,4 @@
-"""The operators as methods, for those who like to read from left to right."""
+"""The operators as methods, for chains that read from left to right."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -47,10 +47,10 @@ class Flow(Generic[T]):
 
         Flow(publisher).filter(bool).map(str).take(10).subscribe(subscriber)
 
-    The methods say what the functions of `flow.operators` with their names say.
+    The functions of the same names in `flow.operators` document the methods in full.
 
     Args:
-        publisher: What it is, with methods added.
+        publisher: The publisher to wrap.
     """
 
     __slots__ = ("_publisher",)
@@ -60,11 +60,11 @@ class Flow(Generic[T]):
         self._publisher = publisher
 
     def subscribe(self, subscriber: Subscriber[T], /) -> None:
-        """Subscribe to the publisher behind."""
+        """Subscribe to the wrapped publisher."""
         self._publisher.subscribe(subscriber)
 
     def through(self, operator: Operator[T, B]) -> "Flow[B]":
-        """Apply any operator, one of your own for example."""
+        """Apply any operator, for example one of your own."""
         return Flow(operator(self._publisher))
 
     # Transforming.
@@ -74,15 +74,15 @@ class Flow(Generic[T]):
         return self.through(map(f))
 
     def filter(self, keep: Callable[[T], object]) -> "Flow[T]":
-        """Leave out each element for which ``keep(element)`` is false."""
+        """Omit each element for which ``keep(element)`` is false."""
         return self.through(filter(keep))
 
     def scan(self, f: Callable[[B, T], B], seed: B) -> "Flow[B]":
-        """Replace each element by what was accumulated up to it."""
+        """Replace each element by the value accumulated up to it."""
         return self.through(scan(f, seed))
 
     def distinct_until_changed(self, key: Callable[[T], object] | None = None) -> "Flow[T]":
-        """Leave out each element that is equal to the one before it."""
+        """Omit each element that is equal to the one before it."""
         return self.through(distinct_until_changed(key))
 
     def flat_map(
@@ -93,7 +93,7 @@ class Flow(Generic[T]):
         *,
         delay_error: bool = False,
     ) -> "Flow[B]":
-        """Publish what the publishers do that ``f`` makes of the elements."""
+        """Publish the elements of the publishers that ``f`` makes from the elements."""
         return self.through(flat_map(f, concurrency, prefetch, delay_error=delay_error))
 
     def buffer(
@@ -114,7 +114,7 @@ class Flow(Generic[T]):
         return self.through(take_while(keep))
 
     def skip(self, count: int) -> "Flow[T]":
-        """Leave out the first ``count`` elements."""
+        """Omit the first ``count`` elements."""
         return self.through(skip(count))
 
     def limit_rate(self, high: int, low: int | None = None) -> "Flow[T]":
@@ -124,11 +124,11 @@ class Flow(Generic[T]):
     # Combining.
 
     def merge(self, *others: Publisher[T], prefetch: int = 32, delay_error: bool = False) -> "Flow[T]":
-        """Publish what this and the others do, as it comes."""
+        """Publish the elements of this and the other publishers, as they come."""
         return self.through(merge(*others, prefetch=prefetch, delay_error=delay_error))
 
     def concat(self, *others: Publisher[T]) -> "Flow[T]":
-        """Publish what this does, and then what the others do."""
+        """Publish the elements of this publisher, and then those of the others."""
         return self.through(concat(*others))
 
     @overload
@@ -141,7 +141,7 @@ class Flow(Generic[T]):
     def zip(self, *others: Publisher[Any], prefetch: int = 32) -> "Flow[tuple[Any, ...]]": ...
 
     def zip(self, *others: Publisher[Any], prefetch: int = 32) -> "Flow[Any]":
-        """Publish tuples of the elements of all."""
+        """Publish tuples of one element of each publisher."""
         return self.through(zip(*others, prefetch=prefetch))
 
     # Recovering.
@@ -154,15 +154,15 @@ class Flow(Generic[T]):
         when: Callable[[Exception], object] | None = None,
         timers: Timers | None = None,
     ) -> "Flow[T]":
-        """Subscribe again when it fails."""
+        """Subscribe again when the publisher fails."""
         return self.through(retry(attempts, backoff, when=when, timers=timers))
 
     def on_error_resume(self, fallback: Callable[[Exception], Publisher[T]]) -> "Flow[T]":
-        """Go on with ``fallback(error)`` when it fails."""
+        """Continue with ``fallback(error)`` when the publisher fails."""
         return self.through(on_error_resume(fallback))
 
     def timeout(self, seconds: float, *, timers: Timers | None = None) -> "Flow[T]":
-        """End with ``TimeoutError`` when an element that was asked for does not come in time."""
+        """End with ``TimeoutError`` if a requested element does not come in time."""
         return self.through(timeout(seconds, timers=timers))
 
     # Buffering.
@@ -175,7 +175,7 @@ class Flow(Generic[T]):
         low_tide: int | None = None,
         delay_error: bool = False,
     ) -> "Flow[T]":
-        """Give all signals on an executor, and let upstream run ahead."""
+        """Run all signals on an executor, with upstream running ahead."""
         return self.through(
             publish_on(executor, prefetch=prefetch, low_tide=low_tide, delay_error=delay_error)
         )
@@ -188,23 +188,23 @@ class Flow(Generic[T]):
         *,
         meter: Meter | None = None,
     ) -> "Flow[T]":
-        """Request everything, and let wait what nobody has asked for."""
+        """Request everything, and queue elements beyond the demand."""
         return self.through(on_backpressure_buffer(capacity, overflow, on_drop, meter=meter))
 
     def on_backpressure_drop(
         self, on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
     ) -> "Flow[T]":
-        """Request everything, and let go of what nobody has asked for."""
+        """Request everything, and drop elements beyond the demand."""
         return self.through(on_backpressure_drop(on_drop, meter=meter))
 
     def on_backpressure_latest(
         self, on_drop: Callable[[T], object] | None = None, *, meter: Meter | None = None
     ) -> "Flow[T]":
-        """Request everything, and keep the newest of what nobody has asked for."""
+        """Request everything, and keep the newest of the elements beyond the demand."""
         return self.through(on_backpressure_latest(on_drop, meter=meter))
 
     def on_backpressure_error(self, *, meter: Meter | None = None) -> "Flow[T]":
-        """Request everything, and fail at the first element that nobody has asked for."""
+        """Request everything, and fail at the first element beyond the demand."""
         return self.through(on_backpressure_error(meter=meter))
 
     # Observing.
@@ -218,5 +218,5 @@ class Flow(Generic[T]):
         on_request: Callable[[int], object] | None = None,
         on_cancel: Callable[[], object] | None = None,
     ) -> "Flow[T]":
-        """Call functions for what passes."""
+        """Call functions for the signals that pass."""
         return self.through(tap(on_next, on_error, on_complete, on_request=on_request, on_cancel=on_cancel))

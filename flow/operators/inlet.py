@@ -1,4 +1,4 @@
-"""The other half of an operator with a queue: what upstream signals, kept for the feed of a `flow.Drain`."""
+"""The upstream half of an operator with a queue: it buffers the signals of upstream for the feed of a `flow.Drain`."""
 
 import threading
 from collections import deque
@@ -21,29 +21,29 @@ T = TypeVar("T")
 class Inlet(Generic[T]):
     """Receives one upstream, on any thread, into a buffer from which the holder of a drain's flag takes.
 
-    At most ``tide.prefetch`` elements are requested, buffered or taken and not settled: the inlet asks for more only
-    when it is told that some are done with.
+    At most ``tide.prefetch`` elements are requested, buffered, or taken and not settled: the inlet requests more only
+    when `settle` reports finished elements.
 
     Args:
-        tide: When to request how many.
-        wake: Called outside the lock after every signal: that of the drain.
-        on_failure: Called instead of ``wake`` with the error of upstream; ``None`` if that waits for what is buffered.
+        tide: Decides when to request more.
+        wake: Called outside the lock after every signal; wakes the drain.
+        on_failure: Called instead of ``wake`` with the error of upstream; ``None`` if the error waits for buffered elements.
     """
 
     _tide: Tide  # the holder's own
     _wake: Callable[[], object]
     _on_failure: Callable[[Exception], object] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _buffer: Any = field(default_factory=deque)  # or what a subclass puts there, of its own kind
+    _buffer: Any = field(default_factory=deque)  # a subclass may use another kind of buffer
     _outcome: Outcome | None = None
     _subscription: Subscription | None = GONE
     _greeted: bool = False
-    _lent: int = 0  # taken, and not yet done with; the holder's own
+    _lent: int = 0  # taken and not settled; the holder's own
 
-    # What upstream calls.
+    # Called by upstream.
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Accept the first subscription and request what may be buffered; cancel any other (rule 2.5)."""
+        """Accept the first subscription and request as many elements as may be buffered; cancel any other (rule 2.5)."""
         present(subscription, "the subscription")
         with self._lock:
             refused = self._greeted or self._subscription is None
@@ -65,7 +65,7 @@ class Inlet(Generic[T]):
         self._wake()
 
     def on_next_batch(self, items: Sequence[T], /) -> None:
-        """Buffer some elements; there is room for them, since they were requested."""
+        """Buffer several elements; there is room for them, since they were requested."""
         present_all(items)
         with self._lock:
             if self._subscription is None:
@@ -74,7 +74,7 @@ class Inlet(Generic[T]):
         self._wake()
 
     def on_error(self, error: Exception, /) -> None:
-        """End before what is buffered, or after it."""
+        """End before the buffered elements, or after them."""
         present(error, "the error")
         on_failure = self._on_failure
         if not self._end(Failed(error)):
@@ -85,7 +85,7 @@ class Inlet(Generic[T]):
             self._wake()
 
     def on_complete(self) -> None:
-        """End after what is buffered."""
+        """End after the buffered elements."""
         if self._end(COMPLETED):
             self._wake()
 
@@ -97,19 +97,19 @@ class Inlet(Generic[T]):
             self._outcome = outcome
             return True
 
-    # What the feed calls, as holder of the drain's flag.
+    # Called by the feed, as holder of the drain's flag.
 
     def __len__(self) -> int:
-        """How many elements are buffered."""
+        """Return the number of buffered elements."""
         return len(self._buffer)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes from upstream."""
+        """Whether upstream has ended."""
         return self._outcome is not None
 
     def take(self, limit: int) -> list[T]:
-        """Remove and return the oldest, at most ``limit``; they are to be settled later."""
+        """Remove and return the oldest elements, at most ``limit``; they must be settled later."""
         with self._lock:
             buffer = self._buffer
             if limit < len(buffer):
@@ -121,7 +121,7 @@ class Inlet(Generic[T]):
         return items
 
     def settle(self, left: int = 0) -> None:
-        """Say that of the elements taken all but ``left`` are done with, so that more may come."""
+        """Report that all taken elements but ``left`` are finished, so that more may come."""
         done = self._lent - left
         if not done:
             return
@@ -134,12 +134,12 @@ class Inlet(Generic[T]):
                 subscription.request(due)
 
     def outcome(self) -> Outcome | None:
-        """How upstream ended, once everything was taken."""
+        """Return how upstream ended, once every element is taken."""
         with self._lock:
             return None if self._buffer else self._outcome
 
     def close(self) -> None:
-        """Cancel upstream unless it has ended, and forget everything."""
+        """Cancel upstream unless it has ended, and drop every reference."""
         with self._lock:
             subscription, self._subscription = self._subscription, None
             self._buffer.clear()

@@ -16,8 +16,8 @@ T = TypeVar("T")
 def limit_rate(high: int, low: int | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
     """Request ``high`` elements at first, and ``low`` more whenever as many were delivered, whatever the demand is.
 
-    So a subscriber that asks for everything still has at most ``high`` under way, and one that asks one by one does
-    not send a request upstream for each. What is ahead of its demand waits here; errors overtake it.
+    So with unbounded demand at most ``high`` elements are in flight, and a subscriber that requests one by one does
+    not cause a request upstream for each. Elements ahead of the demand are queued here; errors overtake them.
 
     Args:
         high: At least 1.

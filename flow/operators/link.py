@@ -1,4 +1,4 @@
-"""What operators without a queue have in common: signals go straight down, demand goes straight up."""
+"""The common part of operators without a queue: signals pass straight down, demand straight up."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -30,7 +30,7 @@ A_contra = TypeVar("A_contra", contravariant=True)
 B_co = TypeVar("B_co", covariant=True)
 
 if TYPE_CHECKING:
-    # What mypy knows of a lambda outside of its pipe; without the default it would complain of what the lambda does.
+    # Without the default, mypy would report the body of a lambda that is not yet in a pipe, whose types it cannot infer.
     from typing_extensions import TypeVar as _Defaulted
 
     In = _Defaulted("In", default=Any)
@@ -40,31 +40,32 @@ else:
     Out = TypeVar("Out")
 
 Operator = Callable[[Publisher[A]], Publisher[B]]
-"""What turns a publisher into another. It subscribes to nothing; each subscriber has its own chain of links.
+"""A function from publisher to publisher. It subscribes to nothing; each subscriber has its own chain of links.
 
-Functions that return one for elements of any type write it out: then its variable is not theirs, but of what they return.
+Functions that return an operator for elements of any type write this type out: then the type variable belongs to the
+returned callable, not to the function.
 """
 
 
 class Fitting(Protocol[A_contra, B_co]):
-    """An `Operator` that was made of functions, whose parameters type checkers infer from the publisher that is piped.
+    """An `Operator` made from functions, whose parameter types a type checker infers from the publisher in the pipe.
 
-    It has a name, as functions have, since mypy takes a protocol that can only be called for a generic function, and a
-    lambda in it for one that must do with any element.
+    It has a ``__qualname__``, as functions have: mypy would treat a protocol with ``__call__`` alone as a generic function, and
+    require a lambda in it to accept any element.
     """
 
     __qualname__: str
 
     def __call__(self, publisher: Publisher[A_contra], /) -> Publisher[B_co]:
-        """Return the other publisher."""
+        """Return the resulting publisher."""
         ...
 
 
 class Lifted(Generic[B]):
-    """A publisher seen through an operator; as cold or as hot as what it is made from (rule 1.11).
+    """The result of an operator: a publisher that is cold or hot like its source (rule 1.11).
 
     Args:
-        join: Puts what the operator does between the source and a subscriber.
+        join: Subscribes the operator to the source on behalf of a subscriber.
     """
 
     __slots__ = ("_join",)
@@ -73,24 +74,24 @@ class Lifted(Generic[B]):
         self._join = join
 
     def subscribe(self, subscriber: Subscriber[B], /) -> None:
-        """Join the subscriber to the source."""
+        """Subscribe the subscriber through the operator."""
         require_subscriber(subscriber)
         self._join(subscriber)
 
 
 class Link(Generic[A, B]):
-    """The subscriber of what is above, and the subscription of who is below.
+    """A subscriber to its upstream, and the subscription of its downstream.
 
-    It signals only from inside a signal of its upstream, so its signals are as serial as those (rule 1.3); an illegal
-    request is passed on as it is, so that upstream tells of it in turn (rule 3.9). Whatever ends it, it forgets both
-    sides first (rules 2.3, 3.13). What a subscriber below raises goes through it to the drain above, which reports it.
-    It has ``on_lagged`` and ``on_state`` if who is below has them, and passes on what they are told.
+    It signals only from inside a signal of its upstream, so its signals are as serial as those (rule 1.3). An illegal
+    request is passed on unchanged, so that upstream signals the error in turn (rule 3.9). Whatever ends the link, it first
+    drops the references to both sides (rules 2.3, 3.13). An exception of a downstream subscriber propagates through it to the
+    drain above, which reports it. The link has ``on_lagged`` and ``on_state`` if its downstream has them, and passes them on.
 
-    A subclass that has `_on_batch` too is given batches for a `flow.BatchSubscriber`, and passes on what becomes of each
-    in one call. It has `on_next` all the same: a batch of one costs a list and two calls more.
+    A subclass with `_on_batch` receives batches for a `flow.BatchSubscriber`, and passes the result of each on
+    in one call. It still has `on_next`, because a batch of one element costs a list and two calls more.
 
     Args:
-        downstream: Gets ``on_subscribe`` with this link.
+        downstream: Receives ``on_subscribe`` with this link.
     """
 
     __slots__ = ("__weakref__", "_downstream", "_greeted", "_upstream")
@@ -112,7 +113,7 @@ class Link(Generic[A, B]):
         self._begin()
 
     def _begin(self) -> None:
-        """Do what there is to do when the subscriber has its subscription."""
+        """Called after the subscriber has received its subscription."""
 
     def on_next(self, item: A, /) -> None:
         """Receive one element."""
@@ -128,33 +129,33 @@ class Link(Generic[A, B]):
         self._end().on_complete()
 
     def request(self, n: int, /) -> None:
-        """Ask upstream for as many."""
+        """Request elements of upstream."""
         self._upstream.request(n)
 
     def cancel(self) -> None:
-        """Cancel upstream, and forget both sides."""
+        """Cancel upstream, and drop the references to both sides."""
         upstream = self._upstream
         self._end()
         upstream.cancel()
 
     @property
     def on_lagged(self) -> Callable[[object], None]:
-        """Pass on that elements were lost."""
+        """Pass on the number of lost elements."""
         return self._beside("on_lagged")
 
     @property
     def on_state(self) -> Callable[[object], None]:
-        """Pass on where a feed stands."""
+        """Pass on the state of a feed."""
         return self._beside("on_state")
 
     def _beside(self, name: str) -> Callable[[object], None]:
-        """The signal beside the stream, if it is there below. With ``__getattr__`` every attribute would be slower."""
+        """Return the optional signal of this name, if downstream has it. ``__getattr__`` would slow down every attribute."""
         if callable(getattr(self._downstream, name, None)):
             return partial(self._tell, name)
         raise AttributeError(name)
 
     def _tell(self, name: str, what: object) -> None:
-        """Give a signal of this name, if there is one below; who raises then is cancelled and forgotten (rule 2.13)."""
+        """Send a signal of this name, if downstream has it; a downstream that raises is cancelled and dropped (rule 2.13)."""
         tell = getattr(self._downstream, name, None)
         if tell is not None:
             try:
@@ -164,7 +165,7 @@ class Link(Generic[A, B]):
                 raise
 
     def _pass(self, item: B) -> None:
-        """`_tell` of an element, without looking for the signal each time."""
+        """`_tell` for an element, without looking up the method each time."""
         try:
             self._downstream.on_next(item)
         except BaseException:
@@ -172,7 +173,7 @@ class Link(Generic[A, B]):
             raise
 
     def _pass_all(self, items: Sequence[B], failure: Exception | None = None) -> None:
-        """`_pass` for some elements, or none; then fail, if there is a failure."""
+        """`_pass` for several elements, or none; then fail if there is a failure."""
         downstream: Any = self._downstream
         if items and downstream is not GONE:
             try:
@@ -184,13 +185,13 @@ class Link(Generic[A, B]):
             self._finish(failure)
 
     def _end(self) -> Subscriber[B]:
-        """Forget both sides; return who was below, for the terminal signal."""
+        """Drop the references to both sides; return the downstream for the terminal signal."""
         downstream, self._downstream = self._downstream, GONE
         self._upstream = GONE
         return downstream
 
     def _finish(self, error: Exception | None = None) -> None:
-        """Complete, or fail with the error, before upstream does: cancel it (rule 1.4)."""
+        """Cancel upstream before it ends, and complete or fail with the error (rule 1.4)."""
         upstream = self._upstream
         downstream = self._end()
         upstream.cancel()
@@ -201,24 +202,26 @@ class Link(Generic[A, B]):
 
 
 class _OneByOne(Link[B, B]):
-    """Gives a `flow.BatchSubscriber` batches of one."""
+    """Passes single elements to a `flow.BatchSubscriber` as batches of one."""
 
     __slots__ = ()
 
     def on_next(self, item: B, /) -> None:
         downstream: Any = self._downstream
-        if downstream is not GONE:  # who leaves on another thread is forgotten before upstream knows
+        if (
+            downstream is not GONE
+        ):  # a downstream that another thread cancelled is dropped before upstream knows
             downstream.on_next_batch((item,))
 
 
 def lift(
     link: Callable[..., Link[Any, Any]], make: Callable[[], tuple[Any, ...]] = tuple
 ) -> Operator[Any, Any]:
-    """Make an operator of a link, of which each subscriber has its own.
+    """Make an operator from a link, of which each subscriber has its own.
 
     Args:
-        link: If it has `Link._on_batch`, a `flow.BatchSubscriber` gets batches, else batches of one.
-        make: Called for each link; makes its arguments behind the subscriber.
+        link: The class of the link. With `Link._on_batch` a `flow.BatchSubscriber` receives batches, else batches of one.
+        make: Called for each link; returns its arguments after the subscriber.
     """
     above_batches = _batchwise(link)
 
@@ -233,10 +236,10 @@ def lift(
 
 @cache
 def _batchwise(link: Any) -> type[Link[Any, Any]] | None:
-    """The class of the same link above a `flow.BatchSubscriber`, if it has `Link._on_batch`.
+    """Return the class of a link with `Link._on_batch` for use above a `flow.BatchSubscriber`; else None.
 
-    It is another class, since what has ``on_next_batch`` is given nothing else, and elements that a subscriber takes one
-    by one have to come so.
+    It is a class of its own, because upstream calls only ``on_next_batch`` of a subscriber that has that; a subscriber without
+    batches must receive its elements one by one.
     """
     on_batch = getattr(link, "_on_batch", None)
     if on_batch is None:
@@ -246,7 +249,7 @@ def _batchwise(link: Any) -> type[Link[Any, Any]] | None:
 
 
 def _on_batch_of_one(self: Any, item: object, /) -> None:
-    """Receive one element, of an upstream that has no batches."""
+    """Receive one element of an upstream without batches."""
     present(item, "the element")
     self.on_next_batch((item,))
 
@@ -256,7 +259,7 @@ def _takes_batches(subscriber: object) -> bool:
 
 
 def one_by_one(subscriber: Subscriber[B]) -> Subscriber[B]:
-    """Return what takes single elements: of a `flow.BatchSubscriber`, only ``on_next_batch`` is called."""
+    """Return a subscriber to single elements: that of a `flow.BatchSubscriber` calls only ``on_next_batch``."""
     return _OneByOne(subscriber) if _takes_batches(subscriber) else subscriber
 
 
@@ -264,34 +267,34 @@ def present(value: object, what: str) -> None:
     """Refuse ``None`` (rule 2.13).
 
     Raises:
-        TypeError: If it is.
+        TypeError: If the value is ``None``.
     """
     if value is None:
         raise TypeError(f"rule 2.13: {what} is None")
 
 
 def present_all(items: Sequence[object]) -> None:
-    """Refuse ``None`` in a list or tuple; other sequences vouch for themselves, as they do to a `flow.Drain`.
+    """Refuse ``None`` in a list or tuple; other sequences are trusted not to contain it, as in `flow.Drain`.
 
     Raises:
-        TypeError: If it is there.
+        TypeError: If an item is ``None``.
     """
     if type(items) in (list, tuple) and any(item is None for item in items):
         raise none_is_no_element()
 
 
 def none_is_no_element() -> TypeError:
-    """What ends a stream whose function gave ``None``."""
+    """Return the error of a stream whose function returned ``None``."""
     return TypeError(
         "rule 2.13: None is not an element; leave it out with filter, or give a value of your own"
     )
 
 
 def at_least(name: str, value: int, least: int = 1) -> int:
-    """Return a count if it is one.
+    """Check a count, and return it.
 
     Raises:
-        ValueError: If it is no integer, or too small.
+        ValueError: If it is not an integer, or too small.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name}: {value!r}; an integer of at least {least} is expected")
@@ -299,10 +302,10 @@ def at_least(name: str, value: int, least: int = 1) -> int:
 
 
 def require_publishers(others: Sequence[object]) -> None:
-    """Refuse what cannot be subscribed to.
+    """Refuse objects that are not publishers.
 
     Raises:
-        TypeError: If one has no ``subscribe``.
+        TypeError: If an object has no ``subscribe``.
     """
     for number, publisher in enumerate(others, 1):
         require_publisher(f"publisher {number}", publisher)

@@ -32,11 +32,11 @@ class Mapping(Link[A, B]):
         self._f = f
 
     def on_next(self, item: A, /) -> None:
-        """Pass on what is made of the element."""
+        """Pass on the result for the element."""
         present(item, "the element")
         try:
             made = self._f(item)
-        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+        except Exception as error:  # noqa: BLE001 - rule 1.4: signalled to the subscriber
             self._finish(error)
             return
         if made is None:
@@ -54,6 +54,6 @@ class Mapping(Link[A, B]):
                 if result is None:
                     raise none_is_no_element()
                 made.append(result)
-        except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+        except Exception as error:  # noqa: BLE001 - rule 1.4: signalled to the subscriber
             failure = error
         self._pass_all(made, failure)

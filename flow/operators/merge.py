@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 
 def merge(*others: Publisher[T], prefetch: int = 32, delay_error: bool = False) -> Operator[T, T]:
-    """Publish what the publisher and the others do, as it comes, until all have ended.
+    """Publish the elements of the publisher and the others, as they come, until all have ended.
 
-    All are subscribed to at once; none is served twice while another has something.
+    All are subscribed to at once. They are served in turn: none is served twice while another has elements.
 
     Args:
-        others: Any number.
+        others: Any number of publishers.
         prefetch: Most elements of each that are requested and not delivered; more are requested when 75 % of them
-            were.
-        delay_error: Whether the error of one waits for the end of all; several make an ``ExceptionGroup``.
+            are.
+        delay_error: Whether an error waits until all publishers have ended; several errors make an ``ExceptionGroup``.
 
     Raises:
         ValueError: If ``prefetch`` is not a positive integer.

@@ -26,27 +26,27 @@ def on_backpressure_buffer(
     *,
     meter: Meter | None = None,
 ) -> Fitting[In, In]:
-    """Request everything of upstream, and let wait what nobody has asked for.
+    """Request everything of upstream, and queue elements beyond the demand.
 
-    An error overtakes what waits, completion does not.
+    An error overtakes queued elements, completion does not.
 
     Args:
         capacity: Most elements that wait; there is no default. Without effect for LATEST and BUFFER.
-        overflow: Which element goes when there is one too many; ERROR ends the stream with `Overflowed`.
-        on_drop: Called with each element that went, on upstream's thread; if it raises, the stream ends with that.
-        meter: Counts what comes, waits and goes, for all subscribers.
+        overflow: Which element is discarded when there is one too many; ERROR ends the stream with `Overflowed`.
+        on_drop: Called with each discarded element, on upstream's thread; if it raises, the stream ends with that error.
+        meter: Counts arriving, waiting and discarded elements, for all subscribers.
 
     Raises:
-        ValueError: If the capacity is no positive integer, or the policy none.
+        ValueError: If ``capacity`` is not a positive integer, or ``overflow`` is not a policy.
     """
     backlog = partial(Backlog[In], overflow, capacity, meter)
-    backlog()  # refused now, and not at the first subscriber
+    backlog()  # checks the arguments now, not at the first subscriber
     require_functions(on_drop=on_drop, optional=True)
     return staged(lambda source: Bounded(source, backlog(), on_drop))
 
 
 class Bounded(QueueStage[T]):
-    """A queue that requests everything, so nothing is to be settled."""
+    """A queue that requests everything, so there is nothing to settle."""
 
     __slots__ = ("_inlet",)
 
@@ -61,12 +61,12 @@ class Bounded(QueueStage[T]):
         return self._inlet.take(limit)
 
     def outcome(self) -> Outcome | None:
-        """Ended as the inlet has."""
+        """Return how the inlet ended."""
         return self._inlet.outcome()
 
 
 class _BoundedInlet(Inlet[T]):
-    """Lets elements go that find no room."""
+    """Discards elements for which there is no room."""
 
     __slots__ = ("_on_drop",)
 
@@ -76,7 +76,7 @@ class _BoundedInlet(Inlet[T]):
         self._on_drop = on_drop
 
     def on_next(self, item: T, /) -> None:
-        """Let it wait, or let one go."""
+        """Queue the element, and discard one if there is no room."""
         present(item, "the element")
         with self._lock:
             if self._subscription is None:
@@ -87,18 +87,18 @@ class _BoundedInlet(Inlet[T]):
         self._wake()
 
     def on_next_batch(self, items: Sequence[T], /) -> None:
-        """Take in one after the other: between them the subscriber may take some."""
+        """Queue the elements one by one: the subscriber may take some in between."""
         for item in items:
             self.on_next(item)
 
     def take(self, limit: int) -> list[T]:
-        """Remove and return the oldest, at most ``limit``."""
+        """Remove and return the oldest elements, at most ``limit``."""
         with self._lock:
             taken: list[T] = self._buffer.take(limit)
             return taken
 
     def close(self) -> None:
-        """Forget what is called, too."""
+        """Drop the callback too."""
         super().close()
         self._on_drop = None
 
@@ -110,11 +110,11 @@ class _BoundedInlet(Inlet[T]):
         elif on_drop is not None:
             try:
                 on_drop(item)
-            except Exception as error:  # noqa: BLE001 - what drops unheard must not go on
+            except Exception as error:  # noqa: BLE001 - a callback that fails must not go unnoticed
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """End although upstream does not; it is cancelled without waiting for the subscriber, who may be busy."""
+        """End the stream before upstream does, and cancel upstream without waiting for the subscriber, which may be busy."""
         fail = self._on_failure
         if fail is not None:
             fail(error)

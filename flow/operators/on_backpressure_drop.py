@@ -19,11 +19,11 @@ T = TypeVar("T")
 def on_backpressure_drop(
     on_drop: Callable[[In], object] | None = None, *, meter: Meter | None = None
 ) -> Fitting[In, In]:
-    """Request everything of upstream, and let go of each element that nobody has asked for when it comes.
+    """Request everything of upstream, and drop each element that arrives without demand.
 
     Args:
-        on_drop: Called with each of them, on upstream's thread; if it raises, the stream ends with that.
-        meter: Counts what comes and what goes, for all subscribers.
+        on_drop: Called with each dropped element, on upstream's thread; if it raises, the stream ends with that error.
+        meter: Counts arriving and dropped elements, for all subscribers.
     """
     require_meter(meter)
     require_functions(on_drop=on_drop, optional=True)
@@ -31,9 +31,9 @@ def on_backpressure_drop(
 
 
 class Unasked(Link[T, T]):
-    """Requests everything, passes on what was asked for, and gives anything else to ``on_drop``.
+    """Requests everything, passes on requested elements, and calls ``on_drop`` with all others.
 
-    If that raises, the stream ends with it.
+    If ``on_drop`` raises, the stream ends with that error.
     """
 
     __slots__ = ("_demand", "_lock", "_meter", "_on_drop")
@@ -51,7 +51,7 @@ class Unasked(Link[T, T]):
         self._upstream.request(UNBOUNDED)
 
     def on_next(self, item: T, /) -> None:
-        """Pass the element on, or let it go."""
+        """Pass the element on, or drop it."""
         present(item, "the element")
         with self._lock:
             asked = self._demand > 0
@@ -64,11 +64,11 @@ class Unasked(Link[T, T]):
         elif self._on_drop is not None and self._upstream is not GONE:
             try:
                 self._on_drop(item)
-            except Exception as error:  # noqa: BLE001 - what drops unheard must not go on
+            except Exception as error:  # noqa: BLE001 - a callback that fails must not go unnoticed
                 self._finish(error)
 
     def request(self, n: int, /) -> None:
-        """Note what is asked for; nothing more is requested upstream."""
+        """Record the demand; upstream has unbounded demand already."""
         if refusal(n) is None:
             with self._lock:
                 self._demand = add(self._demand, n)

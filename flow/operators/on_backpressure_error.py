@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def on_backpressure_error(*, meter: Meter | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
-    """Request everything of upstream, and end with `Overflowed` at the first element that nobody has asked for."""
+    """Request everything of upstream, and end with `Overflowed` at the first element that arrives without demand."""
     require_meter(meter)
     return lift(Unasked, lambda: (meter, _overflow))
 

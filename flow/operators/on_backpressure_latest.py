@@ -12,5 +12,5 @@ __all__ = ["on_backpressure_latest"]
 def on_backpressure_latest(
     on_drop: Callable[[In], object] | None = None, *, meter: Meter | None = None
 ) -> Fitting[In, In]:
-    """Request everything of upstream, and keep the newest of what nobody has asked for."""
+    """Request everything of upstream, and keep the newest of the elements that arrive without demand."""
     return on_backpressure_buffer(1, Overflow.LATEST, on_drop, meter=meter)

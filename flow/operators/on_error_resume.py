@@ -14,10 +14,11 @@ T = TypeVar("T")
 
 
 def on_error_resume(fallback: Callable[[Exception], Publisher[T]]) -> Operator[T, T]:
-    """Go on with ``fallback(error)`` when the publisher fails; what was not delivered is requested of that.
+    """Continue with ``fallback(error)`` when the publisher fails; it receives the remaining demand.
 
     Args:
-        fallback: Called once at most: the error of what it returned is passed on. If it raises, the stream ends in that.
+        fallback: Called at most once: an error of the returned publisher is passed on. If it raises, the stream ends
+            with that error.
     """
     require_functions(fallback=fallback)
     return switched(lambda _, below: _Resume(below, fallback))

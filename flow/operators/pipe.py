@@ -1,4 +1,4 @@
-"""Operators in a row."""
+"""Applying operators in sequence."""
 
 from typing import Any, TypeVar, overload
 
@@ -116,8 +116,8 @@ def pipe(
 def pipe(publisher: Publisher[Any], /, *operators: Operator[Any, Any]) -> Publisher[Any]:
     """Apply operators from left to right.
 
-    Types are followed through the first eight. What a lambda takes and makes is known to pyright in all of them; to mypy
-    in the first, and behind that it may be ``Any``. The methods of `flow.Flow` tell both everything.
+    Types are followed through the first eight. The types of a lambda are inferred by pyright everywhere, by mypy in the first
+    operator only; later they may be ``Any``. With the methods of `flow.Flow`, both infer everything.
 
     ::
 

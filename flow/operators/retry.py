@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """How long to wait before each attempt: longer every time, and not everybody at the same moment.
+    """The delays before retries: they grow, and jitter keeps clients from retrying at the same moment.
 
     Attributes:
-        first: Seconds before the first retry; 0 retries at once, always.
-        factor: How many times longer each further wait is, at least 1.
-        greatest: Most seconds that are waited.
-        jitter: Which part of each wait is left to chance, from 0 to 1: with 0.5 it lasts between half of it and all.
+        first: Seconds before the first retry; 0 means no delay before any retry.
+        factor: Growth of each further delay, at least 1.
+        greatest: Longest delay in seconds.
+        jitter: Random share of each delay, from 0 to 1: with 0.5 it lasts between half and all of its length.
     """
 
     first: float = 0.1
@@ -37,7 +37,7 @@ class RetryDelay:
         """Check the bounds.
 
         Raises:
-            ValueError: If one is not kept.
+            ValueError: If a number is out of its bounds.
         """
         for name, value, kept in (
             ("first", self.first, self.first >= 0),
@@ -49,7 +49,7 @@ class RetryDelay:
                 raise ValueError(f"{name}: {value!r} is out of bounds")
 
     def wait(self, attempt: int, chance: float) -> float:
-        """Seconds before the retry number ``attempt``, counted from 0; ``chance`` is from 0 to 1."""
+        """Return the seconds before retry number ``attempt``, counted from 0; ``chance`` is from 0 to 1."""
         whole = self.first
         for _ in range(attempt):
             if whole in (0, self.greatest):
@@ -61,10 +61,10 @@ class RetryDelay:
 
 
 USUAL: Final = RetryDelay()
-"""A tenth of a second, then twice as long each time, up to half a minute."""
+"""A tenth of a second, doubled each time, up to half a minute; with jitter."""
 
 AT_ONCE: Final = RetryDelay(first=0.0)
-"""No wait at all."""
+"""No delay."""
 
 
 def retry(
@@ -75,19 +75,19 @@ def retry(
     timers: Timers | None = None,
     chance: Callable[[], float] = random.random,
 ) -> Callable[[Publisher[T]], Publisher[T]]:
-    """Subscribe again when the publisher fails; what was not delivered is requested again.
+    """Subscribe again when the publisher fails; the remaining demand is requested again.
 
-    Elements that came before the failure are not taken back: a cold publisher gives them once more. Whenever an
-    element has come, attempts and waits are counted anew.
+    Elements that were delivered before the failure are not withdrawn: a cold publisher delivers them again. An element
+    resets the count of attempts, and thus the delays.
 
     Args:
-        attempts: How many failures in a row are answered by another subscription, at least 0; the error of the one
-            after those is passed on.
-        backoff: How long to wait before each.
-        when: Which errors are worth it; all, by default. If it raises, the stream ends in that.
-        timers: Who waits; by default a thread of its own, on which the publisher is then subscribed to. One that works
-            inside ``subscribe`` holds up all that wait there: put `publish_on` before this.
-        chance: Numbers from 0 to 1, for the jitter.
+        attempts: Number of consecutive failures after which to subscribe again, at least 0; the error of the next failure
+            is passed on.
+        backoff: The delay before each retry.
+        when: Whether to retry after an error; all errors, by default. If it raises, the stream ends with that error.
+        timers: Run the delays; by default a thread of their own, which then subscribes to the publisher. A publisher that
+            works inside ``subscribe`` delays all other alarms of that thread: put `publish_on` before this.
+        chance: Returns numbers from 0 to 1, for the jitter.
 
     Raises:
         ValueError: If ``attempts`` is not an integer, or negative.

@@ -19,12 +19,12 @@ def scan(f: Callable[[Out, In], Out], seed: Out) -> Fitting[In, Out]: ...
 
 
 def scan(f: Callable[[Any, Any], Any], seed: Any = None) -> Fitting[Any, Any]:
-    """Replace each element by what was accumulated up to it: ``f(accumulated, element)``.
+    """Replace each element by the value accumulated up to it: ``f(accumulated, element)``.
 
     Args:
-        f: Fails as that of `map`.
-        seed: What is accumulated before the first element; it is not an element itself. Without it, the first element
-            passes as it is. Subscribers share it, so ``f`` should not change it but return another.
+        f: If it raises, or returns ``None``, the stream fails as in `map`.
+        seed: The accumulated value before the first element; it is not published. Without it, the first element
+            passes unchanged. Subscribers share it, so ``f`` should return a new value instead of changing it.
     """
     require_functions(f=f)
     return lift(Mapping, lambda: (_accumulating(f, seed),))

@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 def skip(count: int) -> Callable[[Publisher[T]], Publisher[T]]:
-    """Leave out the first ``count`` elements; one more is requested in the stead of each.
+    """Omit the first ``count`` elements; one more is requested in place of each.
 
     Args:
         count: At least 0.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If ``count`` is not an integer of at least 0.
     """
     at_least("count", count, 0)
     return lift(Sieve, lambda: (_after(count),))

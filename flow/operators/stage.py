@@ -1,4 +1,4 @@
-"""What operators with a queue have in common: a feed that subscribes upstream, and a drain for each subscriber."""
+"""The common part of operators with a queue: a feed that subscribes upstream, and a drain for each subscriber."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class QueueStage(Generic[B]):
-    """A feed with inlets of its own; a subclass says which, and what there is to pull.
+    """A feed with inlets of its own; a subclass defines them, and the elements to pull.
 
     Args:
-        sources: What is subscribed to.
-        inlets: For each of the sources who subscribes to it.
+        sources: The publishers to subscribe to.
+        inlets: The subscriber to each source.
     """
 
     __slots__ = ("__weakref__", "_drain", "_inlets", "_sources")
@@ -32,7 +32,7 @@ class QueueStage(Generic[B]):
         self._inlets = inlets
 
     def serve(self, subscriber: Subscriber[B], executor: AnyExecutor | None = None) -> None:
-        """Subscribe upstream for a subscriber, unless it has left before. Pulls may come earlier."""
+        """Subscribe upstream on behalf of a subscriber, unless it has already cancelled. Pulls may come earlier."""
         drain = self._drain = Drain(subscriber, self, executor=executor)
         drain.start()
         if not drain.ended:
@@ -41,15 +41,15 @@ class QueueStage(Generic[B]):
                 source.subscribe(inlet)
 
     def pull(self, limit: int, /) -> Sequence[B]:
-        """Give what there is."""
+        """Return available elements."""
         raise NotImplementedError
 
     def outcome(self) -> Outcome | None:
-        """Say whether it has ended."""
+        """Return the outcome if the stage has ended."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """Cancel upstream and forget everything."""
+        """Cancel upstream and drop every reference."""
         self._drain = None
         inlets, self._inlets, self._sources = self._inlets, (), ()
         for inlet in inlets:
@@ -70,17 +70,17 @@ def staged(
     make: Callable[[Publisher[Any]], QueueStage[B]],
     executor: AnyExecutor | None = None,
 ) -> Operator[Any, B]:
-    """Make an operator of what makes a stage for each subscriber."""
+    """Make an operator from a function that makes a stage for each subscriber."""
     return lambda source: Lifted(lambda subscriber: make(source).serve(subscriber, executor))
 
 
 class StageQueue(QueueStage[B], Generic[T, B]):
-    """A stage with one inlet. By itself it gives what came in; a subclass may make something else of it.
+    """A stage with one inlet. It passes elements on unchanged; a subclass may transform them.
 
     Args:
-        source: What is subscribed to.
-        tide: When to request how many.
-        delay_error: Whether an error of the source waits until what is buffered was delivered.
+        source: The publisher to subscribe to.
+        tide: Decides when to request more.
+        delay_error: Whether an error of the source waits until the buffered elements are delivered.
     """
 
     __slots__ = ("_inlet",)
@@ -95,6 +95,6 @@ class StageQueue(QueueStage[B], Generic[T, B]):
         return self._inlet.take(limit)
 
     def outcome(self) -> Outcome | None:
-        """Ended as the inlet has."""
+        """Return how the inlet ended."""
         self._inlet.settle()
         return self._inlet.outcome()

@@ -1,4 +1,4 @@
-"""What operators have in common that go from one publisher to the next, without a queue."""
+"""The common part of operators that subscribe to one publisher after another, without a queue."""
 
 import threading
 from collections.abc import Callable
@@ -18,19 +18,19 @@ T = TypeVar("T")
 
 
 def switched(begin: Callable[[Publisher[T], Subscriber[T]], "Switch[T]"]) -> Operator[T, T]:
-    """Make an operator of what makes a switch for each subscriber, of the source and the subscriber."""
+    """Make an operator from a function that makes a switch for each subscriber, of the source and the subscriber."""
     return lambda source: Lifted(lambda below: begin(source, one_by_one(below)).switch(source))
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Switch(Generic[T]):
-    """The subscription of who is below, and the subscriber of one publisher after the other.
+    """The subscription of its downstream, and the subscriber to one publisher after another.
 
-    What was requested and not delivered is requested of the next publisher again. Signals come from one of them at a
-    time, so they are serial. A subclass says in `_follow` what comes after the end of one.
+    Demand that is not yet delivered is requested again of the next publisher. Only one publisher signals at a
+    time, so signals are serial. A subclass decides in `_follow` what happens after the end of a publisher.
 
     Args:
-        below: Gets ``on_subscribe`` when the first publisher has given it.
+        below: The downstream; receives ``on_subscribe`` when the first publisher has signalled it.
     """
 
     _below: Subscriber[T]
@@ -38,19 +38,19 @@ class Switch(Generic[T]):
     _upstream: Subscription | None = None
     _demand: int = 0  # requested and not delivered
     _next: Publisher[T] | None = None
-    # Of a request that was passed on: its error is no failure of upstream.
+    # The error of an illegal request that was passed on: it is no failure of upstream.
     _refusal: Exception | None = None
     _subscribing: bool = False
     _greeted: bool = False
-    _delivered: bool = False  # something of the publisher that is there
+    _delivered: bool = False  # an element of the current publisher
     _ended: bool = False
 
     def _follow(self, error: Exception | None) -> None:
-        """Go on after a publisher completed, or failed: `switch`, or `finish`."""
+        """Continue after a publisher completed, or failed: `switch`, or `finish`."""
         raise NotImplementedError
 
     def switch(self, publisher: Publisher[T]) -> None:
-        """Subscribe to the next publisher, when the subscribing that is under way has returned (rule 3.3).
+        """Subscribe to the next publisher, after a ``subscribe`` in progress has returned (rule 3.3).
 
         Raises:
             TypeError: If it is ``None``.
@@ -66,12 +66,12 @@ class Switch(Generic[T]):
             try:
                 require_publisher("what to go on with", following)
                 following.subscribe(_Leg(self))
-            except Exception as error:  # noqa: BLE001 - it is no publisher: rule 1.4
+            except Exception as error:  # noqa: BLE001 - not a publisher: rule 1.4
                 self._greet()
                 self.finish(error)
 
     def finish(self, error: Exception | None) -> None:
-        """Give the terminal signal, unless something else has ended this; upstream has ended."""
+        """Send the terminal signal, unless the switch has already ended; called after upstream has ended."""
         below = self._forget()
         if error is None:
             below.on_complete()
@@ -79,7 +79,7 @@ class Switch(Generic[T]):
             below.on_error(error)
 
     def request(self, n: int, /) -> None:
-        """Ask whichever publisher is there, or the next."""
+        """Request elements of the current publisher, or of the next."""
         error = refusal(n)
         with self._lock:
             if self._ended:
@@ -90,7 +90,7 @@ class Switch(Generic[T]):
                 self._refusal = error
             upstream = self._upstream
             if error is not None and upstream is None:
-                # Nobody signals now, and whoever comes finds this ended: so the error is serial here (rule 3.9).
+                # No publisher signals now, and a later one finds the switch ended: so the error is serial here (rule 3.9).
                 self._ended = True
         if upstream is not None:
             upstream.request(n)
@@ -101,7 +101,7 @@ class Switch(Generic[T]):
                 hooks.report(failure, self)
 
     def cancel(self) -> None:
-        """Cancel whichever publisher is there, and go to no other."""
+        """Cancel the current publisher, and switch to no other."""
         with self._lock:
             upstream = self._upstream
         self._forget()
@@ -132,10 +132,10 @@ class Switch(Generic[T]):
                 self.cancel()
                 raise
 
-    # What the publishers signal.
+    # Signals of the publishers.
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Ask a new publisher for what is still wanted."""
+        """Request the remaining demand of a new publisher."""
         with self._lock:
             refused = self._ended
             demand = self._demand
@@ -163,11 +163,11 @@ class Switch(Generic[T]):
             raise
 
     def on_complete(self) -> None:
-        """Go on after a completion."""
+        """Continue after a completion."""
         self.on_error(None)
 
     def on_error(self, error: Exception | None, /) -> None:
-        """Go on after a failure."""
+        """Continue after a failure."""
         with self._lock:
             if self._ended:
                 return
@@ -178,12 +178,12 @@ class Switch(Generic[T]):
                 self._follow(error)
             else:
                 self.finish(refused)
-        except Exception as failure:  # noqa: BLE001 - what asks where to go raised: rule 1.4
+        except Exception as failure:  # noqa: BLE001 - the function that chooses the next publisher raised: rule 1.4
             self.finish(failure)
 
 
 class _Leg(Link[T, T]):
-    """The subscriber of one of the publishers; deaf when that has ended."""
+    """The subscriber to one of the publishers; ignores signals after that has ended."""
 
     __slots__ = ()
 

@@ -21,14 +21,14 @@ def take(count: int) -> Callable[[Publisher[T]], Publisher[T]]:
         count: At least 0; with 0 nothing is requested, and the end comes without any request.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If ``count`` is not an integer of at least 0.
     """
     at_least("count", count, 0)
     return lift(_Take, lambda: (count,))
 
 
 class _Take(Link[T, T]):
-    """Counts what may still be requested, and what may still come."""
+    """Counts the elements that may still be requested, and those that may still arrive."""
 
     __slots__ = ("_left", "_lock", "_room")
 
@@ -66,7 +66,7 @@ class _Take(Link[T, T]):
             self._end().on_complete()
 
     def _cancel_upstream(self) -> None:
-        """Before the last element is passed on: what follows it need not be made."""
+        """Called before the last element is passed on, so that upstream need not make another one."""
         upstream, self._upstream = self._upstream, GONE
         upstream.cancel()
 

@@ -22,18 +22,19 @@ def tap(
     on_request: Callable[[int], object] | None = None,
     on_cancel: Callable[[], object] | None = None,
 ) -> Fitting[In, In]:
-    """Call functions for what passes, before it passes on.
+    """Call functions for the signals that pass, before each is passed on.
 
-    What they return is ignored. If ``on_next`` or ``on_complete`` raises, the stream ends in that error; if
-    ``on_error`` does, in an ``ExceptionGroup`` of both. Those for the way up are called on the subscriber's thread.
+    Their results are ignored. If ``on_next`` or ``on_complete`` raises, the stream ends with that error; if
+    ``on_error`` does, with an ``ExceptionGroup`` of both errors. ``on_request`` and ``on_cancel`` are called on the
+    subscriber's thread.
 
     Args:
         on_next: Called with each element.
-        on_error: Called with the error of upstream, not with what these functions raise.
+        on_error: Called with the error of upstream, but not with errors of these functions.
         on_complete: Called at the end.
-        on_request: Called with what is requested, as it is. What it raises goes to `flow.hooks.on_dropped_error`,
+        on_request: Called with the argument of each request, unchecked. Its errors go to `flow.hooks.on_dropped_error`,
             since no request may raise (rule 3.16).
-        on_cancel: Called when the subscriber cancels, and not again. What it raises goes there too (rule 3.15).
+        on_cancel: Called when the subscriber cancels for the first time. Its errors go there too (rule 3.15).
     """
     require_functions(
         on_next=on_next,
@@ -58,7 +59,7 @@ class _Tap(Link[T, T]):
         if self._on_next is not None and self._upstream is not GONE:
             try:
                 self._on_next(item)
-            except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+            except Exception as error:  # noqa: BLE001 - rule 1.4: signalled to the subscriber
                 self._finish(error)
                 return
         self._pass(item)
@@ -72,7 +73,7 @@ class _Tap(Link[T, T]):
                 for item in items:
                     look(item)
                     seen += 1
-            except Exception as error:  # noqa: BLE001 - rule 1.4: told to the subscriber
+            except Exception as error:  # noqa: BLE001 - rule 1.4: signalled to the subscriber
                 failure = error
         self._pass_all(items if failure is None else items[:seen], failure)
 
@@ -103,10 +104,10 @@ class _Tap(Link[T, T]):
         super().cancel()
 
     def _call(self, function: Callable[..., object] | None, *arguments: object) -> Exception | None:
-        """Call a function, if there is one and the stream has not ended; what it raised, if it did."""
+        """Call a function, if there is one and the stream has not ended; return its error, if it raised one."""
         if function is not None and self._upstream is not GONE:
             try:
                 function(*arguments)
-            except Exception as error:  # noqa: BLE001 - told to the subscriber, or reported
+            except Exception as error:  # noqa: BLE001 - signalled to the subscriber, or reported
                 return error
         return None

@@ -15,17 +15,17 @@ T = TypeVar("T")
 
 
 def timeout(seconds: float, *, timers: Timers | None = None) -> Callable[[Publisher[T]], Publisher[T]]:
-    """End with ``TimeoutError`` when an element that was asked for does not come in time.
+    """End with ``TimeoutError`` if a requested element does not come in time.
 
-    The time begins with the request, and anew with each element; while nothing is asked for, it stands still. The error
-    is told on the thread of the timers, unless something is being signalled at that moment: then nothing has timed out.
+    The time starts with the request, and again with each element; without demand it does not run. The error
+    is signalled on the thread of the timers, unless another signal is in progress at that moment: then nothing has timed out.
 
     Args:
         seconds: How long to wait for each element.
-        timers: Who waits; by default a thread of its own.
+        timers: Run the wait; by default a thread of their own.
 
     Raises:
-        ValueError: If it is not a positive number.
+        ValueError: If ``seconds`` is not a positive number.
     """
     positive_seconds("seconds", seconds)
     waiting = TIMERS if timers is None else timers
@@ -33,10 +33,10 @@ def timeout(seconds: float, *, timers: Timers | None = None) -> Callable[[Publis
 
 
 class _Timeout(Link[T, T]):
-    """One alarm at a time: when it rings early, because something came meanwhile, it is set again for the rest.
+    """Keeps one alarm: if it rings early, because an element came meanwhile, it is set again for the remaining time.
 
-    Signals and the alarm exclude each other: while a signal is given, ``busy`` holds the alarm off; and whichever ends
-    this first takes the subscriber with it, so the others find none.
+    Signals and the alarm exclude each other: during a signal, ``busy`` keeps the alarm from ending the stream. Whichever ends
+    the stream first takes the reference to the subscriber, so that no other can signal.
     """
 
     __slots__ = ("_alarm", "_busy", "_deadline", "_demand", "_ended", "_lock", "_seconds", "_timers")
@@ -72,14 +72,14 @@ class _Timeout(Link[T, T]):
         super().request(n)
 
     def _begin(self) -> None:
-        """Nothing is being signalled any more: the time begins, if something is asked for."""
+        """The signal is over: start the time, if there is demand."""
         with self._lock:
             self._busy = False
             if self._demand:
                 self._wait()
 
     def _wait(self) -> None:
-        """Under the lock: from now on the next element may take its time."""
+        """Start the time of the next element; the caller holds the lock."""
         if not self._ended:
             self._deadline = self._timers.monotonic() + self._seconds
             if self._alarm is None:
@@ -94,11 +94,11 @@ class _Timeout(Link[T, T]):
             if left > 0:
                 self._alarm = self._timers.after(left, self._ring)
                 return
-            self._ended = True  # no element is passed on any more
+            self._ended = True  # no element is passed on from now on
         self._finish(TimeoutError(f"no element came for {self._seconds} s"))
 
     def _end(self) -> Subscriber[T]:
-        """Forget both sides, once, although alarm and upstream may come at the same time; call the alarm off."""
+        """Drop both sides once, although alarm and upstream may end the stream at the same time; cancel the alarm."""
         with self._lock:
             below = super()._end()
             self._ended = True

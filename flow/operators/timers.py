@@ -1,4 +1,4 @@
-"""Alarms, injected: whoever waits for a moment takes `Timers`, so that tests can let time pass."""
+"""Alarms as an argument: code that waits for a moment takes `Timers`, so that tests can control the time."""
 
 import heapq
 import itertools
@@ -16,32 +16,32 @@ _log = logging.getLogger("flow")
 
 
 class Alarm(Protocol):
-    """What was set and has not rung."""
+    """An alarm that was set."""
 
     def cancel(self) -> None:
-        """Call it off; idempotent, from any thread. One that rings just now is not waited for."""
+        """Cancel the alarm; idempotent, from any thread. It does not wait for a task that is just running."""
         ...
 
 
 class Timers(Protocol):
-    """Says how late it is, and calls at a later moment."""
+    """Tells the time, and calls functions at a later moment."""
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary moment; never goes back."""
+        """Seconds since an arbitrary moment; never decreases."""
         ...
 
     def after(self, seconds: float, task: Callable[[], None], /) -> Alarm:
-        """Call ``task`` once, not before so many seconds have passed, never inside this call; it must not block."""
+        """Call ``task`` once, after at least that many seconds, never inside this call; the task must not block."""
         ...
 
 
 class ThreadTimers:
-    """One daemon thread for all alarms, which exists only while one is set.
+    """One daemon thread for all alarms, which exists only while an alarm is set.
 
-    Alarms that were called off are forgotten when they are half of all, so what waits is bounded by what is set.
+    Cancelled alarms are removed when they are half of all, so the memory is bounded by the number of set alarms.
 
     Args:
-        clock: Whose seconds are counted.
+        clock: The clock that measures the seconds.
     """
 
     __slots__ = ("__weakref__", "_clock", "_condition", "_dead", "_heap", "_numbers", "_serving")
@@ -56,22 +56,22 @@ class ThreadTimers:
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:
-        """See `flow.forks.Forkable`: the thread is not there, and what was set is the parent's."""
+        """See `flow.forks.Forkable`: the thread does not exist in the child, and set alarms belong to the parent."""
         self._condition = threading.Condition()
         self._heap = []
         self._dead = 0
         self._serving = False
 
     def __len__(self) -> int:
-        """How many alarms are remembered, called off or not."""
+        """Return the number of alarms in memory, cancelled ones included."""
         return len(self._heap)
 
     def monotonic(self) -> float:
-        """Seconds of the clock."""
+        """Return the seconds of the clock."""
         return self._clock.monotonic()
 
     def after(self, seconds: float, task: Callable[[], None], /) -> Alarm:
-        """Set an alarm; tasks are called one after the other, on a thread of this object."""
+        """Set an alarm; tasks run one after the other, on a thread of this object."""
         alarm = _Set(self, task)
         with self._condition:
             heapq.heappush(self._heap, (self.monotonic() + seconds, next(self._numbers), alarm))
@@ -84,7 +84,7 @@ class ThreadTimers:
         return alarm
 
     def forget(self, alarm: "_Set") -> None:
-        """Call an alarm off."""
+        """Cancel an alarm."""
         with self._condition:
             if alarm.task is None:
                 return
@@ -100,14 +100,14 @@ class ThreadTimers:
         while (task := self._next_due()) is not None:
             try:
                 task()
-            except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber harms nobody but itself
+            except Exception as error:  # noqa: BLE001 - rule 2.13: a raising subscriber must not harm another one
                 hooks.report(error, task)
-            except BaseException as error:  # noqa: BLE001 - one subscriber's SystemExit must not stop the clock
+            except BaseException as error:  # noqa: BLE001 - a subscriber's SystemExit must not stop the other alarms
                 _log.error("dropped by the thread of the timers", exc_info=error)
             del task
 
     def _next_due(self) -> Callable[[], None] | None:
-        """Wait for the next alarm; ``None`` if there is none, and the thread may go."""
+        """Wait for the next alarm; ``None`` if there is none, so that the thread ends."""
         with self._condition:
             while self._heap:
                 due, _, alarm = self._heap[0]
@@ -126,7 +126,7 @@ class ThreadTimers:
 
 
 class _Set:
-    """An alarm of `ThreadTimers`; it forgets its task when it is called off."""
+    """An alarm of `ThreadTimers`; it drops its task when it is cancelled."""
 
     __slots__ = ("_timers", "task")
 
@@ -139,11 +139,11 @@ class _Set:
 
 
 TIMERS: Final[Timers] = ThreadTimers()
-"""The timers of all operators that are given none."""
+"""The timers of all operators without other ones."""
 
 
 def positive_seconds(name: str, value: float) -> float:
-    """Return a duration if it is one.
+    """Check a duration, and return it.
 
     Raises:
         ValueError: If it is not a positive, finite number.

@@ -40,15 +40,15 @@ def zip(*others: Publisher[Any], prefetch: int = 32) -> Operator[Any, tuple[Any,
 
 
 def zip(*others: Publisher[Any], prefetch: int = 32) -> Operator[Any, Any]:  # noqa: A001 - the name of the field
-    """Publish tuples: the first elements of all, the second ones, and so on, until one has no more.
+    """Publish tuples: the first elements of all publishers, the second ones, and so on, until a publisher has no more.
 
-    The others are cancelled then; up to ``prefetch`` of their elements were taken in vain. An error of any ends the
+    Then the others are cancelled; up to ``prefetch`` of their elements are discarded. An error of any publisher ends the
     stream at once.
 
     Args:
-        others: Any number.
+        others: Any number of publishers.
         prefetch: Most elements of each that are requested and not delivered; more are requested when 75 % of them
-            were.
+            are.
 
     Raises:
         ValueError: If ``prefetch`` is not a positive integer.
@@ -78,6 +78,6 @@ class _Zip(QueueStage[tuple[Any, ...]]):
         return next((outcome for inlet in self._inlets if (outcome := inlet.outcome()) is not None), None)
 
     def _settle(self) -> None:
-        """What was pulled last has been delivered by now."""
+        """Settle the elements of the previous pull, which are delivered by now."""
         for inlet in self._inlets:
             inlet.settle()
