@@ -1,6 +1,6 @@
-"""The verification kit of Reactive Streams 1.0.4: pytest classes that tell whether a publisher keeps the rules.
+"""The verification kit of Reactive Streams 1.0.4: pytest classes that check whether a publisher obeys the rules.
 
-Only here does `flow` use pytest, and nothing else imports this package. To certify a publisher, subclass a suite in a
+Only this package of `flow` uses pytest, and no other package imports it. To verify a publisher, subclass a suite in a
 test module::
 
     class TestMine(flow.tck.PublisherVerification):

@@ -1,4 +1,4 @@
-"""The suite for subscribers of which only the outside is seen: 26 tests, and ``extra_`` ones."""
+"""The black-box suite for subscribers, which sees them from outside only: 26 standard tests, and ``extra_`` ones."""
 # ruff: noqa: N802 - the standard names
 
 from typing import Any, Final
@@ -28,7 +28,7 @@ UNTESTED: Final = {
     "spec315_cancelMustNotThrowExceptionAndMustSignalOnError": _SUBSCRIPTION,
     "spec316_requestMustNotThrowExceptionAndMustOnErrorTheSubscriber": _SUBSCRIPTION,
 }
-"""What can be tested of no subscriber, in neither way, and why."""
+"""Rules that neither suite can test for any subscriber, and why."""
 
 
 @untested(
@@ -39,13 +39,13 @@ UNTESTED: Final = {
     spec308_requestMustRegisterGivenNumberElementsToBeProduced="from outside it cannot be told how much to request; see the white box",
 )
 class SubscriberBlackboxVerification(SubscriberSettings):
-    """Checks a subscriber that requests by itself: it is made without a probe."""
+    """Checks a subscriber that requests by itself, made without a probe."""
 
     def trigger(self, subscriber: Subscriber[Any]) -> None:
-        """Make the subscriber request, if it does not by itself once it is subscribed."""
+        """Make the subscriber request, if it does not do so by itself after ``on_subscribe``."""
 
     def boxed(self) -> tuple[Stage, Subscriber[Any]]:
-        """A subscriber that has its subscription."""
+        """Return a subscriber that has its subscription."""
         stage, subscriber = self._greeted()
         self.trigger(subscriber)
         return stage, subscriber
@@ -57,7 +57,7 @@ class SubscriberBlackboxVerification(SubscriberSettings):
 
     @rs("2.1", "required")
     def test_required_spec201_blackbox_mustSignalDemandViaSubscriptionRequest(self) -> None:
-        """It requests, and goes on requesting while elements come."""
+        """It requests, and continues to request while elements come."""
         self._goes_on(10)
 
     def _goes_on(self, count: int) -> None:
@@ -93,7 +93,7 @@ class SubscriberBlackboxVerification(SubscriberSettings):
     def test_required_spec209_blackbox_mustBePreparedToReceiveAnOnCompleteSignalWithPrecedingRequestCall(
         self,
     ) -> None:
-        """Completion when something was requested."""
+        """Completion with demand."""
         stage, subscriber = self.boxed()
         stage.expect_request()
         stage.complete(subscriber)
@@ -102,7 +102,7 @@ class SubscriberBlackboxVerification(SubscriberSettings):
     def test_required_spec209_blackbox_mustBePreparedToReceiveAnOnCompleteSignalWithoutPrecedingRequestCall(
         self,
     ) -> None:
-        """Completion right after ``on_subscribe``, whatever was requested."""
+        """Completion right after ``on_subscribe``, with or without demand."""
         stage, subscriber = self._greeted()
         stage.complete(subscriber)
 
@@ -110,7 +110,7 @@ class SubscriberBlackboxVerification(SubscriberSettings):
     def test_required_spec210_blackbox_mustBePreparedToReceiveAnOnErrorSignalWithPrecedingRequestCall(
         self,
     ) -> None:
-        """Failure when something was requested."""
+        """Failure with demand."""
         stage, subscriber = self.boxed()
         stage.expect_request()
         stage.fail(subscriber, RuntimeError("it fails"))
@@ -119,7 +119,7 @@ class SubscriberBlackboxVerification(SubscriberSettings):
     def test_required_spec210_blackbox_mustBePreparedToReceiveAnOnErrorSignalWithoutPrecedingRequestCall(
         self,
     ) -> None:
-        """Failure right after ``on_subscribe``, whatever was requested."""
+        """Failure right after ``on_subscribe``, with or without demand."""
         stage, subscriber = self._greeted()
         stage.fail(subscriber, RuntimeError("it fails"))
 
@@ -146,7 +146,7 @@ class SubscriberBlackboxVerification(SubscriberSettings):
 
     @rs("2.5", "extra")
     def test_extra_spec205_blackbox_refusesAnotherSubscriptionAfterItsEndToo(self) -> None:
-        """A subscriber is used once: what comes after its end is cancelled."""
+        """A subscriber is used once: a subscription after its end is cancelled."""
         stage, subscriber = self.boxed()
         stage.complete(subscriber)
         second = Stage(self.patience)
@@ -155,7 +155,7 @@ class SubscriberBlackboxVerification(SubscriberSettings):
 
     @rs("2.9", "extra")
     def test_extra_spec209_blackbox_elementsUntilTheEndAreTaken(self) -> None:
-        """All that was requested at first comes, then the end."""
+        """All elements of the first request come, then the end."""
         stage, subscriber = self.boxed()
         stage.expect_request()
         self._send(stage, subscriber, min(stage.requested, 100))
@@ -164,5 +164,5 @@ class SubscriberBlackboxVerification(SubscriberSettings):
 
     @rs("3.9", "extra")
     def test_extra_spec309_blackbox_requestsPositiveNumbersOnly(self) -> None:
-        """Over hundreds of elements each request is a positive integer."""
+        """In a stream of hundreds of elements each request is a positive integer."""
         self._goes_on(300)

@@ -1,5 +1,5 @@
-"""What the standard kit leaves open about publishers."""
-# ruff: noqa: N802 - names of one kind with the standard ones
+"""Tests of publishers for what the standard kit leaves untested."""
+# ruff: noqa: N802 - named like the standard tests
 
 import threading
 import time
@@ -20,7 +20,7 @@ from flow.tck.witness import Witness, broken
 __all__ = ["ExtraPublisherTests"]
 
 _SWIFT = 0.01
-"""Seconds that ``request`` and ``cancel`` may take (rules 3.4, 3.5), at best of several calls."""
+"""Seconds that ``request`` and ``cancel`` may take (rules 3.4, 3.5), in the fastest of several calls."""
 
 
 class _Raising(Exception):
@@ -28,11 +28,11 @@ class _Raising(Exception):
 
 
 class ExtraPublisherTests(StressTests):
-    """The ``extra_`` tests that need one subscriber and no luck."""
+    """The ``extra_`` tests with one subscriber and a deterministic outcome."""
 
     @rs("1.3", "extra")
     def test_extra_spec103_nothingIsSignalledWhileOnSubscribeRuns(self) -> None:
-        """A request inside ``on_subscribe`` only records, if the bound of the depth is 1."""
+        """With a recursion bound of 1, a request inside ``on_subscribe`` is only recorded."""
         early: list[int] = []
 
         def opened(witness: Witness) -> None:
@@ -57,7 +57,7 @@ class ExtraPublisherTests(StressTests):
 
     @rs("1.8", "extra")
     def test_extra_spec108_nothingFollowsCancelAndNoTerminalSignalEither(self) -> None:
-        """Cancelled inside the last ``on_next``, a subscriber is not told of the end."""
+        """A subscriber that cancels inside the last ``on_next`` does not receive the end."""
         witness = self.subscribed(
             self.publisher(2), on_item=lambda it: it.cancel() if len(it.items) == 2 else None
         )
@@ -79,7 +79,7 @@ class ExtraPublisherTests(StressTests):
 
     @rs("1.9", "extra")
     def test_extra_spec109_subscribeReturnsNormallyForEveryKindOfStream(self) -> None:
-        """Empty, short, endless and failed ones, with and without demand at once."""
+        """Empty, short, endless and failed streams, with and without a request inside ``on_subscribe``."""
         kinds = [n for n in (0, 1, ENDLESS) if n <= self.max_elements]
         made: list[Callable[[], Any]] = [partial(self.make_publisher, n) for n in kinds]
         failed = self.make_failed_publisher()
@@ -92,7 +92,7 @@ class ExtraPublisherTests(StressTests):
 
     @rs("2.9", "extra")
     def test_extra_spec209_completesWithoutFurtherDemand(self) -> None:
-        """Exactly as many as there are were requested: the end is told."""
+        """If exactly all elements were requested, the end is signalled."""
         self.exact()
         if not self.completes_early:
             pytest.skip("by its setting the publisher needs one more request to complete")
@@ -104,14 +104,14 @@ class ExtraPublisherTests(StressTests):
 
     @rs("2.9", "extra")
     def test_extra_spec209_anEmptyStreamCompletesWithoutAnyRequest(self) -> None:
-        """Nothing is requested: the end is told."""
+        """Without any request, the end is signalled."""
         if not (self.completes_early and self.completes_idle):
             pytest.skip("by its setting the publisher needs a request to complete")
         self.subscribed(self.publisher(0)).expect_complete("2.9")
 
     @rs("2.13", "extra")
     def test_extra_spec213_subscriberThatRaisesIsCancelledAndHarmsNobody(self) -> None:
-        """It gets no further signal, its error goes nowhere but to the hook, and others go on."""
+        """It receives no further signal, its error goes only to the hook, and other subscribers continue."""
         told: list[Exception] = []
         with mock.patch.object(hooks, "on_dropped_error", lambda error, _subscriber: told.append(error)):
             publisher = self.lasting(3)
@@ -172,7 +172,7 @@ class ExtraPublisherTests(StressTests):
 
     @rs("3.6", "extra")
     def test_extra_spec306_requestAndCancelAfterTheEndAreNops(self) -> None:
-        """Also requests that would be wrong."""
+        """Illegal requests included."""
         witness = self.subscribed(self.publisher(0))
         witness.request(1)
         witness.expect_complete("1.5")
@@ -183,7 +183,7 @@ class ExtraPublisherTests(StressTests):
 
     @rs("3.9", "extra")
     def test_extra_spec309_whatIsNoPositiveIntegerIsToldAndNotRaised(self) -> None:
-        """Values that only Python lets through: booleans, floats, strings, None."""
+        """Values that only Python allows: booleans, floats, strings, None."""
         wrong: tuple[Any, ...] = (True, 1.5, float("nan"), "3", None, [])
         for n in wrong:
             witness = self.subscribed(self.lasting(3))
@@ -194,7 +194,7 @@ class ExtraPublisherTests(StressTests):
 
     @rs("3.9", "extra")
     def test_extra_spec309_aWrongRequestEndsTheStreamAndOvertakesNothingInProgress(self) -> None:
-        """Signalled from inside ``on_next``, the failure comes after it, and nothing after that."""
+        """Requested inside ``on_next``, the failure comes after it, and nothing after that."""
         witness = self.subscribed(self.lasting(5), on_item=lambda it: it.request(0))
         witness.request(1)
         witness.expect_next("3.9")
@@ -206,7 +206,7 @@ class ExtraPublisherTests(StressTests):
 
     @rs("3.12", "extra")
     def test_extra_spec312_stopsAfterCancelAlthoughDemandIsLeft(self) -> None:
-        """Of a great demand a few are taken: what comes after cancel is far less than was asked for."""
+        """After a large request and a cancel at the third element, far fewer elements come than were requested."""
         demand = min(self.plenty, 1000, self.max_elements)
         self.needs(20)
         witness = self.subscribed(
@@ -239,14 +239,14 @@ class ExtraPublisherTests(StressTests):
 
     @rs("3.17", "extra")
     def test_extra_spec317_demandBeyondAnyBoundSaturates(self) -> None:
-        """``request(2**70)`` is unbounded demand, and more of it no error."""
+        """``request(2**70)`` is unbounded demand, and further requests are no error."""
         self.exact()
         witness = self.subscribed(self.publisher(3), on_open=requesting(2**70, 2**70, 1))
         witness.expect_all(3, "3.17")
 
     @rs("1.9", "extra")
     def test_extra_spec109_closedExecutorFailsItsSubscriberAndNotTheCaller(self) -> None:
-        """Nothing can run there any more: ``on_subscribe``, then ``on_error``, and no raise."""
+        """No signal can run there any more: ``on_subscribe``, then ``on_error``, and ``subscribe`` does not raise."""
         publisher = self.make_stranded_publisher()
         if publisher is None:
             pytest.skip("there is no publisher on a closed executor")
@@ -260,4 +260,4 @@ def _raise(_witness: Witness) -> None:
 
 
 def _nobody(error: Exception, _subscriber: object, /) -> None:
-    """Take a dropped error, and keep nothing."""
+    """Ignore a dropped error, without keeping a reference to it."""

@@ -1,4 +1,4 @@
-"""Makes pytest know the mark ``rs``: name it with ``pytest_plugins = ["flow.tck.plugin"]`` in the topmost conftest."""
+"""Registers the mark ``rs`` with pytest: list it as ``pytest_plugins = ["flow.tck.plugin"]`` in the topmost conftest."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The suite for processors that pass on what they get: both others, and three tests more."""
+"""The suite for processors that pass elements on: the suites for publishers and subscribers, and further tests."""
 # ruff: noqa: N802 - the standard names
 
 from typing import Any, ClassVar
@@ -16,36 +16,36 @@ __all__ = ["ProcessorVerification"]
 
 
 class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerification):
-    """Checks a processor that passes on every element: as a publisher, as a subscriber, and what links the two.
+    """Checks a processor that passes on every element: as a publisher, as a subscriber, and the link between both.
 
     Attributes:
-        buffer_size: What `make_processor` is given: how many elements it may hold.
-        delays_errors: Whether an error comes after what is buffered; by rule 4.2 it comes at once.
+        buffer_size: Argument of `make_processor`: the number of elements that it may hold.
+        delays_errors: Whether an error comes after the buffered elements; by rule 4.2 it comes at once.
     """
 
     buffer_size: ClassVar[int] = 16
     delays_errors: ClassVar[bool] = False
 
     def make_processor(self, buffer_size: int) -> Processor[Any, Any]:
-        """Make a processor that holds at most so many elements for each of its subscribers."""
+        """Make a processor that holds at most ``buffer_size`` elements for each of its subscribers."""
         raise NotImplementedError(
             "make_processor(buffer_size) has to be written for the processor that is verified"
         )
 
     def make_source(self, n: int) -> Publisher[Any]:
-        """Make what the processor subscribes to: ``n`` elements, then the end."""
+        """Make the source of the processor: ``n`` elements, then the end."""
         return from_iterable(range(1, n + 1))
 
     def make_publisher(self, n: int) -> Publisher[Any]:
-        """A processor that has subscribed to a source."""
+        """Make a processor that is subscribed to a source."""
         return self._reading(self.make_source(n))
 
     def make_failed_publisher(self) -> Publisher[Any] | None:
-        """A processor that has subscribed to a source that failed."""
+        """Make a processor that is subscribed to a failed source."""
         return self._reading(failing(RuntimeError("it fails")))
 
     def make_subscriber(self, probe: Probe | None = None) -> Subscriber[Any]:
-        """A processor to which the probe has subscribed."""
+        """Make a processor to which the probe is subscribed."""
         processor = self.make_processor(self.buffer_size)
         if probe is not None:
             processor.subscribe(probe)
@@ -57,13 +57,13 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
         return processor
 
     def _between(self, subscribers: int) -> tuple[Stage, Processor[Any, Any], list[Witness]]:
-        """A processor between a stage and some witnesses."""
+        """Make a processor between a stage and several witnesses."""
         stage, processor = Stage(self.patience), self.make_processor(self.buffer_size)
         stage.greet(processor)
         return stage, processor, [self.subscribed(processor) for _ in range(subscribers)]
 
     def _asking_between(self) -> tuple[Stage, Processor[Any, Any], Witness]:
-        """One between a stage and a witness, which has asked for an element."""
+        """Make a processor between a stage and a witness that has requested an element."""
         stage, processor, (witness,) = self._between(1)
         witness.request(1)
         stage.expect_request()
@@ -73,7 +73,7 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
     def test_required_spec104_mustCallOnErrorOnAllItsSubscribersIfItEncountersANonRecoverableError(
         self,
     ) -> None:
-        """Those with and those without demand are told."""
+        """Subscribers with and without demand receive the error."""
         self.several()
         stage, processor, (asking, idle) = self._between(2)
         asking.request(2)
@@ -103,7 +103,7 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
 
     @rs("4.1", "required")
     def test_required_mustRequestFromUpstreamForElementsThatHaveBeenRequestedLongAgo(self) -> None:
-        """A late second subscriber without demand does not stop the first, which asked for 20."""
+        """A late second subscriber without demand does not stop the first, which has requested 20."""
         self.several()
         stage, processor, (first,) = self._between(1)
         first.request(20)
@@ -132,7 +132,7 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
 
     @rs("4.1", "extra")
     def test_extra_spec401_requestsNoMoreThanItsBufferTakes(self) -> None:
-        """However much was asked of it: beyond what it has passed on, it asks for a buffer at most."""
+        """However large the demand: beyond the elements passed on, it requests at most a buffer."""
         stage, processor, witness = self._asking_between()
         place = 0
         while stage.requested > stage.sent and place <= self.buffer_size + 1:
@@ -147,7 +147,7 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
 
     @rs("4.1", "extra")
     def test_extra_spec401_elementsComeBeforeTheEnd(self) -> None:
-        """Completion overtakes nothing."""
+        """Completion does not overtake elements."""
         stage, processor, witness = self._asking_between()
         count = min(stage.requested, 3)
         self._send(stage, processor, count)
@@ -158,7 +158,7 @@ class ProcessorVerification(PublisherVerification, SubscriberWhiteboxVerificatio
 
     @rs("4.2", "extra")
     def test_extra_spec402_anErrorOvertakesWhatIsBuffered(self) -> None:
-        """Or follows it, if the setting says so."""
+        """Or follows them, if the setting says so."""
         stage, processor, witness = self._asking_between()
         count = min(stage.requested, 3)
         self._send(stage, processor, count)

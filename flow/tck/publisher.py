@@ -23,18 +23,18 @@ __all__ = ["PublisherVerification"]
 class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
     """Checks a publisher against the rules of Reactive Streams 1.0.4.
 
-    A subclass called ``Test...`` gives `make_publisher`, and `make_failed_publisher` if there is one; see
+    A subclass named ``Test...`` implements `make_publisher`, and `make_failed_publisher` if the publisher can fail; see
     `flow.tck.subjects.PublisherSettings` for the settings.
     """
 
     @rs("-", "required")
     def test_required_validate_maxElementsFromPublisher(self) -> None:
-        """The setting makes sense."""
+        """The setting is valid."""
         assert self.max_elements >= 0, "max_elements has to be at least 0"
 
     @rs("-", "required")
     def test_required_validate_boundedDepthOfOnNextAndRequestRecursion(self) -> None:
-        """The setting makes sense."""
+        """The setting is valid."""
         assert self.bounded_depth >= 1, "bounded_depth has to be at least 1"
 
     @rs("1.1", "required")
@@ -44,7 +44,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("1.1", "required")
     def test_required_createPublisher3MustProduceAStreamOfExactly3Elements(self) -> None:
-        """Three elements one by one, then the end."""
+        """Three elements, requested one by one, then the end."""
         self._exactly(3)
 
     def _exactly(self, count: int, rule: str = "1.1") -> None:
@@ -73,7 +73,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("1.2", "required")
     def test_required_spec102_maySignalLessThanRequestedAndTerminateSubscription(self) -> None:
-        """Ten are requested of three: three come, and the end."""
+        """Ten elements of a stream of three are requested: three come, and the end."""
         self.exact()
         witness = self.subscribed(self.publisher(3))
         witness.request(10)
@@ -81,7 +81,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("1.3", "stochastic")
     def test_stochastic_spec103_mustSignalOnMethodsSequentially(self) -> None:
-        """Many rounds of ten elements, each requested from inside a signal; the witness sees what overlaps."""
+        """Many rounds of ten elements, each requested from inside a signal; the witness detects overlapping signals."""
         self.exact()
         for _ in range(self.rounds):
             witness = self.subscribed(self.publisher(10), on_open=requesting(1), on_item=request_and_stay)
@@ -90,7 +90,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("1.4", "optional", lenient=False)
     def test_optional_spec104_mustSignalOnErrorWhenFails(self) -> None:
-        """A publisher that fails tells it by ``on_subscribe`` and ``on_error``, without any request."""
+        """A failed publisher signals ``on_subscribe`` and ``on_error``, without any request."""
         witness = self.subscribed(self.failed())
         witness.expect_error("1.4")
         witness.expect_silence("1.7", "after on_error")
@@ -102,7 +102,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("1.5", "optional")
     def test_optional_spec105_emptyStreamMustTerminateBySignallingOnComplete(self) -> None:
-        """No elements: completion."""
+        """No element: completion."""
         witness = self.subscribed(self.publisher(0))
         witness.request(1)
         witness.expect_complete()
@@ -121,7 +121,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("1.9", "required")
     def test_required_spec109_mustIssueOnSubscribeForNonNullSubscriber(self) -> None:
-        """The first signal, and once."""
+        """It is the first signal, and comes once."""
         for count in (0, 1):
             if count > self.max_elements:
                 continue
@@ -133,14 +133,14 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("1.9", "required")
     def test_required_spec109_subscribeThrowNPEOnNullSubscriber(self) -> None:
-        """No subscriber is the one thing that raises."""
+        """Only a missing subscriber makes ``subscribe`` raise."""
         refuses_none("1.9", self.publisher(0), "subscribe")
 
     @rs("1.9", "required")
     def test_required_spec109_mayRejectCallsToSubscribeIfPublisherIsUnableOrUnwillingToServeThemRejectionMustTriggerOnErrorAfterOnSubscribe(
         self,
     ) -> None:
-        """Refusal is told by signals."""
+        """A refusal is signalled."""
         self.subscribed(self.failed()).expect_error("1.9")
 
     @rs("3.2", "required")
@@ -213,7 +213,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("3.12", "required")
     def test_required_spec312_cancelMustMakeThePublisherToEventuallyStopSignaling(self) -> None:
-        """Of fifteen requested, one is taken: no more than the fifteen come."""
+        """Fifteen elements are requested, and one is received before cancel: at most fifteen come."""
         witness = self.subscribed(self.lasting(20))
         witness.request(10)
         witness.request(5)
@@ -225,7 +225,7 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
     def test_required_spec313_cancelMustMakeThePublisherEventuallyDropAllReferencesToTheSubscriber(
         self,
     ) -> None:
-        """After cancel nothing keeps the subscriber."""
+        """After cancel no reference to the subscriber remains."""
 
         def end(witness: Witness) -> None:
             witness.request(1)
@@ -244,14 +244,14 @@ class PublisherVerification(SeveralSubscribers, ExtraPublisherTests):
 
     @rs("3.17", "required")
     def test_required_spec317_mustSupportACumulativePendingElementCountUpToLongMaxValue(self) -> None:
-        """Two halves and one."""
+        """Two halves and one more."""
         self.exact()
         witness = self.subscribed(self.publisher(3), on_open=requesting(UNBOUNDED // 2, UNBOUNDED // 2, 1))
         witness.expect_all(3, "3.17")
 
     @rs("3.17", "required")
     def test_required_spec317_mustNotSignalOnErrorWhenPendingAboveLongMaxValue(self) -> None:
-        """Demand above the greatest is no error."""
+        """Demand beyond the greatest is no error."""
         calls = 10
 
         def pile(witness: Witness) -> None:

@@ -1,4 +1,4 @@
-"""Running a suite without pytest's command line, test by test."""
+"""Runs a suite without pytest's command line, test by test."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
@@ -11,10 +11,10 @@ __all__ = ["Result", "rules_of", "run"]
 
 
 class Result(NamedTuple):
-    """How one test ended.
+    """The result of one test.
 
     Attributes:
-        outcome: What became of it.
+        outcome: Passed, failed or skipped.
         rule: The number of its rule.
         kind: Required, optional, stochastic, untested or extra.
         reason: Why it failed or was skipped.
@@ -27,7 +27,7 @@ class Result(NamedTuple):
 
 
 def rules_of(suite: type[Verification]) -> dict[str, tuple[str, str]]:
-    """The rule and the kind of every test of a suite, by name."""
+    """Return the rule and the kind of every test of a suite, by name."""
     found = {}
     for name in dir(suite):
         if name.startswith("test_"):
@@ -38,7 +38,7 @@ def rules_of(suite: type[Verification]) -> dict[str, tuple[str, str]]:
 
 
 def run(suite: type[Verification], names: Iterable[str] | None = None) -> dict[str, Result]:
-    """Run the tests of a suite, or those named; whatever fails is told in the result."""
+    """Run the tests of a suite, or the named ones; failures are in the results, and not raised."""
     known = rules_of(suite)
     return {name: _run_one(suite, name, *known[name]) for name in (known if names is None else names)}
 

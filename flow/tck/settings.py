@@ -1,8 +1,8 @@
-"""What all suites share: settings, the marks of a test, and how a broken rule is told.
+"""The common part of all suites: settings, the marks of a test, and the reporting of broken rules.
 
-A suite is a class whose tests pytest collects when a subclass is called ``Test...``. Its settings are class attributes,
-so a subclass states them once. Tests are plain functions on threads of the caller: whatever lives on an event loop has
-to be given one that runs in another thread.
+A suite is a class whose tests pytest collects when a subclass is named ``Test...``. Its settings are class attributes
+of the subclass. Tests are plain functions that block their thread: a publisher on an event loop needs
+a loop that runs in another thread.
 """
 
 import functools
@@ -22,10 +22,10 @@ __all__ = ["ENDLESS", "Kind", "RuleBroken", "Verification", "rs", "untested"]
 Kind = Literal["required", "optional", "stochastic", "untested", "extra"]
 
 ENDLESS: Final = 2**31 - 1
-"""The number of elements that a test asks for when it never gets to the end."""
+"""The number of elements to ask for in tests that never reach the end."""
 
 SEED: Final = "FLOW_TCK_SEED"
-"""The environment variable that fixes the seed of all tests that draw random numbers."""
+"""The environment variable with the seed of all tests that draw random numbers."""
 
 Suite = TypeVar("Suite", bound="Verification")
 Test = Callable[[Suite], None]
@@ -34,14 +34,14 @@ _seed: Final = int(os.environ.get(SEED) or random.SystemRandom().randrange(2**32
 
 
 class Verification:
-    """Base of the suites: their settings.
+    """Base of the suites, with their settings.
 
     Attributes:
-        timeout: Seconds of quiet that count as silence. Tests of silence pass when nothing came for so long: a greater
-            value finds more faults of publishers that signal from other threads, and costs its length in many tests.
-        patience: Seconds to wait for what has to come. Only a test that fails waits so long, so it can be generous.
-        rounds: How often tests repeat what depends on how threads meet.
-        strict: Whether a failed optional rule fails its test; else it skips it, with the reason.
+        timeout: Seconds without a signal that count as silence. Tests of silence pass when no signal came for that long: a
+            greater value finds more faults of publishers that signal from other threads, but makes many tests longer.
+        patience: Seconds to wait for an expected signal. Only a failing test waits that long, so it can be generous.
+        rounds: Number of repetitions in tests whose outcome depends on the timing of threads.
+        strict: Whether a broken optional rule fails its test; otherwise the test is skipped, with the reason.
     """
 
     timeout: ClassVar[float] = 0.2
@@ -57,13 +57,13 @@ class Verification:
         on_open: Callable[[Witness], object] | None = None,
         on_item: Callable[[Witness], object] | None = None,
     ) -> Witness:
-        """Make a subscriber whose faults fail this test at its end, and which is cancelled then."""
+        """Make a subscriber whose faults fail this test at its end, and which is then cancelled."""
         witness = Witness(self.timeout, self.patience, on_open=on_open, on_item=on_item)
         self._witnesses.append(witness)
         return witness
 
     def subscribed(self, publisher: Publisher[Any], **calls: Callable[[Witness], object] | None) -> Witness:
-        """Subscribe a `witness` that makes these calls, and wait for its ``on_subscribe``."""
+        """Subscribe a `witness` with these callbacks, and wait for its ``on_subscribe``."""
         witness = self.witness(**calls)
         witness.subscribe_to(publisher)
         witness.expect_subscription()
@@ -76,22 +76,22 @@ class Verification:
         witness.verify()
 
     def until(self, condition: Callable[[], object], rule: str, text: str) -> None:
-        """Wait until a condition holds, and break the rule if it does not in time."""
+        """Wait until a condition holds, and report the rule as broken if it does not in time."""
         unless(condition, self.patience, rule, text)
 
     def random(self) -> random.Random:
-        """A generator with the seed of this run, which is printed; ``FLOW_TCK_SEED`` sets it."""
+        """Return a generator with the seed of this run, which is printed; ``FLOW_TCK_SEED`` sets it."""
         sys.stdout.write(f"{SEED}={_seed}\n")
         return random.Random(_seed)  # noqa: S311 - reproducible by intent
 
 
 def rs(rule: str, kind: Kind, *, lenient: bool | None = None) -> Callable[[Test[Suite]], Test[Suite]]:
-    """Mark a test with the rule that it checks, and verify at its end what its witnesses have seen.
+    """Mark a test with the rule that it checks, and verify its witnesses when it ends.
 
     Args:
-        rule: Its number in Reactive Streams 1.0.4, for example ``"3.3"``; ``"-"`` if it checks none.
-        kind: What a failure means.
-        lenient: Whether a failure only skips, unless `Verification.strict`; by default that of an optional rule.
+        rule: Number of the rule in Reactive Streams 1.0.4, for example ``"3.3"``; ``"-"`` if it checks none.
+        kind: The kind of the test, which says what a failure means.
+        lenient: Whether a failure only skips the test, unless `Verification.strict`; by default if ``kind`` is optional.
     """
     forgiving = kind == "optional" if lenient is None else lenient
 
@@ -119,11 +119,11 @@ def rs(rule: str, kind: Kind, *, lenient: bool | None = None) -> Callable[[Test[
 
 
 def untested(infix: str = "", **reasons: str) -> Callable[[type[Suite]], type[Suite]]:
-    """Give a suite a test for each rule that cannot be tested: it says why, and skips.
+    """Add a test to a suite for each rule that cannot be tested; it skips itself with the reason.
 
     Args:
-        infix: What stands in the names behind ``test_untested_spec202_``, with 202 for rule 2.2.
-        reasons: Why, by the names of the tests without ``test_untested_`` and infix.
+        infix: Part of the names after ``test_untested_spec202_``, where 202 stands for rule 2.2.
+        reasons: The reasons, by the names of the tests without ``test_untested_`` and infix.
     """
 
     def extended(suite: type[Suite]) -> type[Suite]:

@@ -1,4 +1,4 @@
-"""Rule 1.11 and its neighbours: several subscribers of one publisher."""
+"""Rule 1.11 and related rules: several subscribers to one publisher."""
 # ruff: noqa: N802 - the standard names
 
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["SeveralSubscribers"]
 
 
 class SeveralSubscribers(PublisherSettings):
-    """The tests that subscribe more than once."""
+    """The tests with several subscribers."""
 
     @rs("1.11", "optional")
     def test_optional_spec111_maySupportMultiSubscribe(self) -> None:
@@ -24,7 +24,7 @@ class SeveralSubscribers(PublisherSettings):
 
     @rs("1.11", "optional")
     def test_optional_spec111_registeredSubscribersMustReceiveOnNextOrOnCompleteSignals(self) -> None:
-        """Each gets an element or the end."""
+        """Each receives an element or the end."""
         self.several()
         publisher = self.publisher(1)
         witnesses = self._all(publisher, 2)
@@ -37,7 +37,7 @@ class SeveralSubscribers(PublisherSettings):
     def test_optional_spec111_multicast_mustProduceTheSameElementsInTheSameSequenceToAllOfItsSubscribersWhenRequestingOneByOne(
         self,
     ) -> None:
-        """Three subscribers with different patterns of requests get equal sequences."""
+        """Three subscribers with different patterns of requests receive equal sequences."""
         self.several(3)
         self.exact()
         one, two, three = witnesses = self._all(self.publisher(5), 3)
@@ -61,21 +61,21 @@ class SeveralSubscribers(PublisherSettings):
     def test_optional_spec111_multicast_mustProduceTheSameElementsInTheSameSequenceToAllOfItsSubscribersWhenRequestingManyUpfront(
         self,
     ) -> None:
-        """All request more than there is, and get equal sequences."""
+        """All request more than there is, and receive equal sequences."""
         self._upfront()
 
     @rs("1.11", "optional")
     def test_optional_spec111_multicast_mustProduceTheSameElementsInTheSameSequenceToAllOfItsSubscribersWhenRequestingManyUpfrontAndCompleteAsExpected(
         self,
     ) -> None:
-        """And all are told the end."""
+        """And all receive the end."""
         for witness in self._upfront():
             witness.expect_complete("1.11")
             witness.expect_silence("1.7", "after on_complete")
 
     @rs("1.10", "extra")
     def test_extra_spec110_laterSubscribersAreServedOrToldTheEnd(self) -> None:
-        """After the first has got everything, a cold publisher gives everything again, a hot one tells its end."""
+        """After the first has received everything, a cold publisher delivers everything again, a hot one signals its end."""
         self.several()
         self.exact()
         publisher = self.publisher(3)
@@ -92,7 +92,7 @@ class SeveralSubscribers(PublisherSettings):
 
     @rs("1.11", "extra")
     def test_extra_spec111_slowSubscriberHoldsNobodyElseBack(self) -> None:
-        """A neighbour that requests nothing: all the same the other gets what it asked for."""
+        """Beside a subscriber without demand, another one receives everything that it has requested."""
         self.several()
         self.exact()
         if self.coordinated:
@@ -107,7 +107,7 @@ class SeveralSubscribers(PublisherSettings):
 
     @rs("1.11", "extra")
     def test_extra_spec111_cancelInsideOnNextTakesNothingFromTheNeighbours(self) -> None:
-        """One cancels in the midst of a signal; who subscribed after it misses nothing."""
+        """One subscriber cancels inside a signal; those that subscribed after it miss nothing."""
         self.several(3)
         self.exact()
         publisher = self.publisher(3)

@@ -1,4 +1,4 @@
-"""A publisher that a test plays by hand, and the probe that a subscriber reports to."""
+"""A publisher that a test drives by hand, and the probe to which a subscriber reports."""
 
 import threading
 from typing import Any
@@ -10,21 +10,21 @@ __all__ = ["Probe", "Stage"]
 
 
 class Probe(Witness):
-    """What a white-box subscriber reports to, by the names of the signals.
+    """The object to which a white-box subscriber reports, with the methods of a subscriber.
 
-    After it has handled a signal, the subscriber under test calls the method of the same name. What it gives to
-    ``on_subscribe`` is its puppet: whatever has ``request(n)`` and ``cancel()``, and makes it call its subscription so.
+    After handling a signal, the subscriber under test calls the method of the same name. It passes its puppet to
+    ``on_subscribe``: an object with ``request(n)`` and ``cancel()``, which makes the subscriber call its subscription so.
     The subscriber itself requests nothing.
     """
 
 
 class Stage:
-    """The other side of a subscriber: a subscription that notes what is called, and signals by hand.
+    """The upstream of a subscriber: a subscription that records calls, and signals on command.
 
     Attributes:
-        requested: What was requested in all.
-        cancelled: How often it was cancelled.
-        during: The terminal signal that is being given, in which nothing may be called (rule 2.3).
+        requested: Number of elements requested in total.
+        cancelled: Number of cancels.
+        during: The terminal signal in progress, inside which no method may be called (rule 2.3).
     """
 
     def __init__(self, patience: float) -> None:
@@ -38,10 +38,10 @@ class Stage:
         self._lock = threading.Lock()
         self._inside = 0
 
-    # What the subscriber calls.
+    # Called by the subscriber.
 
     def request(self, n: Any, /) -> None:
-        """Note a request."""
+        """Record a request."""
         with self._lock:
             self._note("request")
             if type(n) is int and n > 0:
@@ -50,19 +50,19 @@ class Stage:
                 self.wrong.append(n)
 
     def cancel(self) -> None:
-        """Note a cancel."""
+        """Record a cancel."""
         with self._lock:
             self._note("cancel")
             self.cancelled += 1
 
-    # What a test does.
+    # Called by a test.
 
     def greet(self, subscriber: Subscriber[Any]) -> None:
-        """Give ``on_subscribe``."""
+        """Signal ``on_subscribe``."""
         self._signal("2.13", subscriber, "on_subscribe", self)
 
     def expect_request(self, least: int = 1, rule: str = "2.1") -> None:
-        """Wait until so much was requested beyond what was sent."""
+        """Wait until ``least`` elements are requested beyond those sent."""
         unless(
             lambda: self.requested - self.sent >= least,
             self.patience,
@@ -71,11 +71,11 @@ class Stage:
         )
 
     def expect_cancel(self, rule: str, why: str) -> None:
-        """Wait until it was cancelled."""
+        """Wait until it is cancelled."""
         unless(lambda: self.cancelled, self.patience, rule, f"cancel was not called {why}")
 
     def expect_refusal(self, subscriber: Subscriber[Any]) -> None:
-        """A second subscription is cancelled, and this one is not (rule 2.5)."""
+        """Check that a second subscription is cancelled, and this one is not (rule 2.5)."""
         second = Stage(self.patience)
         second.greet(subscriber)
         second.expect_cancel("2.5", "on a second subscription")
@@ -83,25 +83,25 @@ class Stage:
             broken("2.5", "the first subscription was cancelled, and not the second one only")
 
     def send(self, subscriber: Subscriber[Any], item: Any) -> None:
-        """Give an element."""
+        """Signal an element."""
         self.sent += 1
         self._signal("2.13", subscriber, "on_next", item)
 
     def complete(self, subscriber: Subscriber[Any], rule: str = "2.9") -> None:
-        """Give the completion."""
+        """Signal the completion."""
         self._signal(rule, subscriber, "on_complete")
 
     def fail(self, subscriber: Subscriber[Any], error: Exception, rule: str = "2.10") -> None:
-        """Give a failure."""
+        """Signal a failure."""
         self._signal(rule, subscriber, "on_error", error)
 
     def expect_no_call(self) -> None:
-        """Nothing was called from inside the terminal signal."""
+        """Check that no method was called from inside the terminal signal."""
         if self.called_during:
             broken("2.3", self.called_during[0])
 
     def verify(self) -> None:
-        """Tell whether a request was wrong."""
+        """Check that every request was legal."""
         if self.wrong:
             broken("3.9", f"request({self.wrong[0]!r}) is no request of a positive number")
 

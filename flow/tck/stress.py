@@ -1,5 +1,5 @@
-"""Tests that draw random numbers, or depend on how threads meet: many rounds, with a seed that is printed."""
-# ruff: noqa: N802 - names of one kind with the standard ones
+"""Tests that draw random numbers, or depend on the timing of threads: many rounds, with a printed seed."""
+# ruff: noqa: N802 - named like the standard tests
 
 import sys
 import threading
@@ -20,7 +20,7 @@ class StressTests(PublisherSettings):
 
     @rs("3.3", "extra")
     def test_extra_spec303_theStackStaysFlatOverManyElements(self) -> None:
-        """``request(1)`` from inside ``on_next``, up to 100,000 times: on each thread the stack is as deep as at the beginning."""
+        """Up to 100,000 times ``request(1)`` from inside ``on_next``: the stack of each thread does not grow."""
         count = min(100_000, self.plenty, self.max_elements)
         self.needs(100)
         depths: dict[int, list[int]] = {}
@@ -46,7 +46,7 @@ class StressTests(PublisherSettings):
 
     @rs("3.8", "extra")
     def test_extra_spec308_demandAddsUpWhateverTheSequenceOfRequests(self) -> None:
-        """After any sequence of requests as many elements come as were requested in all."""
+        """After any sequence of requests as many elements come as were requested in total."""
         self.exact()
         chance = self.random()
         for _ in range(self.rounds // 4 + 1):
@@ -74,7 +74,7 @@ class StressTests(PublisherSettings):
 
     @rs("1.3", "extra")
     def test_extra_spec103_signalsAreSerialAlthoughManyThreadsRequest(self) -> None:
-        """Eight threads request at once; signals do not overlap, and what was requested comes."""
+        """Eight threads request at the same time; signals do not overlap, and all requested elements come."""
         self.exact()
         for turn in range(self.rounds // 4 + 1):
             each = 5 if turn % 2 else 1
@@ -85,9 +85,9 @@ class StressTests(PublisherSettings):
 
     @rs("3.12", "extra")
     def test_extra_spec312_cancelRacesWithRequestsFromEightThreads(self) -> None:
-        """Nothing is raised, nothing hangs, signals are serial, and then there is silence.
+        """No call raises, no call hangs, signals are serial, and then there is silence.
 
-        More elements are left than are requested in all, so the stream cannot end by itself; but a lossy one may.
+        More elements are left than are requested in total, so the stream cannot end by itself; but a lossy one may.
         """
         chance = self.random()
         self.needs(2 * _THREADS)
@@ -108,7 +108,7 @@ class StressTests(PublisherSettings):
 
 
 def _together(calls: list[Callable[[], Any]]) -> None:
-    """Run all at once, each on a thread of its own."""
+    """Run all calls at the same time, each on a thread of its own."""
     barrier = threading.Barrier(len(calls))
 
     def run(call: Callable[[], Any]) -> None:

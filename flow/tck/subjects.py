@@ -1,4 +1,4 @@
-"""What a subclass of a suite says of the publisher or subscriber that it verifies."""
+"""What a subclass of a suite defines about the publisher or subscriber that it verifies."""
 
 import gc
 import threading
@@ -21,16 +21,16 @@ class PublisherSettings(Verification):
 
     Attributes:
         max_elements: The longest stream that can be made; tests that need more are skipped.
-        bounded_depth: How many calls of ``on_next`` may stand on one stack (rule 3.3).
-        multicast: ``"cold"``: each subscriber gets the whole stream; ``"hot"``: those that are there get the same
+        bounded_depth: Most calls of ``on_next`` on one stack (rule 3.3).
+        multicast: ``"cold"``: each subscriber receives the whole stream; ``"hot"``: all current subscribers receive the same
             elements from then on; None: one subscriber only.
-        coordinated: Whether an element is emitted only when all subscribers have asked for it.
-        max_subscribers: The most that a publisher serves at a time, or None.
-        lossy: Whether elements that nobody asked for in time may be lost; then tests that count are skipped.
+        coordinated: Whether an element is emitted only when all subscribers have requested it.
+        max_subscribers: Most subscribers that a publisher serves at a time, or None.
+        lossy: Whether elements without demand may be lost; then tests that count elements are skipped.
         completes_early: Whether the completion needs no request beyond the last element.
         completes_idle: Whether an empty stream completes without any request.
-        reports: Whether what a subscriber raises goes to ``flow.hooks.on_dropped_error``.
-        plenty: How many elements a stream of `ENDLESS` has at least. It bounds the longest tests.
+        reports: Whether exceptions of a subscriber go to ``flow.hooks.on_dropped_error``.
+        plenty: Least number of elements of a stream of `ENDLESS`. It bounds the longest tests.
     """
 
     max_elements: ClassVar[int] = UNBOUNDED
@@ -47,41 +47,41 @@ class PublisherSettings(Verification):
     def make_publisher(self, n: int) -> Publisher[Any]:
         """Make a publisher of exactly ``n`` elements, then the end; none of them is ``None``.
 
-        For `ENDLESS` of them, it has at least `plenty`, and does not end.
+        For ``n`` = `ENDLESS`, it has at least `plenty`, and does not end.
         """
         raise NotImplementedError("make_publisher(n) has to be written for the publisher that is verified")
 
     def make_failed_publisher(self) -> Publisher[Any] | None:
-        """Make a publisher that refuses or fails at once, if there is such."""
+        """Make a publisher that refuses or fails at once, if there is one."""
         return None
 
     def make_stranded_publisher(self) -> Publisher[Any] | None:
-        """Make a publisher that signals on an executor or event loop that is closed by now, if there is such."""
+        """Make a publisher that signals on a closed executor or event loop, if there is one."""
         return None
 
     def publisher(self, n: int) -> Publisher[Any]:
-        """Make a publisher, or skip the test if it cannot be so long."""
+        """Make a publisher, or skip the test if it cannot be that long."""
         self.needs(n)
         return self.make_publisher(n)
 
     def lasting(self, n: int) -> Publisher[Any]:
-        """Make a publisher of which ``n`` elements can be had, whenever they are asked for.
+        """Make a publisher that still has ``n`` elements whenever they are requested.
 
-        A lossy one may lose them all before, and end; so it has to be endless, if it can.
+        A lossy publisher may lose all of them before, and end; so an endless one is made, if possible.
         """
         return self.longest(n) if self.lossy else self.publisher(n)
 
     def longest(self, n: int) -> Publisher[Any]:
-        """Make an endless publisher, or if it cannot be endless one of ``n`` elements."""
+        """Make an endless publisher, or if that is impossible one of ``n`` elements."""
         return self.publisher(ENDLESS if self.max_elements >= ENDLESS else n)
 
     def needs(self, n: int) -> None:
-        """Skip unless there are so many elements."""
+        """Skip the test if a stream of ``n`` elements cannot be made."""
         if n > self.max_elements:
             pytest.skip(f"{n} elements are needed, there are at most {self.max_elements}")
 
     def exact(self) -> None:
-        """Skip what counts elements if some may be lost."""
+        """Skip a test that counts elements if the publisher is lossy."""
         if self.lossy:
             pytest.skip("the publisher is lossy: elements are not counted")
 
@@ -93,7 +93,7 @@ class PublisherSettings(Verification):
         return publisher
 
     def several(self, count: int = 2) -> None:
-        """Skip unless so many subscribers are served."""
+        """Skip the test unless that many subscribers are served."""
         if self.multicast is None:
             pytest.skip("the publisher serves one subscriber")
         if self.max_subscribers is not None and self.max_subscribers < count:
@@ -106,7 +106,7 @@ class PublisherSettings(Verification):
         what: str,
         on_item: Callable[[Witness], object] | None = None,
     ) -> None:
-        """A subscriber is collected after ``end``, while publisher and subscription are kept."""
+        """Check that a subscriber is collected after ``end``, while publisher and subscription are kept."""
         subscriber = Witness(self.timeout, self.patience, on_item=on_item)
         subscriber.subscribe_to(publisher)
         kept = [publisher, subscriber.expect_subscription()]
@@ -122,20 +122,20 @@ class PublisherSettings(Verification):
 
 
 class SubscriberSettings(Verification):
-    """How to make the subscriber, and what it is sent."""
+    """How to make the subscriber, and which elements it is sent."""
 
     def make_subscriber(self, probe: Probe | None = None) -> Subscriber[Any]:
-        """Make a subscriber that requests by itself, or with a probe what its puppet is told to; see `flow.tck.Probe`."""
+        """Make a subscriber that requests by itself, or with a probe through its puppet only; see `flow.tck.Probe`."""
         raise NotImplementedError(
             "make_subscriber(probe) has to be written for the subscriber that is verified"
         )
 
     def make_item(self, place: int) -> Any:
-        """The element to send at a place, from 1; not ``None``."""
+        """Return the element to send at a place, from 1; not ``None``."""
         return place
 
     def _send(self, stage: Stage, subscriber: Subscriber[Any], count: int, first: int = 1) -> None:
-        """Give it the elements of so many places."""
+        """Send the elements of ``count`` places."""
         for place in range(first, first + count):
             stage.send(subscriber, self.make_item(place))
 
@@ -151,6 +151,6 @@ def requesting(*numbers: int) -> Callable[[Witness], None]:
 
 
 def request_and_stay(witness: Witness) -> None:
-    """Request one element, and give others the time to signal it before this signal returns."""
+    """Request one element, and wait a little so that another thread could signal it before this signal returns."""
     witness.request(1)
     threading.Event().wait(0.0002)

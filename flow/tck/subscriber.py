@@ -1,4 +1,4 @@
-"""The suites for subscribers: white box, 27 tests, and with the black-box ones of `flow.tck.blackbox` both in one."""
+"""The suites for subscribers: the white box with 27 tests, and its combination with the black box of `flow.tck.blackbox`."""
 # ruff: noqa: N802 - the standard names
 
 from typing import Any, ClassVar
@@ -20,23 +20,23 @@ __all__ = ["SubscriberVerification", "SubscriberWhiteboxVerification"]
     spec212_mustNotCallOnSubscribeMoreThanOnceBasedOnObjectEquality_specViolation="it binds publishers, and calling twice is tested as rule 2.5",
 )
 class SubscriberWhiteboxVerification(SubscriberSettings):
-    """Checks a subscriber that reports to a probe, and requests what its puppet is told to."""
+    """Checks a subscriber that reports to a probe, and requests through its puppet only."""
 
     def staged(self) -> tuple[Stage, Subscriber[Any], Probe]:
-        """A subscriber that has its subscription, and its puppet reported."""
+        """Return a subscriber that has its subscription, and has reported its puppet."""
         stage, subscriber, probe = self.unstaged()
         stage.greet(subscriber)
         probe.expect_subscription()
         return stage, subscriber, probe
 
     def unstaged(self) -> tuple[Stage, Subscriber[Any], Probe]:
-        """A subscriber without a subscription."""
+        """Return a subscriber without a subscription."""
         probe = Probe(self.timeout, self.patience)
         self._witnesses.append(probe)
         return Stage(self.patience), self.make_subscriber(probe), probe
 
     def _asking(self) -> tuple[Stage, Subscriber[Any], Probe]:
-        """One that has requested an element."""
+        """Return a subscriber that has requested an element."""
         stage, subscriber, probe = self.staged()
         probe.request(1)
         stage.expect_request()
@@ -58,7 +58,7 @@ class SubscriberWhiteboxVerification(SubscriberSettings):
 
     @rs("2.1", "required")
     def test_required_spec201_mustSignalDemandViaSubscriptionRequest(self) -> None:
-        """What the puppet is told to request reaches the publisher."""
+        """A request through the puppet reaches the publisher."""
         stage, subscriber, probe = self._asking()
         stage.send(subscriber, self.make_item(1))
         probe.expect_next("2.1")
@@ -90,7 +90,7 @@ class SubscriberWhiteboxVerification(SubscriberSettings):
     def test_required_spec208_mustBePreparedToReceiveOnNextSignalsAfterHavingCalledSubscriptionCancel(
         self,
     ) -> None:
-        """An element that comes late does no harm."""
+        """An element after cancel does no harm."""
         stage, subscriber, probe = self._asking()
         probe.cancel()
         stage.expect_cancel("2.8", "when the puppet was told to")
@@ -98,14 +98,14 @@ class SubscriberWhiteboxVerification(SubscriberSettings):
 
     @rs("2.9", "required")
     def test_required_spec209_mustBePreparedToReceiveAnOnCompleteSignalWithPrecedingRequestCall(self) -> None:
-        """Completion when something was requested."""
+        """Completion with demand."""
         self._completes(*self._asking())
 
     @rs("2.9", "required")
     def test_required_spec209_mustBePreparedToReceiveAnOnCompleteSignalWithoutPrecedingRequestCall(
         self,
     ) -> None:
-        """Completion when nothing was requested."""
+        """Completion without demand."""
         self._completes(*self.staged())
 
     def _completes(self, stage: Stage, subscriber: Subscriber[Any], probe: Probe) -> None:
@@ -114,12 +114,12 @@ class SubscriberWhiteboxVerification(SubscriberSettings):
 
     @rs("2.10", "required")
     def test_required_spec210_mustBePreparedToReceiveAnOnErrorSignalWithPrecedingRequestCall(self) -> None:
-        """Failure when something was requested."""
+        """Failure with demand."""
         self._fails(*self._asking())
 
     @rs("2.10", "required")
     def test_required_spec210_mustBePreparedToReceiveAnOnErrorSignalWithoutPrecedingRequestCall(self) -> None:
-        """Failure when nothing was requested."""
+        """Failure without demand."""
         self._fails(*self.staged())
 
     def _fails(self, stage: Stage, subscriber: Subscriber[Any], probe: Probe) -> None:
@@ -144,7 +144,7 @@ class SubscriberWhiteboxVerification(SubscriberSettings):
 
     @rs("3.8", "required")
     def test_required_spec308_requestMustRegisterGivenNumberElementsToBeProduced(self) -> None:
-        """``request(2)``: two elements, no more."""
+        """``request(2)``: two elements are reported, no more."""
         stage, subscriber, probe = self.staged()
         probe.request(2)
         stage.expect_request(2, "3.8")
@@ -164,7 +164,7 @@ class SubscriberVerification(SubscriberWhiteboxVerification, SubscriberBlackboxV
     whitebox: ClassVar[bool] = True
 
     def unstaged(self) -> tuple[Stage, Subscriber[Any], Probe]:
-        """As for the white box, if there is one."""
+        """As for the white box, unless ``whitebox`` is False: then skip the test."""
         if not self.whitebox:
             pytest.skip("the subscriber does not report to a probe: only the black-box tests apply")
         return super().unstaged()

@@ -1,4 +1,4 @@
-"""The subscriber with which publishers are tested: it does what a test says, and sees what breaks a rule."""
+"""The subscriber with which publishers are tested: a test drives it, and it detects broken rules."""
 
 import contextlib
 import threading
@@ -28,12 +28,12 @@ class RuleBroken(AssertionError):
 
 
 def broken(rule: str, text: str) -> NoReturn:
-    """Tell that a rule does not hold."""
+    """Report that a rule does not hold."""
     raise RuleBroken(rule, text)
 
 
 def unless(condition: Callable[[], object], patience: float, rule: str, text: str) -> None:
-    """Wait until a condition holds; break the rule if it does not within ``patience`` seconds."""
+    """Wait until a condition holds; report the rule as broken if it does not within ``patience`` seconds."""
     deadline = time.monotonic() + patience
     pause = threading.Event()
     delay = _PAUSE
@@ -45,12 +45,12 @@ def unless(condition: Callable[[], object], patience: float, rule: str, text: st
 
 
 def refuses_none(rule: str, subject: object, method: str) -> None:
-    """Call a method with ``None``, and break the rule unless that raises ``TypeError``."""
+    """Call a method with ``None``, and report the rule as broken unless that raises ``TypeError``."""
     try:
         getattr(subject, method)(None)
     except TypeError:
         return
-    except Exception as error:  # noqa: BLE001 - told below
+    except Exception as error:  # noqa: BLE001 - reported below
         broken(rule, f"{method}(None) raised {error!r} instead of a TypeError")
     broken(rule, f"{method}(None) raised no TypeError")
 
@@ -58,19 +58,19 @@ def refuses_none(rule: str, subject: object, method: str) -> None:
 class Witness:
     """A subscriber that a test drives.
 
-    Expectations (``expect_...``) take signals in the order in which they came. What no correct publisher does is noted
-    whatever the test is about, and told by `verify`.
+    Expectations (``expect_...``) take signals in the order of arrival. Violations that no correct publisher commits are recorded
+    in every test, and reported by `verify`.
 
     Args:
-        timeout: Seconds of quiet that count as silence.
-        patience: Seconds to wait for what has to come.
+        timeout: Seconds without a signal that count as silence.
+        patience: Seconds to wait for an expected signal.
         on_open: Called inside ``on_subscribe``.
-        on_item: Called inside ``on_next``, after the element was noted.
+        on_item: Called inside ``on_next``, after the element was recorded.
 
     Attributes:
         items: All elements, in the order of arrival.
-        requested: What was requested in all.
-        deepest: Most calls of ``on_next`` that stood on one stack.
+        requested: Number of elements requested in total.
+        deepest: Most calls of ``on_next`` on one stack.
         nested: Whether a terminal signal came inside another signal.
     """
 
@@ -95,12 +95,12 @@ class Witness:
         self._signals: deque[tuple[str, Any]] = deque()
         self._faults: list[RuleBroken] = []
         self._inside: list[tuple[int, str]] = []
-        self._told: str | None = None  # the terminal signal
+        self._told: str | None = None  # the terminal signal, once received
 
-    # What the publisher calls.
+    # Called by the publisher.
 
     def on_subscribe(self, subscription: Any, /) -> None:
-        """Note the subscription."""
+        """Record the subscription."""
         self._enter("on_subscribe")
         try:
             if subscription is None:
@@ -118,7 +118,7 @@ class Witness:
             self._leave("on_subscribe")
 
     def on_next(self, item: Any, /) -> None:
-        """Note an element."""
+        """Record an element."""
         self._enter("on_next")
         try:
             if item is None:
@@ -135,33 +135,33 @@ class Witness:
             self._leave("on_next")
 
     def on_error(self, error: Any, /) -> None:
-        """Note the failure."""
+        """Record the failure."""
         self._end("on_error", error)
         if not isinstance(error, Exception):
             self.fault("2.13", f"on_error({error!r}): that is no Exception")
 
     def on_complete(self) -> None:
-        """Note the completion."""
+        """Record the completion."""
         self._end("on_complete", None)
 
-    # What a test does.
+    # Called by a test.
 
     def subscribe_to(self, publisher: Publisher[Any]) -> None:
-        """Subscribe; that must return normally (rule 1.9)."""
+        """Subscribe; ``subscribe`` must return normally (rule 1.9)."""
         try:
             publisher.subscribe(self)
         except Exception as error:
             raise RuleBroken("1.9", f"subscribe() raised {error!r}; it has to return normally") from error
 
     def request(self, n: Any) -> None:
-        """Request; what that raises is a fault (rule 3.16)."""
+        """Request; an exception of ``request`` is a fault (rule 3.16)."""
         if type(n) is int and n > 0:
             with self._changed:
                 self.requested += n
         self._call("3.16", "request", n)
 
     def cancel(self) -> None:
-        """Cancel; what that raises is a fault (rule 3.15)."""
+        """Cancel; an exception of ``cancel`` is a fault (rule 3.15)."""
         self._call("3.15", "cancel")
 
     def _call(self, rule: str, method: str, *arguments: Any) -> None:
@@ -174,19 +174,19 @@ class Witness:
             self.fault(rule, f"{call} raised {error!r}; it has to return normally")
 
     def leave(self) -> None:
-        """Cancel whatever there is to cancel, and say nothing of it; for the end of a test."""
+        """Cancel the subscription, if there is one, and ignore exceptions; for the end of a test."""
         if self.subscription is not None:
             with contextlib.suppress(Exception):
                 self.subscription.cancel()
 
     def fault(self, rule: str, text: str) -> None:
-        """Note a broken rule, to be told at the end of the test."""
+        """Record a broken rule, to be reported at the end of the test."""
         with self._changed:
             if len(self._faults) < 10:
                 self._faults.append(RuleBroken(rule, text))
 
     def verify(self) -> None:
-        """Tell what was noted.
+        """Report the recorded faults.
 
         Raises:
             RuleBroken: The first fault.
@@ -197,20 +197,20 @@ class Witness:
             raise faults[0]
 
     def expect_subscription(self) -> Subscription:
-        """Wait for ``on_subscribe``, which has to be the first signal."""
+        """Wait for ``on_subscribe``, which must be the first signal."""
         found: Subscription = self._expect("1.9", "on_subscribe as the first signal", "on_subscribe")[1]
         return found
 
     def expect_next(self, rule: str = "1.1") -> Any:
-        """Wait for an element that was requested."""
+        """Wait for a requested element."""
         return self._expect(rule, "an element that was requested", "on_next")[1]
 
     def expect_items(self, count: int, rule: str = "1.1") -> list[Any]:
-        """Wait for so many elements."""
+        """Wait for ``count`` elements."""
         return [self.expect_next(rule) for _ in range(count)]
 
     def expect_next_or_end(self, rule: str) -> bool:
-        """Wait for an element (true) or the completion (false)."""
+        """Wait for an element (True) or the completion (False)."""
         return self._expect(rule, "an element or the completion", "on_next", "on_complete")[0] == "on_next"
 
     def expect_complete(self, rule: str = "1.5") -> None:
@@ -218,12 +218,12 @@ class Witness:
         self._expect(rule, "on_complete", "on_complete")
 
     def expect_all(self, count: int, rule: str = "1.1") -> None:
-        """Wait for so many elements, and then the completion."""
+        """Wait for ``count`` elements, and then the completion."""
         self.expect_items(count, rule)
         self.expect_complete(rule)
 
     def expect_error(self, rule: str, *kinds: type[Exception]) -> Exception:
-        """Wait for a failure, of one of the kinds."""
+        """Wait for a failure with an error of one of the types."""
         error: Exception = self._expect(rule, "on_error", "on_error")[1]
         if not isinstance(error, kinds or Exception):
             names = " or ".join(each.__name__ for each in kinds)
@@ -231,19 +231,19 @@ class Witness:
         return error
 
     def expect_the_error(self, error: Exception, rule: str, what: str = "passed on") -> None:
-        """Wait for a failure, which has to be this very object."""
+        """Wait for a failure with this very error object."""
         if self.expect_error(rule) is not error:
             broken(rule, f"another error was {what} than was signalled")
 
     def expect_silence(self, rule: str, why: str) -> None:
-        """Nothing that was not taken has come, and nothing comes."""
+        """Check that no signal is left to take, and that none comes."""
         with self._changed:
             self._changed.wait_for(lambda: self._signals, self.timeout)
             if self._signals:
                 broken(rule, f"{_shown(*self._signals[0])} came {why}")
 
     def quiet(self, why: str, rule: str, most: int) -> None:
-        """Wait until nothing has come for the length of a silence; at most ``most`` elements may have come by then."""
+        """Wait until no element has come for ``timeout`` seconds; at most ``most`` elements may have come by then."""
         deadline = time.monotonic() + self.patience
         while True:
             with self._changed:
@@ -258,7 +258,7 @@ class Witness:
 
     @property
     def ended(self) -> bool:
-        """Whether the terminal signal came."""
+        """Whether the terminal signal has come."""
         return self._told is not None
 
     def _expect(self, rule: str, what: str, *kinds: str) -> tuple[str, Any]:
