@@ -71,7 +71,7 @@ class Shield:
     def _has_signals(self) -> bool:
         """Whether this interpreter receives signals; in any other one, even reading the handler would abort the process."""
         try:
-            signal(SIGINT, None)  # always refused; the kind of error tells whether signals come here
+            signal(SIGINT, None)  # always refused; the kind of error shows whether signals come here
         except TypeError:
             self._signals = True
         except ValueError:

@@ -15,7 +15,7 @@ naive ``datetime``       the same without an offset
 None                     ``null``; an absent name stays absent
 =======================  ==========================================================================================
 
-The text alone does not tell a decimal ``"10.00"`` from a string, so values can only be read back with a schema: `reader` makes
+The text alone does not distinguish a decimal ``"10.00"`` from a string, so values can only be read back with a schema: `reader` makes
 a function from one. Schemas are in the JSON form of Spark: a *type* is a name (see ``_READERS``) or an object
 ``{"type": "struct", "fields": [{"name", "type", "nullable"}, ...]}``, ``{"type": "array", "elementType"}`` or
 ``{"type": "map", "keyType", "valueType"}``.

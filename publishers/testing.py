@@ -87,7 +87,7 @@ def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
     return came
 
 
-async def collect_async(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:  # noqa: ASYNC109 - the bound of a test, told in its error
+async def collect_async(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:  # noqa: ASYNC109 - the limit of a test, which its error shows
     """`collect` on the running event loop; it also accepts feeds of a server's client."""
     _check(n, timeout)
     came: list[T] = []

@@ -58,7 +58,7 @@ class Inbox(Generic[T]):
     _subscription: Subscription | None = None
     _error: Exception | None = None
     _done: bool = False  # no further signal comes
-    _closed: bool = False  # the consumer wants no more
+    _closed: bool = False  # by the consumer
     _waiting: bool = False
 
     def __post_init__(self) -> None:

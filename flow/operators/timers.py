@@ -24,7 +24,7 @@ class Alarm(Protocol):
 
 
 class Timers(Protocol):
-    """Tells the time, and calls functions at a later moment."""
+    """A source of the time, and of calls at a later moment."""
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary moment; never decreases."""

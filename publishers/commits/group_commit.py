@@ -456,7 +456,7 @@ class Committer:
         return self._withheld.nbytes
 
     def _defer(self, fresh: list[Pending]) -> None:
-        """Records the first withheld version in HEAD before it is written, or that there is none any more."""
+        """Records in HEAD the first withheld version before it is written, or that no version is withheld any more."""
         if self._withheld.first is None:
             place = next((place for place, member in enumerate(fresh) if member.hidden), None)
             self._wal.show(None if place is None else self._wal.appended + place)
@@ -478,7 +478,7 @@ class Committer:
         self._settle()
 
     def _settle(self) -> None:
-        """Tells the queue whether anything is withheld, in memory or in HEAD."""
+        """Notes in the queue whether anything is withheld, in memory or in HEAD."""
         self._queue.settle(withheld=self._withheld.first is not None or self._wal.withholding)
 
     def _show(self, version: int) -> list[Published]:

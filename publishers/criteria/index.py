@@ -7,7 +7,7 @@ cost of a change depends on the criterions that it leads to, however many others
 takes time proportional to its own size.
 
 A predicate of more than 256 places is entered by one reference: it has tables of its own, built before by the thread that
-subscribes. Such tables are asked one after the other. If they consist of nothing but keys, one set operation tells whether a
+subscribes. Such tables are asked one after the other. If they consist of nothing but keys, one set operation shows whether a
 block has any of them.
 
 What cannot be looked up is asked once for all criterions that have it in common: patterns without any literal part (once per
@@ -366,7 +366,7 @@ class MatchingIndex(Generic[T]):
 
 
 def _patterned(table: Table, indices: Sequence[int], keys: Sequence[bytes]) -> Iterator[tuple[int, Bucket]]:
-    # What is remembered in the meantime is seen, unless the memo has been emptied: then a key is looked up again.
+    # An answer memoized meanwhile is seen, unless the memo has been emptied: then the key is looked up again.
     for index, key, known in zip(indices, keys, map(table.memo.get, keys), strict=True):
         buckets = table.patterned(key) if known is None else known
         if buckets:

@@ -294,23 +294,23 @@ class ChangeLog(KeepingLog):
         return commit(batches, **committing)
 
     def commit_staged(self, stage: Stage, **committing: Unpack[Labelled]) -> Commit:
-        """``commit`` for changes that other processes seal on storage which they share with this one, all as one version.
+        """``commit`` for changes that other processes seal on storage shared with this one; all parts become one version.
 
-        The owner copies what was sealed into the log without looking into it. Parts that were sealed and do not count, such as
-        those of attempts that failed, are removed when it returns, or when the log is opened again; what comes later still, at
-        the next staged commit.
+        The owner copies the sealed parts into the log without decoding them. Sealed parts that are not committed, such as
+        those of failed attempts, are removed when this returns, or when the log is opened again; parts that are sealed even
+        later are removed by the next staged commit.
 
         Args:
-            stage: Called once: has other processes call ``Staging.seal``, in however many attempts, and returns the parts that
-                count, and the versions of schemas that they were stamped with. It may commit, and tell those schemas.
+            stage: Called once: makes other processes call ``Staging.seal``, in any number of attempts, and returns the parts to
+                commit with their schema versions. It may itself commit, even those schemas.
             committing: As for ``commit``, without ``expect``.
 
         Returns:
-            What became of it; version 0 without any change, for then nothing is committed.
+            The outcome; version 0 without any change, because then nothing is committed.
 
         Raises:
-            InvalidChange: If a version of a schema was not told, or was forgotten meanwhile.
-            OSError: If a part is not there, or is not what was sealed; nothing was written.
+            InvalidChange: If a schema version was never committed, or was truncated meanwhile.
+            OSError: If a part is missing, or differs from the sealed one; nothing was written.
             TransactionTooLarge, LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: As ``commit``.
         """
         commit = self._writing().commit_staged

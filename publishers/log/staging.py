@@ -1,4 +1,4 @@
-"""Transactions whose changes other processes seal, on storage that they share with the log, and that the owner commits."""
+"""Staged transactions: other processes seal the changes on storage shared with the log, and the owner commits them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ __all__ = ["Stage", "Staged", "Staging"]
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """What other processes need to know of a transaction to seal parts of it; it can be pickled.
+    """Everything that other processes need in order to seal parts of a transaction; it can be pickled.
 
     Attributes:
-        directory: That of the log, which they have to see under this name.
-        transaction: Its name among those that are staged.
+        directory: Directory of the log, which must have this name in those processes too.
+        transaction: Unique name of the transaction among the staged ones.
         annotations: JSON of the transaction.
-        options: Of the log.
-        abandoned: Files of transactions before it, which were over, that were found and removed.
+        options: Options of the log.
+        abandoned: Number of files of earlier, ended transactions that were found and removed.
     """
 
     directory: Path
@@ -36,12 +36,12 @@ class Staging:
         """Seals a part into a file of its own.
 
         Args:
-            batches: Its changes.
-            part: Names this attempt at it, as no other one of the transaction is named.
-            versions: Of entity types the version of the schema that their changes are stamped with.
+            batches: The changes of the part.
+            part: Name of this attempt at the part, unique in the transaction.
+            versions: Schema version by entity type, with which the changes are stamped.
 
         Raises:
-            TransactionTooLarge: If a change, or the part, is above a bound of the log.
+            TransactionTooLarge: If a change, or the part, exceeds a bound of the log.
             OSError: If the file cannot be written.
         """
         stamped: Iterable[Columns] = (with_versions(columns, versions) for columns in batches)
@@ -59,11 +59,11 @@ class Staging:
 
 
 class Staged(NamedTuple):
-    """What was staged of a transaction.
+    """The staged parts of a transaction.
 
     Attributes:
-        parts: In their order.
-        versions: Those that changes were stamped with; they have to be told by now.
+        parts: The parts, in order.
+        versions: Schema version by entity type of the stamped changes; these schemas must already be committed.
     """
 
     parts: Sequence[StagedPart]
@@ -71,4 +71,4 @@ class Staged(NamedTuple):
 
 
 Stage = Callable[[Staging], Staged]
-"""Has the parts of a transaction sealed, each of them once or more, and returns those that count."""
+"""Makes other processes seal the parts of a transaction, each once or more, and returns the attempts to commit."""

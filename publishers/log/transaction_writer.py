@@ -44,7 +44,7 @@ class Labelled(Showing, total=False):
 
 
 class Committing(Labelled, total=False):
-    """How a transaction is committed; see ``ChangeLog.commit``."""
+    """The keyword arguments of ``ChangeLog.commit``."""
 
     expect: Expect | None
 
@@ -122,7 +122,7 @@ class TransactionWriter:
         self._options = options
         self._compress = options.compress
         self._check = check
-        self._staging: set[str] = set()  # transactions that are being staged
+        self._staging: set[str] = set()  # names of transactions whose staging is in progress
         self._encoder = RowEncoder(
             options, schemas.versions, None if self._origin is None else self._origin.row
         )

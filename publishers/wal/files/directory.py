@@ -16,7 +16,7 @@ __all__ = ["LOCK_NAME", "STAGED", "LogWriter", "check_names", "sign", "take_lock
 
 LOCK_NAME: Final = "LOCK"
 STAGED: Final = "staged-"
-"""How names of files begin that other processes seal parts of a transaction into."""
+"""Prefix of the names of files into which other processes seal parts of a transaction."""
 _LOG: Final = logging.getLogger("penstock.housekeeping")
 _TRIES: Final = 3
 _PAUSE: Final = 0.003  # seconds; a process that checks for a writer holds the lock for microseconds
@@ -91,7 +91,7 @@ def take_lock(filesystem: FileSystem, path: Path) -> File:
             tries -= 1
             if not tries:
                 raise LogBusy(path, _signed(file))
-            time.sleep(_PAUSE)  # noqa: TID251 - no condition tells that the lock is free
+            time.sleep(_PAUSE)  # noqa: TID251 - no condition signals that the lock is free
     except BaseException:
         file.close()
         raise

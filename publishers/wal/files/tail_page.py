@@ -70,7 +70,7 @@ class Tail:
         self._file = file
         self._path = path
         self._boot_id = boot_id
-        # An older kernel or another program may have left garbage; then counting starts anew.
+        # An older kernel or another program may have left garbage; then counting restarts.
         self._counter: int = _COUNTER.unpack_from(page)[0] & 0xFFFFFFFF
         self.fence = page[_FENCE : _FENCE + 8]
         self.own = bytes(self.fence)
