@@ -38,7 +38,7 @@ class Timers(Protocol):
 class ThreadTimers:
     """One daemon thread for all alarms, which exists only while an alarm is set.
 
-    Cancelled alarms are removed when they are half of all, so the memory is bounded by the number of set alarms.
+    Cancelled alarms are removed when they are more than half of all, so the memory is bounded by the number of set alarms.
 
     Args:
         clock: The clock that measures the seconds.

@@ -249,7 +249,7 @@ class Committer:
         return []
 
     def close(self) -> None:
-        """Refuses later commits, finishes commits in progress, and syncs what is not synced."""
+        """Refuses later commits, finishes commits in progress, and syncs the rest."""
         self._queue.close()
         try:
             if self.failed is None:

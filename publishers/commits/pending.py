@@ -137,9 +137,10 @@ class Pending:
 
 
 class Repeated(NamedTuple):
-    """A member of a group that is not written for the sake of another commit.
+    """A member of a group that is not written because of another commit.
 
-    Either its producer has committed its sequence, or a later one, before; or it expects that no such commit came first.
+    Either its producer has already committed its sequence or a later one, or a commit ahead of it in the group contradicts its
+    expectation.
 
     Attributes:
         member: The queue entry; its ``error`` is already set if it is refused.
@@ -164,7 +165,7 @@ def sift(
     repeated: list[Repeated] = []
     fresh: list[Pending] = []
     newest: dict[bytes, tuple[Pending, int]] = {}
-    ahead_of: GroupAhead | None = None  # what is in fresh, from the first expectation on
+    ahead_of: GroupAhead | None = None  # the members of fresh, from the first expectation on
     for member in group:
         transaction = member.transaction
         if transaction is None:

@@ -258,7 +258,7 @@ class _Work:
         data = left.sparse.pack(UUID(hex=report.log_id), number, left.trailer)
         write_index(self._filesystem, self._directory, number, data)
 
-    # --- what is kept --------------------------------------------------------------------------------------------------
+    # --- kept files ----------------------------------------------------------------------------------------------------
 
     def _free_name(self, name: str) -> str:
         names = self._filesystem.listing(self._directory)
