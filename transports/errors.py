@@ -3,31 +3,31 @@
 ::
 
     PenstockError
-    |-- WireError               an error of one operation: code, retryable, data      (code, data)
-    |   |-- InvalidRequest      a field of a message has an invalid value             (path)
-    |   |-- InvalidDemand       credits that are no valid count of events, §3.9       (value)
-    |   |-- Forbidden           the client may not see or do what it asks for         (path)
-    |   |-- Unauthenticated     credentials are missing or wrong, or have expired
-    |   |-- NotAuthenticated    the client was not authenticated in time              (seconds)
-    |   |-- LogNotFound         the server has no log of that name                    (name)
-    |   |-- TooManySubscriptionsthe connection has as many as it may have             (limit)
-    |   |-- TooManySnapshots    too many subscriptions receive rows at a time         (limit)
-    |   |-- SlotNotOpen         an acknowledgement names an opening that is over      (name, opening)
-    |   |-- ConsumerNotJoined   a call names a joining that is over                   (name, consumer, opening)
-    |   |-- TooManySlots        the server has as many open as it allows              (limit)
-    |   |-- TooManyMembers      as many group consumers have joined as may            (limit)
-    |   |-- TooManyCalls        as many calls of a consumer are unanswered as may be  (limit)
-    |   |-- TooManyAppends      more is unanswered than the connection may have       (option, limit)
-    |   |-- NoTransaction       a commit names a transaction that is not open
-    |   |-- TransactionIdle     a transaction in parts has waited too long            (seconds)
-    |   |-- TooManyProducers    a principal has as many producers as it may have      (limit)
-    |   `-- GoingAway           the server is stopping
-    |-- RemoteError             an error that a server sent, as its client sees it    (code, data)
-    |-- ConnectionLost          the connection ended before the subscription did      (close_code, why)
-    |-- InvalidInput            a line of a command's input is invalid                (line)
-    |-- ServerFailed            the server could not start                            (host, port)
-    `-- ExtraMissing            an optional dependency is not installed               (extra)
-    Violation                   the peer broke the protocol: the connection closes    (close_code)
+    |-- WireError                 an error of one operation: code, retryable, data      (code, data)
+    |   |-- InvalidRequest        a field of a message has an invalid value             (path)
+    |   |-- InvalidDemand         credits that are no valid count of events, §3.9       (value)
+    |   |-- Forbidden             the client may not see or do what it asks for         (path)
+    |   |-- Unauthenticated       credentials are missing or wrong, or have expired
+    |   |-- NotAuthenticated      the client was not authenticated in time              (seconds)
+    |   |-- LogNotFound           the server has no log of that name                    (name)
+    |   |-- TooManySubscriptions  the connection has as many as it may have             (limit)
+    |   |-- TooManySnapshots      too many subscriptions receive rows at a time         (limit)
+    |   |-- SlotNotOpen           an acknowledgement names an opening that is over      (name, opening)
+    |   |-- ConsumerNotJoined     a call names a joining that is over                   (name, consumer, opening)
+    |   |-- TooManySlots          the server has as many open as it allows              (limit)
+    |   |-- TooManyMembers        as many group consumers have joined as may            (limit)
+    |   |-- TooManyCalls          as many calls of a consumer are unanswered as may be  (limit)
+    |   |-- TooManyAppends        more is unanswered than the connection may have       (option, limit)
+    |   |-- NoTransaction         a commit names a transaction that is not open
+    |   |-- TransactionIdle       a transaction in parts has waited too long            (seconds)
+    |   |-- TooManyProducers      a principal has as many producers as it may have      (limit)
+    |   `-- GoingAway             the server is stopping
+    |-- RemoteError               an error that a server sent, as its client sees it    (code, data)
+    |-- ConnectionLost            the connection ended before the subscription did      (close_code, why)
+    |-- InvalidInput              a line of a command's input is invalid                (line)
+    |-- ServerFailed              the server could not start                            (host, port)
+    `-- ExtraMissing              an optional dependency is not installed               (extra)
+    Violation                     the peer broke the protocol: the connection closes    (close_code)
 
 The codes are those of the protocol's document; ``retryable`` says whether the same message may succeed later unchanged.
 """
