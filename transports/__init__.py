@@ -1,15 +1,16 @@
-"""How changes leave the program, and arrive in another.
+"""Transports: how changes leave the program and arrive in another.
 
-``serve`` puts an open log on a port; ``connect`` makes a remote log, whose feeds are publishers. The protocol between
-them is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``pip install 'penstock-cdc[server]'``.
+``serve`` puts an open log on a port; ``connect`` makes a remote log, whose feeds are publishers. The protocol between them
+is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``pip install 'penstock-cdc[server]'``.
 
-``Application`` is what they serve, for use under uvicorn, or inside another ASGI application; ``LinkProtocol`` is the class
-that uvicorn is to run WebSockets with: ``uvicorn --ws transports:LinkProtocol``.
+``Application`` is the ASGI application of a server, for uvicorn or inside another ASGI application; ``LinkProtocol`` is the
+WebSocket class for uvicorn: ``uvicorn --ws transports:LinkProtocol``.
 """
 
 from importlib import import_module
 
-# Not of typing, nor is Final: until this is imported an interrupt of the command cannot be met, so it is to be short.
+# Neither this nor Final comes from typing: the command cannot handle an interrupt until this module is imported, so the
+# import must be short.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from transports.access.access import Access, Authenticator, Authoriser
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from transports.server.uvicorn import Server, serve
     from transports.server.ws_protocol import LinkProtocol as LinkProtocol
 
-# LinkProtocol is not in it: it stands on an extra, and `from transports import *` needs none.
+# Without LinkProtocol, which needs an extra: `from transports import *` must not.
 __all__ = [
     "ANONYMOUS",
     "Access",
@@ -113,7 +114,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Imports what is asked for (PEP 562): the command begins before all of it is there, and some of it needs an extra."""
+    """Imports a name on first use (PEP 562): the command starts before everything is imported, and some names need an extra."""
     module = next((module for module, names in _MODULES.items() if name in names), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -130,5 +131,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What there is, imported or not."""
+    """Returns all names, imported or not."""
     return sorted({*globals(), *__all__})

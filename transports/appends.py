@@ -1,4 +1,4 @@
-"""Appending for clients, whatever way they come: who may, under which name, and within which bounds."""
+"""Appends of clients, for every transport: authorisation, producers, and bounds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -26,19 +26,19 @@ __all__ = ["Appending", "Repetitions", "cursor_behind", "outcome_of"]
 
 
 class Appending:
-    """What a server does for those who append.
+    """The shared state of a server for appends.
 
     Args:
         logs: The logs of the server, by name.
         access: What each principal may do.
-        limits: Bounds of the server.
+        limits: The bounds of the server.
 
     Attributes:
-        unanswered: Bytes of appends that are not answered yet, of the whole server.
-        spooled: Bytes of transactions that come in parts, or as lines, likewise.
-        memory: Of these the bytes that are kept in memory.
-        figures: How they fare.
-        transactions: How many transactions in parts are open, or on their way to their log; of event loops of one thread.
+        unanswered: The bytes of unanswered appends of the whole server.
+        spooled: The bytes of transactions that arrive in parts or as lines, likewise.
+        memory: The part of these bytes that is kept in memory.
+        figures: The figures of appends.
+        transactions: The number of transactions in parts that are open or being written; for event loops of one thread.
     """
 
     def __init__(self, logs: "Mapping[str, ChangeLog]", access: Access, limits: Limits) -> None:
@@ -58,7 +58,7 @@ class Appending:
         self._limits = limits
 
     def target(self, principal: Principal, name: str | None) -> "ChangeLog":
-        """The log that a principal wants to append to.
+        """Returns the log that a principal wants to append to.
 
         Raises:
             Forbidden: If it may not.
@@ -74,17 +74,17 @@ class Appending:
         changes: Sequence[Mutation],
         after: Submission | None = None,
     ) -> Submission:
-        """Submits a transaction; on a thread, as it encodes, and may read the disk and wait for room in the queue.
+        """Submits a transaction; on a thread, because it encodes, may read the disk, and may wait for room in the queue.
 
         Args:
-            log: Where to.
-            principal: Whose it is, and whose its producer is.
-            wish: What is said of it.
+            log: The log.
+            principal: The principal, to which the producer belongs.
+            wish: The request.
             changes: Its changes.
-            after: What it must not be written without.
+            after: The submission without which the transaction must not be written.
 
         Raises:
-            TooManyProducers: If its producer would be one too many.
+            TooManyProducers: If the principal would have one producer too many.
             PenstockError: As ``ChangeLog.submit``.
         """
         return log.submit(
@@ -99,7 +99,7 @@ class Appending:
     def commit_columns(
         self, log: "ChangeLog", principal: Principal, wish: AppendWish, batches: "Iterable[Columns]"
     ) -> Commit:
-        """Commits a transaction that is too large to be submitted; on a thread, which waits for it.
+        """Commits a transaction that is too large to be submitted; blocks the calling thread.
 
         Raises:
             TooManyProducers: As `submit`.
@@ -116,10 +116,10 @@ class Appending:
     def _producer(
         self, log: "ChangeLog", principal: Principal, wish: AppendWish
     ) -> tuple[RemoteProducer, int] | None:
-        """Under whose name a transaction is committed.
+        """Returns the producer of a transaction, qualified by the principal, and its sequence.
 
         Raises:
-            TooManyProducers: If it would be one too many.
+            TooManyProducers: If the principal would have one producer too many.
         """
         if wish.producer is None:
             return None
@@ -132,9 +132,9 @@ class Appending:
 
 
 class Repetitions:
-    """Finds the versions of what one client has repeated, and the log does not tell: all but the last of each producer.
+    """Finds the versions of transactions that a client repeats and the log no longer remembers: all but the last of a producer.
 
-    What is found is kept until something else is asked for, as a window is repeated as a whole.
+    The result of a search is kept until another is needed, because a client repeats a whole window.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Repetitions:
         self._known: dict[int, int] = {}
 
     def version(self, log: "ChangeLog", principal: Principal, wish: AppendWish) -> int:
-        """The version; 0 if it lies too far back. On a thread."""
+        """Returns the version; 0 if it lies too far back. Call it on a thread."""
         producer = RemoteProducer(principal.name, wish.producer or "")
         if self._log is not log or self._producer != producer or wish.sequence not in self._known:
             self._known = log.versions_of(producer, wish.sequence)
@@ -152,10 +152,10 @@ class Repetitions:
 
 
 def outcome_of(commit: Commit) -> str:
-    """What became of a transaction, in the word of the figures."""
+    """Returns the outcome of a transaction for the figures."""
     return "DUPLICATE" if commit.duplicate else "WRITTEN"
 
 
 def cursor_behind(log: "ChangeLog", commit: Commit) -> str | None:
-    """The cursor behind a transaction; None if it is a repetition of one that nobody knows the version of any more."""
+    """Returns the cursor behind a transaction; None if it is a duplicate whose version is no longer known."""
     return str(log.token(Position(commit.version + 1))) if commit.version else None

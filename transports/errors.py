@@ -1,34 +1,35 @@
-"""What goes wrong on a connection: one table from Python's errors to the words on the wire.
+"""Errors of connections, and the codes of the wire.
 
 ::
 
     PenstockError
-    |-- WireError            an error of one subscription: code, retryable, data       (code, data)
-    |   |-- InvalidRequest   a field of a subscribe message has a wrong value          (path)
-    |   |-- InvalidDemand    credits that are no count of events, rule 3.9             (value)
-    |   |-- Forbidden        what is asked for may not be seen or done                   (path)
-    |   |-- Unauthenticated  who it is was not shown, or its time is over
-    |   |-- NotAuthenticated who it is was not found out in time                         (seconds)
-    |   |-- LogNotFound      the server has no log of that name                        (name)
-    |   |-- TooManySubscriptions  above the limit of the connection                    (limit)
-    |   |-- TooManySnapshots  as many subscriptions get the state as may at a time        (limit)
-    |   |-- SlotNotOpen      an acknowledgement is of an opening that is over          (name, opening)
-    |   |-- ConsumerNotJoined  what is said of deliveries is of a joining that is over   (name, consumer, opening)
-    |   |-- TooManySlots     as many slots are open as the server may have            (limit)
-    |   |-- TooManyMembers   as many consumers of groups have joined as may             (limit)
-    |   |-- TooManyCalls     as many calls of a consumer are unanswered as may          (limit)
-    |   |-- TooManyAppends   more is unacknowledged than the connection may have        (option, limit)
-    |   |-- TooManyProducers   a principal has as many producers as it may have         (limit)
-    |   `-- GoingAway        the server is stopping
-    |-- RemoteError          an error that a server sent, as its client sees it        (code, data)
-    |-- ConnectionLost       the connection ended before the subscription did          (close_code, reason)
-    |-- InvalidInput         a line of the input of a command is wrong                   (line)
-    |-- ServerFailed         the server could not start                                (host, port)
-    `-- ExtraMissing         an optional dependency is not installed                   (extra)
-    Violation                the peer broke the protocol: the connection is closed     (close_code)
+    |-- WireError                 an error of one operation: code, retryable, data      (code, data)
+    |   |-- InvalidRequest        a field of a message has an invalid value             (path)
+    |   |-- InvalidDemand         credits that are no valid count of events, §3.9       (value)
+    |   |-- Forbidden             the client may not see or do what it asks for         (path)
+    |   |-- Unauthenticated       credentials are missing or wrong, or have expired
+    |   |-- NotAuthenticated      the client was not authenticated in time              (seconds)
+    |   |-- LogNotFound           the server has no log of that name                    (name)
+    |   |-- TooManySubscriptions  the connection has as many as it may have             (limit)
+    |   |-- TooManySnapshots      too many subscriptions receive rows at a time         (limit)
+    |   |-- SlotNotOpen           an acknowledgement names an opening that is over      (name, opening)
+    |   |-- ConsumerNotJoined     a call names a joining that is over                   (name, consumer, opening)
+    |   |-- TooManySlots          the server has as many open as it allows              (limit)
+    |   |-- TooManyMembers        as many group consumers have joined as may            (limit)
+    |   |-- TooManyCalls          as many calls of a consumer are unanswered as may be  (limit)
+    |   |-- TooManyAppends        more is unanswered than the connection may have       (option, limit)
+    |   |-- NoTransaction         a commit names a transaction that is not open
+    |   |-- TransactionIdle       a transaction in parts has waited too long            (seconds)
+    |   |-- TooManyProducers      a principal has as many producers as it may have      (limit)
+    |   `-- GoingAway             the server is stopping
+    |-- RemoteError               an error that a server sent, as its client sees it    (code, data)
+    |-- ConnectionLost            the connection ended before the subscription did      (close_code, why)
+    |-- InvalidInput              a line of a command's input is invalid                (line)
+    |-- ServerFailed              the server could not start                            (host, port)
+    `-- ExtraMissing              an optional dependency is not installed               (extra)
+    Violation                     the peer broke the protocol: the connection closes    (close_code)
 
-The codes of subscriptions are those of the protocol's document; ``retryable`` says whether the same subscribe message
-may succeed later as it is.
+The codes are those of the protocol's document; ``retryable`` says whether the same message may succeed later unchanged.
 """
 
 import enum
@@ -67,13 +68,13 @@ __all__ = [
 ]
 
 _MESSAGE_CHARACTERS: Final = 600
-_REASON_BYTES: Final = 123  # RFC 6455 5.5: a control frame holds 125 bytes, two of them are the code
+_REASON_BYTES: Final = 123  # RFC 6455 §5.5: a control frame holds 125 bytes, two of which are the code
 
 
 class CloseCode(enum.IntEnum):
-    """Why a WebSocket is closed: RFC 6455 7.4.1, the 44xx codes of graphql-transport-ws, and two of our own.
+    """The reason for closing a WebSocket: RFC 6455 §7.4.1, the 44xx codes of graphql-transport-ws, and two of our own.
 
-    1011 is not among them on purpose: clients take it for fatal, and what the server meets is cured by a retry.
+    1011 is omitted on purpose: clients treat it as fatal, but internal errors of the server may be overcome by a retry.
     """
 
     NORMAL = 1000
@@ -96,7 +97,7 @@ class CloseCode(enum.IntEnum):
 
     @property
     def retryable(self) -> bool:
-        """Whether connecting again as before may succeed."""
+        """Whether connecting again unchanged may succeed."""
         return self not in _FATAL
 
 
@@ -117,13 +118,13 @@ _FATAL: Final = frozenset(
 
 
 def close_reason(text: str) -> str:
-    """Cuts the text to what a close frame holds, at a character boundary."""
+    """Truncates a text to the size of a close frame, at a character boundary."""
     raw = text.encode("utf-8", "replace")
     return raw.decode() if len(raw) <= _REASON_BYTES else raw[:_REASON_BYTES].decode("utf-8", "ignore")
 
 
 class Violation(Exception):
-    """The peer broke the protocol; the connection is to be closed with ``close_code`` and this text."""
+    """The peer broke the protocol; the connection has to be closed with ``close_code`` and this text."""
 
     def __init__(self, close_code: CloseCode, why: str) -> None:
         super().__init__(why)
@@ -131,12 +132,12 @@ class Violation(Exception):
 
     @property
     def reason(self) -> str:
-        """The text, cut to what a close frame holds."""
+        """The text, truncated to the size of a close frame."""
         return close_reason(str(self))
 
 
 class WireError(PenstockError):
-    """An error of one subscription that arises in the transport itself."""
+    """An error of one operation that arises in the transport itself."""
 
     code = "INTERNAL"
 
@@ -146,7 +147,7 @@ class WireError(PenstockError):
 
 
 class InvalidRequest(WireError):
-    """A field of a subscribe message has a value that it does not take."""
+    """A field of a message has an invalid value."""
 
     code = "INVALID_REQUEST"
 
@@ -156,7 +157,7 @@ class InvalidRequest(WireError):
 
 
 class InvalidDemand(WireError):
-    """Credits that are no count of events (Reactive Streams rule 3.9)."""
+    """Credits that are not a valid count of events (Reactive Streams §3.9)."""
 
     code = "INVALID_DEMAND"
 
@@ -167,7 +168,7 @@ class InvalidDemand(WireError):
 
 
 class Forbidden(WireError):
-    """The client asks for what it may not see or do. The text does not repeat what was asked."""
+    """The client asks for something that it may not see or do. The text does not repeat the request."""
 
     code = "FORBIDDEN"
 
@@ -177,7 +178,7 @@ class Forbidden(WireError):
 
 
 class Unauthenticated(WireError):
-    """The credentials of a client are missing or wrong, or the time of its principal is over."""
+    """The credentials of a client are missing or wrong, or its principal has expired."""
 
     code = "UNAUTHENTICATED"
 
@@ -186,7 +187,7 @@ class Unauthenticated(WireError):
 
 
 class NotAuthenticated(WireError):
-    """Who a client is was not found out in time; it may try again."""
+    """The client was not authenticated in time; it may retry."""
 
     code = "NOT_AUTHENTICATED"
     retryable = True
@@ -221,7 +222,7 @@ class TooManySubscriptions(WireError):
 
 
 class TooManySnapshots(WireError):
-    """As many subscriptions of the connection are being given the state as may be at a time."""
+    """The connection has as many subscriptions that receive rows as it may have at a time."""
 
     code = "TOO_MANY_SNAPSHOTS"
     retryable = True
@@ -235,7 +236,7 @@ class TooManySnapshots(WireError):
 
 
 class SlotNotOpen(WireError):
-    """A slot is not open, or by another opening than that which acknowledges. Nothing has changed."""
+    """An acknowledgement names an opening of a slot that is over. Nothing has changed."""
 
     code = "SLOT_NOT_OPEN"
 
@@ -250,7 +251,7 @@ class SlotNotOpen(WireError):
 
 
 class ConsumerNotJoined(WireError):
-    """A consumer has not joined its group, or by another opening than that which speaks for it. Nothing has changed."""
+    """A call names a joining of a group that is over. Nothing has changed."""
 
     code = "CONSUMER_NOT_JOINED"
 
@@ -268,7 +269,7 @@ class ConsumerNotJoined(WireError):
 
 
 class TooManySlots(WireError):
-    """As many slots are open, or wait for their clients, as the server may have."""
+    """As many slots are open, or wait for their clients, as the server allows."""
 
     code = "TOO_MANY_SLOTS"
     retryable = True
@@ -282,7 +283,7 @@ class TooManySlots(WireError):
 
 
 class TooManyMembers(WireError):
-    """As many consumers of groups have joined, or wait for their clients, as the server may have."""
+    """As many group consumers have joined, or wait for their clients, as the server allows."""
 
     code = "TOO_MANY_CONSUMERS"
     retryable = True
@@ -296,7 +297,7 @@ class TooManyMembers(WireError):
 
 
 class TooManyCalls(WireError):
-    """As many calls of a consumer are not answered as it may have; nothing of this one was done."""
+    """As many calls of a consumer are unanswered as it may have; this call had no effect."""
 
     code = "TOO_MANY_CALLS"
     retryable = True
@@ -310,7 +311,7 @@ class TooManyCalls(WireError):
 
 
 class TooManyAppends(WireError):
-    """More is unacknowledged than a connection may have; nothing of this was written."""
+    """More appends or bytes are unanswered than a connection may have; nothing was written."""
 
     code = "TOO_MANY_APPENDS"
     retryable = True
@@ -326,7 +327,7 @@ class TooManyAppends(WireError):
 
 
 class NoTransaction(WireError):
-    """A transaction in parts was to be committed that is not open; nothing of it was written."""
+    """A ``commit`` names a transaction in parts that is not open; nothing was written."""
 
     code = "NO_TRANSACTION"
 
@@ -338,7 +339,7 @@ class NoTransaction(WireError):
 
 
 class TransactionIdle(WireError):
-    """A transaction in parts has waited too long for its next part, or its commit; nothing of it was written."""
+    """A transaction in parts has waited too long for its next part or its commit; nothing was written."""
 
     code = "TRANSACTION_IDLE"
     retryable = True
@@ -349,7 +350,7 @@ class TransactionIdle(WireError):
 
 
 class TooManyProducers(WireError):
-    """A principal has committed under as many names as it may; nothing of this was written."""
+    """A principal has as many producers as it may have; nothing was written."""
 
     code = "TOO_MANY_PRODUCERS"
 
@@ -363,7 +364,7 @@ class TooManyProducers(WireError):
 
 
 class GoingAway(WireError):
-    """The server is stopping; subscribe again elsewhere, or here later, with the last cursor."""
+    """The server is stopping; subscribe again with the last cursor, elsewhere or later."""
 
     code = "GOING_AWAY"
     retryable = True
@@ -373,14 +374,14 @@ class GoingAway(WireError):
 
 
 class RemoteError(PenstockError):
-    """The error with which a server ended a subscription.
+    """The error with which a server ended a subscription or refused a request.
 
     Attributes:
-        code: The word of the protocol, such as ``HISTORY_PRUNED``.
-        retryable: Whether the same subscription may succeed later.
-        data: What the code carries, such as ``oldest`` or ``head``.
-        outcome: Of a transaction: ``"refused"`` if nothing of it was written, ``"unknown"`` if it may have been; None of
-            anything else.
+        code: The code of the protocol, such as ``HISTORY_PRUNED``.
+        retryable: Whether the same request may succeed later.
+        data: The data of the code, such as ``oldest`` or ``head``.
+        outcome: For a transaction ``"refused"`` if nothing was written, or ``"unknown"`` if it may have been; None
+            otherwise.
     """
 
     outcome: str | None = None
@@ -393,17 +394,17 @@ class RemoteError(PenstockError):
 
     @classmethod
     def told(cls, payload: Mapping[str, Any]) -> "RemoteError":
-        """The error that a server tells of."""
+        """Makes the error from the payload of a server."""
         data = dict(payload)
         code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))
         return cls(code, message, retryable=data.pop("retryable", False) is True, data=data)
 
 
 class ConnectionLost(PenstockError):
-    """The connection ended before the subscription did, or could not be made.
+    """The connection ended before the subscription did, or could not be established.
 
     Attributes:
-        outcome: As that of ``RemoteError``.
+        outcome: As for ``RemoteError``.
     """
 
     outcome: str | None = None
@@ -425,7 +426,7 @@ class ServerFailed(PenstockError):
 
 
 class InvalidInput(PenstockError, ValueError):
-    """A line of the input of a command is wrong; nothing of the input was used."""
+    """A line of a command's input is invalid; none of the input was used."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -443,12 +444,12 @@ class ExtraMissing(PenstockError):
 
 
 def _short(value: object) -> str:
-    """The value, or its size if it is absurd: turning huge numbers into text is quadratic, and refused by Python."""
+    """Returns the value, or its size if it is huge: converting a huge number to text is quadratic, and Python refuses it."""
     if not isinstance(value, int):
         return f"{value!r:.60}"
     return str(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"
 
 
 def shortened(text: str) -> str:
-    """A message of bounded length: a wrong value may be as large as the message it came in."""
+    """Returns a message of bounded length, because a wrong value may be as large as the message that contained it."""
     return text if len(text) <= _MESSAGE_CHARACTERS else text[:_MESSAGE_CHARACTERS] + "..."

@@ -1,4 +1,4 @@
-"""The bounds of a connection, and of a server, each with a name and a default."""
+"""The bounds of a connection and of a server, each with a name and a default."""
 
 from dataclasses import dataclass, fields
 from typing import Final
@@ -8,95 +8,100 @@ from publishers.errors import InvalidOption
 __all__ = ["CREDITS_MAX", "Limits"]
 
 CREDITS_MAX: Final = 2**31 - 1
-"""Most credits that one message may carry; a subscription may gather ``UNBOUNDED`` of them."""
+"""The most credits in one message; a subscription may accumulate ``UNBOUNDED``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one connection, or of the server where that is said; sizes in bytes, times in seconds.
+    """Bounds of one connection, or of the server where stated; sizes in bytes, times in seconds.
 
     Attributes:
-        connections: Most connections of a server; above it a new one is closed with 1013.
+        connections: Most connections of a server; a further one is closed with 1013.
         subscriptions: Most subscriptions of a connection.
-        snapshots: Most subscriptions of a connection that are being given the state at a time; each keeps a page of rows in memory,
-            up to 1,000 or 1 MiB.
+        snapshots: Most subscriptions of a connection that receive rows at a time; each keeps a page of rows in memory, up to
+            1,000 rows or 1 MiB.
         subscription_weight: Most that the criteria of one subscription or query may weigh, in units of
-            ``publishers.criteria.cost``: a key or a name is about two, a pattern 32 for each of its places.
+            ``publishers.criteria.cost``: a key or a name weighs about 2, a pattern 32 for each of its places.
         connection_weight: Most that the criteria of all subscriptions of a connection may weigh.
-        criteria_weight: Most that the criteria of all subscriptions of a server may weigh; equal ones count once.
-        inline_weight: Criteria up to this weight are read and entered on the event loop, heavier ones on a thread.
-        message_bytes: Largest incoming message; above it the connection is closed with 1009.
-        messages_per_second: Control messages a second, with twice as many in a burst; above it 4490.
-        frames_per_second: WebSocket frames a second, with twice as many in a burst, fragments and control frames too; above
-            it 4490. Never below ``messages_per_second``.
-        batch_events: Most events that a client may ask for in one ``next``.
-        batch_bytes: Most bytes of changes in one ``next``; a single larger change goes alone.
+        criteria_weight: Most that the criteria of all subscriptions of a server may weigh; equal criteria count once.
+        inline_weight: Criteria up to this weight are parsed and registered on the event loop, heavier ones on a thread.
+        message_bytes: Largest incoming message; a larger one closes the connection with 1009.
+        messages_per_second: Control messages a second, with twice as many in a burst; more close with 4490.
+        frames_per_second: WebSocket frames a second, including fragments and control frames, with twice as many in a burst;
+            more close with 4490. Never below ``messages_per_second``.
+        batch_events: Most events that a client may request in one ``next``.
+        batch_bytes: Most bytes of changes in one ``next``; a single larger change is sent alone.
         high_water: Unsent bytes above which nothing is polled for the connection.
         window: Unsent bytes up to which frames are added in one turn.
-        request_timeout: How long a client may take to send the head of an HTTP request, and then its body.
-        init_timeout: How long a client may take until ``connection_init``.
-        authenticate_timeout: How long it may take to find out who a client is; after it the client is sent away, to try again.
-        revocation: How long it may take until a connection whose principal is let in no longer, and a subscription whose grant
-            is gone or narrower, is ended.
-        authenticate_threads: Most threads of a server on which authenticators run that may block; a client, counted by its
-            address, has half of them at a time.
+        request_timeout: Time for a client to send the head of an HTTP request, and then its body.
+        init_timeout: Time for a client to send ``connection_init``.
+        authenticate_timeout: Time to authenticate a client; after it the client is refused with a retryable error.
+        revocation: Time within which a revocation takes effect: a connection ends whose principal is no longer admitted, and
+            a subscription whose grant is gone or narrower.
+        authenticate_threads: Most threads of a server for authenticators that may block; a client, identified by its
+            address, gets at most half of them.
         keepalive: Time between WebSocket pings, and the time in which each must be answered.
-        stall_timeout: How long bytes may wait without any of them being taken, until the connection is aborted.
-        close_timeout: How long the peer may take to answer a close frame.
+        stall_timeout: Time after which a connection is aborted if bytes are unsent and the peer accepts none of them.
+        close_timeout: Time for the peer to answer a close frame.
         resync_checkpoint: Time between checkpoints of a subscription in RESYNC.
-        heartbeat: Default time without a ``next`` after which a checkpoint is sent, from 1 to 300 by default: the shorter of
-            ``keepalive`` and ``stall_timeout``, after which a silent connection is given up.
-        fence_events: GraphQL: events after which a ping asks whether the client has handled them.
+        heartbeat: Default time without a ``next`` after which a checkpoint is sent. If 0, the shorter of ``keepalive`` and
+            ``stall_timeout``, after which a silent connection is given up, but from 1 to 300.
+        fence_events: GraphQL: number of events after which a ping asks whether the client has handled them.
         fence_width: GraphQL: most such pings that may be unanswered; no event is sent meanwhile.
-        fence_timeout: GraphQL: without an answer for so long, the connection goes on without such pings.
-        document_bytes: GraphQL: longest document, in characters; large values belong into its variables.
+        fence_timeout: GraphQL: time without an answer after which a connection stops sending such pings.
+        document_bytes: GraphQL: longest document, in characters; large values belong in its variables.
         document_tokens: GraphQL: most lexical tokens of a document.
         document_fields: GraphQL: most fields and fragments of a document, each counted wherever it is spread.
-        document_depth: GraphQL: most selections within each other, fragments spread.
+        document_depth: GraphQL: greatest nesting of selections, with fragments spread.
         document_aliases: GraphQL: most aliases of a document.
         document_fragments: GraphQL: most fragments of a document.
-        document_pairs: GraphQL: most comparisons of fields with one response name, weighed by their arguments.
-        variable_values: GraphQL: most values in the variables of a request; a text counts once for each 64 characters.
-        document_cache_bytes: GraphQL: memory for documents that were read lately, of a server.
+        document_pairs: GraphQL: most comparisons of fields with the same response name, weighted by their arguments.
+        variable_values: GraphQL: most values in the variables of a request; a text counts once per 64 characters.
+        document_cache_bytes: GraphQL: memory of a server for recently parsed documents.
         history_events: GraphQL: most changes in a page of history.
-        history_bytes: GraphQL: bytes after which a page of history ends; a single larger record goes alone.
+        history_bytes: GraphQL: bytes after which a page of history ends; a single larger record is sent alone.
         answer_bytes: GraphQL: largest answer to a query.
-        prepare_threads: Most threads of a server on which large requests of GraphQL are read and checked, and
-            heavy criteria read and compiled.
-        appends: Most appends of a connection that are not answered yet; with twice as many it is closed with 4490.
-        append_bytes: Most bytes of the messages of those; a single larger one is taken if it is alone.
-        appending_bytes: Most bytes of unanswered appends of a server, whatever way they came; beyond it, appends are refused,
-            and may be sent again.
+        prepare_threads: Most threads of a server that parse and validate large GraphQL requests, and parse and compile heavy
+            criteria.
+        appends: Most unanswered appends of a connection; twice as many close it with 4490.
+        append_bytes: Most bytes of their messages; a single larger one is accepted if it is alone.
+        appending_bytes: Most bytes of unanswered appends of a server, over all transports; beyond it appends are refused
+            with a retryable error.
         transactions: Most transactions in parts that a connection has begun and not committed.
-        transaction_idle: How long such a transaction may wait for its next part; after it it is dropped.
-        transaction_bytes: Most bytes of a transaction that comes in parts, or as lines over HTTP; they are spooled to a file.
+        transaction_idle: Time that such a transaction may wait for its next part; then it is dropped.
+        transaction_bytes: Most bytes of a transaction that arrives in parts, or as lines over HTTP; they are spooled to a
+            file.
         spooled_bytes: Most bytes of such files of a server.
         principal_spooled_bytes: Most bytes of such files of one principal.
-        append_threads: Most threads of a server on which appends are read, checked and encoded.
-        producers: Most producers of one principal that have appended to a log within ``producer_idle``; a further one is refused.
-        producer_idle: How long a producer that appends nothing counts.
-        slot_grace: How long a slot is kept for a client whose connection was lost, so that it goes on with the opening that it has.
-        slot_leases: Most slots that clients of a server have open, those of clients that are away included; the one that was left
-            first makes room, and where none was, a further one is refused.
-        group_grace: How long a consumer of a group stays joined whose connection was lost, so that it goes on with the generation that it has.
-        group_members: Most consumers of groups that clients of a server have joined as, those of clients that are away included; the one
-            that was left first makes room, and where none was, a further one is refused.
-        group_calls: Most calls of such a consumer, such as acknowledgements, that are not answered yet; a further one is refused.
-        scan_threads: Most threads of a server on which queries, look-ups and searches for a start read the log.
-        scan_share: Most of these that one client has at a time, counted by its address; queries count until their
-            answers were taken.
+        append_threads: Most threads of a server that parse, validate and encode appends.
+        producers: Most producers of one principal that have appended to a log within ``producer_idle``; a further one is
+            refused.
+        producer_idle: Time that a producer counts after its last append.
+        slot_grace: Time that a slot is kept for a client whose connection was lost, so that the client can resume its
+            opening.
+        slot_leases: Most slots that clients of a server have open, including those kept for absent clients. A further one
+            takes the place of the one that has been absent longest, or is refused if none is absent.
+        group_grace: Time that a group consumer stays joined after its connection was lost, so that it can resume its
+            generation.
+        group_members: Most group consumers that clients of a server have joined, including those of absent clients. A
+            further one takes the place of the one that has been absent longest, or is refused if none is absent.
+        group_calls: Most unanswered calls of such a consumer, such as acknowledgements; a further one is refused.
+        scan_threads: Most threads of a server on which queries, look-ups and searches for a start position read the log.
+        scan_share: Most of these threads that one client, identified by its address, uses at a time; a query counts until
+            its answer was accepted.
         scans_waiting: Most requests of a server that wait for such a thread.
-        resp_command_bytes: Redis protocol: bytes of the arguments of one command, each counted with 16 more; of a client that has not
-            shown who it is up to 16 KiB. Beyond it the connection is closed.
-        resp_arguments: Redis protocol: most arguments of a command, its name counted; of such a client up to 10.
+        resp_command_bytes: Redis protocol: bytes of the arguments of one command, plus 16 for each; at most 16 KiB for a client that
+            is not authenticated. Beyond it the connection is closed.
+        resp_arguments: Redis protocol: most arguments of a command, including its name; at most 10 for a client that is not
+            authenticated.
         resp_pipeline: Redis protocol: most commands of a connection that are answered in one turn of the event loop.
         resp_events: Redis protocol: most events, or rows, of one reply.
-        resp_reply_bytes: Redis protocol: bytes of changes after which a reply to a poll ends; a single larger record goes alone.
-        resp_output_bytes: Redis protocol: bytes of replies of a server that clients have not taken, from which on replies to polls
-            become small.
-        resp_consumers: Redis protocol: most consumers of groups that a server keeps; the one that was asked for longest ago has to join again,
-            which costs it nothing.
-        resp_block: Redis protocol: longest time for which a command waits, whatever it asks for.
+        resp_reply_bytes: Redis protocol: bytes of changes after which a reply to a poll ends; a single larger record is sent
+            alone.
+        resp_output_bytes: Redis protocol: bytes of unsent replies of a server above which replies to polls become small.
+        resp_consumers: Redis protocol: most group consumers that a server keeps; the one idle longest has to join again, at
+            no cost to it.
+        resp_block: Redis protocol: longest time that a command waits, whatever it asks for.
     """
 
     connections: int = 10_000

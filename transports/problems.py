@@ -1,4 +1,4 @@
-"""What goes wrong in Python, in the words of the wire: one table."""
+"""Python's errors in the terms of the wire: one table."""
 
 import logging
 import uuid
@@ -73,7 +73,7 @@ class Problem(NamedTuple):
     data: Mapping[str, Any]
 
     def payload(self) -> dict[str, Any]:
-        """As it travels: the data stand beside code, message and retryable."""
+        """Returns the payload for the wire: code, message and retryable, with the data beside them."""
         return {"code": self.code, "message": self.message, "retryable": self.retryable, **self.data}
 
 
@@ -88,9 +88,9 @@ class _Row:
     retryable: bool = False
     data: _Data = field(default=lambda _error, _token: {})
     message: str | None = None
-    """In place of the text of the error, which speaks of what is not for clients."""
+    """Replaces the text of an error that contains details of the server."""
     logged: bool = False
-    """Whether the text of the error is logged, as no other place tells it to the people of the server."""
+    """Whether to log the text of the error, because the operators of the server see it nowhere else."""
 
 
 _FAILED_DISK: Final = (
@@ -232,15 +232,15 @@ def _identity(told: LogIdentity) -> dict[str, str]:
 
 
 def describe(error: BaseException, token: _Tokens = str) -> Problem:
-    """What a subscriber is told of an error.
+    """Returns the problem that a client gets for an error.
 
     Args:
-        error: What ended the subscription.
-        token: Makes the text of a position of the log concerned.
+        error: The error that ended the subscription or the request.
+        token: Makes the text of a position of the log.
 
     Returns:
-        The payload of the ``error`` message. What is in no table is ``INTERNAL``: it is logged with an id, and only
-        the id is told.
+        The payload of the ``error`` message. An error that is not in the table becomes ``INTERNAL``: it is logged with an
+        id, and the client gets only the id.
     """
     if isinstance(error, WireError):
         return Problem(error.code, shortened(str(error)), error.retryable, error.data)

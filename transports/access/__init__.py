@@ -1,1 +1,1 @@
-"""Who may connect, and what they may see."""
+"""Authentication and authorisation: which clients may connect, and what they may do and see."""

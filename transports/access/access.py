@@ -1,4 +1,4 @@
-"""Who is let in, and what each may do: the one object that everything asks which serves clients."""
+"""Authentication and authorisation: the one object that every endpoint asks."""
 
 import asyncio
 import inspect
@@ -18,29 +18,29 @@ __all__ = ["EVERYBODY", "SERVER", "Access", "Authenticator", "Authoriser"]
 _LOG: Final = logging.getLogger("penstock.transports")
 _L = TypeVar("_L")
 _WRITABLE: Final = "; penstock serve DIR --own --writable lets everybody write who is let in"
-_NAME_MAX: Final = 255  # of a log; a longer name is none
+_NAME_MAX: Final = 255  # of a log; a longer name cannot exist
 _TIMEOUT: Final = 5.0
 
 Authenticator = Callable[[Credentials], Principal | Awaitable[Principal | None] | None]
-"""Tells who a client is by its credentials; None, or ``Forbidden``, if it is not let in.
+"""Maps the credentials of a client to a principal; returns None, or raises ``Forbidden``, to refuse the client.
 
-One that awaits runs on the event loop. One that does not runs on a thread, as it may ask a database or a file, unless it has
-an attribute ``quick`` that is true. Each has ``Limits.authenticate_timeout`` seconds.
+A coroutine function runs on the event loop. Any other callable runs on a thread, because it may query a database or a file,
+unless its attribute ``quick`` is true. Each has ``Limits.authenticate_timeout`` seconds.
 """
 
 Authoriser = Callable[[Principal, str, LogAction], Grant]
-"""Tells what a principal may do with the log of a name; it may raise ``Forbidden``.
+"""Returns the grant of a principal on the log of a name, for an action; may raise ``Forbidden``.
 
-It is asked for each subscription and request, on the event loop and on threads, so it must not wait for anything: what has
-to be fetched belongs into the ``claims`` of the principal, which an authenticator may take its time for. The name may be that
-of no log.
+It is called for each subscription and request, on the event loop and on threads, so it must not block. Data that has to be
+fetched belongs in the ``claims`` of the principal, because an authenticator may block. The name need not belong to an
+existing log.
 """
 
 EVERYBODY: Final = Grant(frozenset({LogAction.READ, LogAction.OPERATE}))
-"""What each client may do where nothing else is said: read everything, and be told how the server is; never write."""
+"""The default grant: read everything and see the state of the server, but never write."""
 
 SERVER: Final = "$system"
-"""The name under which the figures of a server as a whole are authorised, and the log of what becomes of its logs."""
+"""The name under which the figures of the whole server, and the system log of a store, are authorised."""
 
 _Run = Callable[[Hashable, Callable[[], Any]], Awaitable[Any]]
 
@@ -50,19 +50,19 @@ async def _on_a_thread(_client: Hashable, work: Callable[[], Any]) -> Any:
 
 
 class Access:
-    """Who is let in to a server, and what each may do.
+    """Authenticates the clients of a server and authorises their actions.
 
     Args:
-        authenticate: Tells who a client is; None lets everybody in as ``ANONYMOUS``, whatever it claims.
-        authorise: What each principal may do, or a grant for all; None for ``EVERYBODY``.
+        authenticate: Maps credentials to a principal; None admits every client as ``ANONYMOUS``, whatever it presents.
+        authorise: What each principal may do, or one grant for all; None for ``EVERYBODY``.
         timeout: Seconds that authentication may take.
-        fresh: Seconds after which it is looked again whether what authenticator and authoriser were read from has changed, before
-            the next client is judged.
-        run: Runs what may block for a client, on a thread.
-        clock: Tells the time.
+        fresh: Seconds after which the sources of authenticator and authoriser are checked for changes before the next client
+            is authenticated.
+        run: Runs blocking work for a client on a thread.
+        clock: The clock.
 
     Raises:
-        InvalidOption: If one of them is something else.
+        InvalidOption: If an argument has the wrong type.
     """
 
     def __init__(
@@ -101,23 +101,23 @@ class Access:
 
     @property
     def open(self) -> bool:
-        """Whether everybody is let in."""
+        """Whether every client is admitted."""
         return self._authenticate is None
 
     @property
     def lasting(self) -> bool:
-        """Whether what was found of a client once is so for ever."""
+        """Whether a decision about a client never changes."""
         return self.open and isinstance(self._authorise, Grant)
 
     @property
     def revision(self) -> int:
-        """Rises when authenticator or authoriser have read something else than before (their attribute ``revision``)."""
+        """Increases when authenticator or authoriser have read new data (the sum of their attributes ``revision``)."""
         return sum(getattr(one, "revision", 0) for one in (self._authenticate, self._authorise))
 
     async def refresh(self) -> None:
-        """Has authenticator and authoriser look, on a thread, whether what they were read from has changed (``refresh``).
+        """Lets authenticator and authoriser check on a thread whether their sources have changed (their method ``refresh``).
 
-        What cannot be read changes nothing, and is said in the log.
+        If a source cannot be read, nothing changes and the log has a warning.
         """
         self._looked = self._clock.monotonic()
         for one in {id(one): one for one in (self._authenticate, self._authorise)}.values():
@@ -126,14 +126,14 @@ class Access:
                 continue
             try:
                 await self._run(None, look)
-            except Exception as error:  # noqa: BLE001 - whatever it was, what was read before counts on
+            except Exception as error:  # noqa: BLE001 - whatever it was, the previous data stays in use
                 if str(error) != self._said:
                     _LOG.warning("who is let in could not be read again: %s", error)
                 self._said = str(error)
 
     async def _be_fresh(self) -> None:
-        """Looks again if the last look is too long ago; all who come meanwhile wait for the same look."""
-        if self._looking is not None and self._looking.done():  # all who waited for it have left
+        """Refreshes if the last refresh is too long ago; clients that arrive meanwhile wait for the same refresh."""
+        if self._looking is not None and self._looking.done():  # all waiters were cancelled
             self._looking = None
         if self._looking is None and self._clock.monotonic() - self._looked >= self._fresh:
             self._looking = asyncio.get_running_loop().create_task(self.refresh())
@@ -146,20 +146,20 @@ class Access:
                     self._looking = None
 
     def expired(self, principal: Principal) -> bool:
-        """Whether the time of a principal is over."""
+        """Whether a principal has expired."""
         return principal.expired(self._now())
 
     @property
     def uniform(self) -> bool:
-        """Whether all may do and see the same, and see everything."""
+        """Whether every principal has the same grant, and it hides nothing."""
         return isinstance(self._authorise, Grant) and not self._authorise.narrow
 
     async def principal(self, credentials: Credentials) -> Principal:
-        """Who a client is.
+        """Authenticates a client.
 
         Raises:
-            Unauthenticated: If it is not let in, or its time is over.
-            NotAuthenticated: If that was not found out in time.
+            Unauthenticated: If the client is refused, or its principal has expired.
+            NotAuthenticated: If authentication takes longer than the timeout.
         """
         if self._authenticate is None:
             return ANONYMOUS
@@ -187,16 +187,16 @@ class Access:
         return await found if inspect.isawaitable(found) else found
 
     def grant(self, principal: Principal, log: str, action: LogAction) -> Grant:
-        """What a principal may do with a log, if it may do this.
+        """Returns the grant of a principal on a log, if it allows the action.
 
         Args:
-            principal: Who it is.
+            principal: The principal.
             log: The name of the log; ``SERVER`` for the server as a whole.
-            action: What it wants to do.
+            action: The requested action.
 
         Raises:
-            Forbidden: If it may not.
-            Unauthenticated: If its time is over.
+            Forbidden: If the action is not allowed.
+            Unauthenticated: If the principal has expired.
         """
         if principal.expired(self._now()):
             raise Unauthenticated
@@ -215,7 +215,7 @@ class Access:
         return found
 
     def allows(self, principal: Principal, log: str, action: LogAction) -> Grant | None:
-        """As ``grant``; None if it may not."""
+        """As ``grant``, but returns None if the action is not allowed or the principal has expired."""
         try:
             return self.grant(principal, log, action)
         except (Forbidden, Unauthenticated):
@@ -228,14 +228,14 @@ class Access:
         principal: Principal,
         action: LogAction = LogAction.READ,
     ) -> tuple[str, _L, Grant]:
-        """The log that a principal means, with its name and what it may do: without a name it means the only one.
+        """Finds the log of a request; returns its name, the log and the grant. Without a name, the only log is meant.
 
-        It is asked whether the principal may before it is looked whether there is such a log, so that nobody learns the
-        names of logs that are not for him.
+        Authorisation comes before the look-up, so that no principal learns the names of logs that it may not use.
 
         Raises:
-            Forbidden: If it may not do that with a log of this name.
-            LogNotFound: If there is none of that name, or several and no name; with the names of those that it may know.
+            Forbidden: If the action is not allowed on a log of this name.
+            LogNotFound: If no log has this name, or if there are several and no name was given; lists the names that the
+                principal may know.
         """
         if name is None and len(logs) == 1:
             name = next(iter(logs))

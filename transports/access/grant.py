@@ -1,8 +1,8 @@
-"""What a principal may do with a log, and what it is shown of it.
+"""Grants: what a principal may do with a log, and what it sees of it.
 
-A grant holds the widest criteria and the widest view that a principal may have. What it asks for is narrowed to that, so a client can leave out
-more and mask more, but never less. A client that could ask in which changes a field that it may not see has some value
-would learn the value bit by bit; so conditions on such fields are refused.
+A grant holds the widest criteria and the widest view of a principal. Each request is narrowed to them, so a client can
+exclude and mask more, but never less. A client that could ask in which changes a hidden field has some value would learn the
+value bit by bit; so conditions on hidden fields are refused.
 """
 
 import enum
@@ -36,18 +36,18 @@ _NO_ANNOTATIONS: Final = "left out, because annotations of transactions may not 
 
 
 class LogAction(enum.Enum):
-    """What a principal may want to do with a log."""
+    """An action on a log."""
 
     READ = "READ"
-    """Subscribe, ask for history and schemas, and be told the positions of the log."""
+    """Subscribe, query history and schemas, and see the positions of the log."""
     WRITE = "WRITE"
     """Append transactions."""
     OPERATE = "OPERATE"
-    """Be told how the log and its subscriptions are doing: statistics and metrics."""
+    """See statistics and metrics of the log and its subscriptions."""
     MANAGE = "MANAGE"
-    """Declare, move, switch, try out and drop the sinks of the log."""
+    """Declare, move, switch, test and drop the sinks of the log."""
     CONSUME = "CONSUME"
-    """Make and use the slots and the groups that the grant names: be given what they give, and acknowledge it; move, pause, drop slots."""
+    """Create and use the slots and groups that the grant names: consume, acknowledge, move, pause and drop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,17 @@ class Grant:
     """What a principal may do with one log.
 
     Attributes:
-        actions: What it may do; reading alone unless more is said.
-        view: The widest view that it may have; None for everything.
-        criteria: Which changes it may see at all, whatever it asks for; None for all. Nothing tells of the others but positions:
-            changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name. Not
-            together with WRITE: what is written is not narrowed; nor with CONSUME or MANAGE, as slots and sinks have their own criteria.
-        slots: Which slots it may make, and use, with CONSUME: patterns of their names as in a shell; none unless more is said.
-        groups: Which groups it may make, and use, with CONSUME: likewise.
+        actions: The allowed actions; READ by default.
+        view: The widest view; None for everything.
+        criteria: The changes that the principal may see at all; None for all. Positions aside, nothing reveals the others:
+            changes are shown ``apart``, there are no statistics, and only schemas of entity types that the criteria name.
+            Cannot be combined with WRITE, because writes are not narrowed, nor with CONSUME or MANAGE, because slots and
+            sinks have their own criteria.
+        slots: The slots that the principal may create and use with CONSUME: shell patterns of names; none by default.
+        groups: The groups that the principal may create and use with CONSUME; likewise.
 
     Raises:
-        InvalidOption: If one of them is something else.
+        InvalidOption: If an argument is invalid or conflicts with another.
     """
 
     actions: frozenset[LogAction]
@@ -113,11 +114,11 @@ class Grant:
 
     @property
     def narrow(self) -> bool:
-        """Whether anything of the log is kept from its readers."""
+        """Whether the grant hides anything of the log from readers."""
         return self.view is not None or self.criteria is not None
 
     def covers(self, other: "Grant", slot: str | None = None) -> bool:
-        """Whether a reader, or the consumer of a slot, to whom another grant was given may go on as before under this one."""
+        """Whether a reader, or the consumer of a slot, that was admitted under ``other`` may continue unchanged under this grant."""
         if self.view not in (None, other.view):
             return False
         if slot is not None:
@@ -132,19 +133,19 @@ class Grant:
         )
 
     def check_slot(self, name: str) -> None:
-        """Checks whether a slot of a name may be opened, whether there is one or not.
+        """Checks whether the grant names a slot, which need not exist.
 
         Raises:
-            Forbidden: If not.
+            Forbidden: If the grant does not name the slot.
         """
         if not self.names_slot(name):
             raise Forbidden("slot.name", "that of a slot that may be opened here")
 
     def check_group(self, name: str) -> None:
-        """Checks whether a group of a name may be used, whether there is one or not: not together with a view.
+        """Checks whether the grant names a group, which need not exist, and has no view, which groups do not support.
 
         Raises:
-            Forbidden: If not.
+            Forbidden: If the grant does not name the group, or has a view.
         """
         if not any(fnmatchcase(name, pattern) for pattern in self.groups):
             raise Forbidden("group", "that of a group that may be used here")
@@ -152,11 +153,11 @@ class Grant:
             raise Forbidden("group", "used by those who may see the whole of each change")
 
     def names_slot(self, slot: str) -> bool:
-        """Whether a slot of a name may be had."""
+        """Whether the grant names a slot."""
         return any(fnmatchcase(slot, pattern) for pattern in self.slots)
 
     def shows_type(self, entity_type: str) -> bool:
-        """Whether its criteria let schemas of an entity type be seen: they name it, or speak of nothing but areas and operations."""
+        """Whether schemas of an entity type are visible: the criteria name the type, or select by nothing but areas and operations."""
         if self.criteria is None:
             return True
         return any(
@@ -168,11 +169,11 @@ class Grant:
 
 
 def narrow(grant: Grant, wanted: View, criteria: Criteria) -> tuple[View, Criteria]:
-    """What a principal is shown, of which changes, that asks for a view of the changes that fulfil some criteria.
+    """Narrows a request to a grant; returns the resulting view and criteria.
 
     Raises:
-        Forbidden: If the criteria ask about what it may not see.
-        InvalidCriteria: If they have too many wishes to be narrowed to those of the grant.
+        Forbidden: If the criteria ask about what the grant hides.
+        InvalidCriteria: If they have too many criterions to be combined with those of the grant.
     """
     view = wanted
     if grant.view is not None:
@@ -189,10 +190,10 @@ def narrow(grant: Grant, wanted: View, criteria: Criteria) -> tuple[View, Criter
 
 
 def check_rows(grant: Grant) -> None:
-    """Checks whether a principal may be given the state: rows tell what entities are, and not what has changed.
+    """Checks whether a principal may receive rows, which show what entities are and not how they changed.
 
     Raises:
-        Forbidden: If some of the changes that it may see depend on how they came about.
+        Forbidden: If the criteria of the grant depend on how a change came about.
     """
     for wish in () if grant.criteria is None else grant.criteria.criterions:
         given = bool(wish.operations) and Operation.UPSERT not in wish.operations
@@ -207,20 +208,20 @@ def check_rows(grant: Grant) -> None:
 def schema_for(
     grant: Grant, log: "ChangeLog", entity_type: str, version: int | None = None
 ) -> SchemaVersion | None:
-    """A schema of a log, or None if it was not told, or not for this principal; may read the disk.
+    """Returns a schema of a log; None if there is none, or none for this principal. May read the disk.
 
     Raises:
-        Forbidden: If it may see none.
+        Forbidden: If the grant allows no schemas.
     """
     _check_schemas(grant)
     return log.schema(entity_type, version) if grant.shows_type(entity_type) else None
 
 
 def schemas_for(grant: Grant, log: "ChangeLog") -> dict[str, tuple[int, ...]]:
-    """Which schemas of a log there are for a principal; may read the disk.
+    """Returns the versions of the schemas that a principal may see, by entity type; may read the disk.
 
     Raises:
-        Forbidden: If it may see none.
+        Forbidden: If the grant allows no schemas.
     """
     _check_schemas(grant)
     return {name: versions for name, versions in log.schemas().items() if grant.shows_type(name)}
@@ -242,14 +243,14 @@ def _of_data(areas: Collection[Area]) -> bool:
 
 
 def _check_schemas(grant: Grant) -> None:
-    """Without a view of whole bodies a principal may see no schemas."""
+    """Refuses schemas under a view that does not show whole bodies."""
     widest = grant.view
     if widest is not None and (widest.content is not Content.BODY or widest.images not in _WHOLE_AFTER):
         raise Forbidden("entity_type", "left alone, because schemas may not be seen here")
 
 
 def _check(criterion: Any, widest: View) -> None:
-    # Attributes that a criterion does not have are wishes that nobody can have.
+    # An attribute that a criterion does not have restricts nothing.
     def given(*names: str) -> str | None:
         return next((name for name in names if getattr(criterion, name, ())), None)
 
@@ -279,7 +280,7 @@ def _check(criterion: Any, widest: View) -> None:
 
 
 def _visible(path: Path, view: View) -> bool:
-    """Whether what lies at a path is shown wholly, and as it is."""
+    """Whether the value at a path is shown completely and unmasked."""
     return all(
         (lens.fields is None or lens.fields.shows(path, wholly=True))
         and (lens.mask is None or not lens.mask.touches(path))
@@ -288,7 +289,7 @@ def _visible(path: Path, view: View) -> bool:
 
 
 def _readings(name: str) -> Iterator[Path]:
-    """What the name of a changed field may stand for: a field of that name, and a path."""
+    """The meanings of the name of a changed field: a field of that name, and a path."""
     yield (name,)
     try:
         root, path = parse_path("changed", name)
@@ -299,7 +300,7 @@ def _readings(name: str) -> Iterator[Path]:
 
 
 def _through_lists(path: Iterable[str]) -> Iterator[Path]:
-    """What the path of a condition may stand for: a name of digits is a field, or a place in a list."""
+    """The meanings of a condition's path: a name of digits is a field, or an index in a list."""
     names = tuple(path)
     yield names
     yield tuple(name for name in names if not name.isdigit())

@@ -1,8 +1,8 @@
-"""Which names a server answers to.
+"""The host names that a server accepts.
 
-A page of anybody's may have a name of its own point at 127.0.0.1 and read, in the browser of whoever opens it, what is
-served there: to the browser it is the origin of the page (DNS rebinding). What such a request cannot hide is the name, in
-its header ``Host``.
+A foreign web page can let its own domain resolve to 127.0.0.1 and then read, in the browser of its visitor, the server that
+listens there: to the browser both are one origin (DNS rebinding). The ``Host`` header of such a request still carries the
+foreign name.
 """
 
 import ipaddress
@@ -21,13 +21,13 @@ _NO_NAME: Final = frozenset("/?#@ \t\r\n*")
 
 
 class HostNames:
-    """The names by which a server may be asked.
+    """The accepted host names.
 
     Args:
-        allowed: Host names, without port, beside those of this machine; ``"*"`` for all. None for all, too.
+        allowed: Host names without port, in addition to those of this machine; ``"*"`` or None accepts all.
 
     Raises:
-        InvalidOption: If something is no host name, so that nobody would ever be answered by it.
+        InvalidOption: If an item is not a host name, and thus could never match.
     """
 
     def __init__(self, allowed: Collection[str] | None) -> None:
@@ -36,7 +36,7 @@ class HostNames:
         self._allowed = None if allowed is None else frozenset(_checked(name) for name in allowed)
 
     def stranger(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """The name by which a request asks and must not; None if it may. Without a name, it is from no browser."""
+        """Returns the host name of a request if it is not accepted, else None. A request without one does not come from a browser."""
         if self._allowed is None or "*" in self._allowed:
             return None
         for name, value in headers:
@@ -48,7 +48,7 @@ class HostNames:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its name or address, wherever it is asked."""
+    """Whether a host is a loopback name or address, whichever machine asks."""
     plain = _plain(host)
     if plain == "localhost" or plain.endswith(".localhost"):
         return True

@@ -29,31 +29,32 @@ _RIGHT: Final = 'a file of at most 1 MiB with a JWK Set (RFC 7517), that is {"ke
 
 
 class JwtVerifier:
-    """Tells clients by tokens that an issuer has signed; see ``serve(..., authenticate=...)``.
+    """Authenticates clients by tokens that an issuer has signed; see ``serve(..., authenticate=...)``.
 
-    A token must have been signed by one of the algorithms that are named here, with a key of the set that is of its kind, and
-    must tell ``iss``, ``aud``, ``exp`` and the name of the principal. ``none`` and algorithms with a shared secret (HS256 and
-    the like) are never taken: whoever knows the public key of a server that takes them could sign. All claims become those of
-    the principal, which expires with the token.
+    A token must be signed with one of the given algorithms and a matching key of the set, and must contain ``iss``, ``aud``,
+    ``exp`` and the name of the principal. ``none`` and algorithms with a shared secret (such as HS256) are never accepted: a
+    server that accepted them would take the public key as the secret, and whoever knows it could sign. All claims become the
+    claims of the principal, which expires with the token.
 
     Attributes:
-        quick: It reads the file when it is made and on ``refresh`` and ``reload`` only, so it is asked on the event loop.
-        revision: How often it has read other keys than before; connections are judged again then.
+        quick: True: it runs on the event loop, because it reads the file only when constructed and in ``refresh`` and
+            ``reload``.
+        revision: Counts how often new keys were read; connections are then authenticated again.
 
     Args:
-        jwks: The file with the keys of the issuer. It is looked at again while there are connections, every half of
-            ``Limits.revocation``, so that keys can be rotated by putting another file in its place.
-        issuer: What ``iss`` must be.
-        audience: What ``aud`` must be, or hold.
-        algorithms: Which signatures are taken.
-        leeway: Seconds, up to 300, by which clocks may differ.
-        name: The claim that names the principal.
-        roles: The claim with its roles, a list or a text with spaces; names separated by dots lead into objects, such as
-            ``realm_access.roles``. Without it a principal has none.
+        jwks: The file with the issuer's keys. While there are connections it is checked every half of ``Limits.revocation``,
+            so replacing the file rotates the keys.
+        issuer: The required ``iss``.
+        audience: The required ``aud``, or a member of it.
+        algorithms: The accepted signature algorithms.
+        leeway: Seconds, from 0 to 300, by which clocks may differ.
+        name: The claim with the name of the principal.
+        roles: The claim with its roles, a list or a text with spaces; dots lead into objects, as in ``realm_access.roles``.
+            A principal without the claim has no roles.
 
     Raises:
         ExtraMissing: If PyJWT is not installed.
-        InvalidOption: If the file cannot be read or has no such keys, or something else is not as it should be.
+        InvalidOption: If the file cannot be read or has no such keys, or if another argument is invalid.
     """
 
     quick: Final = True
@@ -94,7 +95,7 @@ class JwtVerifier:
         self.reload()
 
     def __call__(self, credentials: Credentials) -> Principal | None:
-        """Whose token it is; None if it is not one, or not good."""
+        """Returns the principal of a token; None if there is no token or it is invalid."""
         import jwt  # noqa: PLC0415 - an optional dependency
 
         token = credentials.token
@@ -119,7 +120,7 @@ class JwtVerifier:
         return self._principal(claims)
 
     def _key(self, name: object, algorithm: object) -> "PyJWK | None":
-        """The key by which a token says it was signed; one that names none is taken if there is only one of its kind."""
+        """Returns the key that a token names; for a token that names none, the only key of its kind."""
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             return None
         kind = _TYPES[algorithm]
@@ -137,7 +138,7 @@ class JwtVerifier:
         return Principal(name, roles, claims, float(claims["exp"]) + self._leeway)
 
     def _found(self, claims: Mapping[str, Any]) -> list[str] | None:
-        """The roles that claims tell; None if they are told in no way that is known."""
+        """Returns the roles in the claims; None if they have an unknown form."""
         found: object = claims
         for name in self._roles:
             if not isinstance(found, Mapping) or name not in found:
@@ -151,15 +152,15 @@ class JwtVerifier:
         return told if len(told) == len(found) else None
 
     def refresh(self) -> None:
-        """Reads the file again if it says something else; if it cannot be read, the keys of before count on."""
+        """Reads the file again if it has changed; if that fails, the previous keys stay in use."""
         if self._content() != self._read:
             self.reload()
 
     def reload(self) -> None:
-        """Reads the file again; if that fails, the keys of before count on.
+        """Reads the file again; if that fails, the previous keys stay in use.
 
         Raises:
-            InvalidOption: See above.
+            InvalidOption: As for the class.
         """
         content = self._content()
         keys = self._parsed(content)
@@ -193,7 +194,8 @@ class JwtVerifier:
             if not isinstance(one, dict) or one.get("use", "sig") != "sig":
                 continue
             kind = str(one.get("kty"))
-            if kind == "oct" or "d" in one or "k" in one:  # not the key itself, which is a secret
+            # The key is left out of the error, because it is a secret.
+            if kind == "oct" or "d" in one or "k" in one:
                 raise InvalidOption(
                     "jwks", str(self._path), f"{_RIGHT}; key {place} is a secret or private one"
                 )

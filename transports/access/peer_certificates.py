@@ -1,4 +1,4 @@
-"""Principals from the certificates of clients (mutual TLS), and several ways to tell who a client is."""
+"""Principals from client certificates (mutual TLS), and the combination of several authenticators."""
 
 import inspect
 from collections.abc import Collection, Mapping
@@ -25,15 +25,15 @@ _NAMED: Final = ("subject", "common_name")
 
 
 class PeerCertificates:
-    """Tells clients by the certificates that the TLS connection has proved; see ``serve(..., authenticate=..., tls=...)``.
+    """Authenticates clients by the certificates that TLS has verified; see ``serve(..., authenticate=..., tls=...)``.
 
     Attributes:
-        quick: It is asked on the event loop.
+        quick: True: it runs on the event loop.
 
     Args:
-        name: By what a principal is called: the whole ``subject`` (``CN=billing,O=Shop``) or its first ``common_name``.
-        allowed: The names that are let in; None for every certificate of the authorities that the server trusts.
-        roles: The roles of each name; those that it does not hold have none.
+        name: The source of the principal's name: the whole ``subject`` (``CN=billing,O=Shop``) or its first ``common_name``.
+        allowed: The names that are admitted; None for every certificate of the authorities that the server trusts.
+        roles: The roles by name; a name that is absent has none.
     """
 
     quick: Final = True
@@ -54,7 +54,7 @@ class PeerCertificates:
         self._roles = dict(roles or {})
 
     def __call__(self, credentials: Credentials) -> Principal | None:
-        """Whose certificate it is; None without one, or if its name is not let in."""
+        """Returns the principal of a certificate; None without one, or if its name is not admitted."""
         shown = credentials.peer_certificate
         name = None if shown is None else shown.subject if self._name == "subject" else shown.common_name
         if shown is None or not name or (self._allowed is not None and name not in self._allowed):
@@ -64,10 +64,10 @@ class PeerCertificates:
 
 
 class AnyOf:
-    """Lets in whom any of some authenticators does: the first one that knows the client tells who it is.
+    """Admits a client that one of several authenticators admits; the first that recognises the client determines the principal.
 
     Args:
-        authenticators: They are asked in this order; all that do not await must be quick.
+        authenticators: The authenticators in the order in which they are tried; each must have a true attribute ``quick``.
     """
 
     quick: Final = True
@@ -80,18 +80,18 @@ class AnyOf:
 
     @property
     def revision(self) -> int:
-        """Rises when one of them has read something else than before."""
+        """Increases when one of them has read new data."""
         return sum(getattr(one, "revision", 0) for one in self._authenticators)
 
     def refresh(self) -> None:
-        """Has each of them look whether what it was read from has changed."""
+        """Lets each authenticator check whether its source has changed."""
         for one in self._authenticators:
             look = getattr(one, "refresh", None)
             if look is not None:
                 look()
 
     async def __call__(self, credentials: Credentials) -> Principal | None:
-        """Who the client is by the first of them that knows it."""
+        """Returns the principal of the first authenticator that recognises the client."""
         for one in self._authenticators:
             found = one(credentials)
             principal = await found if inspect.isawaitable(found) else found
@@ -101,18 +101,18 @@ class AnyOf:
 
 
 def peer_certificate(told: Mapping[str, Any] | None, expires: float | None) -> PeerCertificate | None:
-    """A certificate as ``ssl.SSLObject.getpeercert`` tells it; None if the client has shown none.
+    """Converts the result of ``ssl.SSLObject.getpeercert``; None if the client has presented no certificate.
 
     Args:
-        told: What was told.
-        expires: When it ends, in Unix seconds.
+        told: The result.
+        expires: The expiry of the certificate, in Unix seconds.
     """
     if not told:
         return None
     parts = told.get("subject", ())
     common = next((value for part in parts for name, value in part if name == "commonName"), None)
     names = tuple(f"{kind}:{value}" for kind, value in told.get("subjectAltName", ()))
-    # RFC 4514 begins with the last part.
+    # RFC 4514 §2.1 writes the last RDN first.
     subject = ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
         for part in reversed(parts)
@@ -121,7 +121,7 @@ def peer_certificate(told: Mapping[str, Any] | None, expires: float | None) -> P
 
 
 def _escaped(value: str) -> str:
-    """RFC 4514 2.4."""
+    """Escapes a value as RFC 4514 §2.4 requires."""
     text = "".join("\\" + one if one in '\\,+"<>;=' else "\\00" if one == "\0" else one for one in value)
     if text.startswith((" ", "#")):
         text = "\\" + text

@@ -1,4 +1,4 @@
-"""Who is let in, and what each may do, as a file tells it (TOML).
+"""Authentication and authorisation from a policy file (TOML).
 
 ::
 
@@ -82,7 +82,7 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class _Rule(NamedTuple):
-    """One grant, as it stands in the file."""
+    """One grant of the file."""
 
     roles: frozenset[str]
     logs: tuple[str, ...]
@@ -93,10 +93,10 @@ class _Rule(NamedTuple):
     groups: tuple[str, ...]
 
     def fits(self, principal: Principal, log: str, action: LogAction) -> bool:
-        """Whether it is for a principal, a log and an action."""
+        """Whether the grant applies to a principal, a log and an action."""
         if action not in self.actions or not (self.roles & principal.roles or "*" in self.roles):
             return False
-        # As in a shell, a name that begins with $ is meant only by a pattern that does.
+        # As in a shell, a name that begins with $ matches only a pattern that does.
         filled = (pattern if "{" not in pattern else _filled(pattern, principal) for pattern in self.logs)
         return any(
             pattern is not None and fnmatchcase(log, pattern) and (log[:1] != "$" or pattern[:1] == "$")
@@ -104,7 +104,7 @@ class _Rule(NamedTuple):
         )
 
     def grant(self, principal: Principal) -> Grant | None:
-        """What it grants to a principal; None if that lacks a claim which the criteria name."""
+        """Returns the grant for a principal; None if the principal lacks a claim that the criteria name."""
         if not self.wishes:
             slots, groups = (_all_filled(patterns, principal) for patterns in (self.slots, self.groups))
             return Grant(self.actions, self.view, slots=slots, groups=groups)
@@ -121,7 +121,7 @@ class _Rule(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a file says."""
+    """The parsed file."""
 
     content: bytes
     tokens: Mapping[bytes, Principal]
@@ -132,19 +132,20 @@ class _Read(NamedTuple):
 
 
 class Policy:
-    """Tells who a client is and what it may do, from a file; ``serve(log, authenticate=policy, authorise=policy.authorise)``.
+    """Authenticates and authorises by a file; ``serve(log, authenticate=policy, authorise=policy.authorise)``.
 
-    It is looked at again while there are connections; what it says then counts for them too, see ``Limits.revocation``.
+    While there are connections, the file is checked for changes, and changes apply to them too; see ``Limits.revocation``.
 
     Attributes:
-        quick: It reads the file when it is made and on ``refresh`` and ``reload`` only, so it is asked on the event loop.
+        quick: True: it runs on the event loop, because it reads the file only when constructed and in ``refresh`` and
+            ``reload``.
 
     Args:
-        path: The file; other files are named in it from where it lies.
+        path: The file; paths in it are relative to its directory.
 
     Raises:
-        ExtraMissing: If it has a table ``[jwt]``, and PyJWT is not installed.
-        InvalidOption: If it cannot be read, or something in it is not as it should be: with file, table, key and value.
+        ExtraMissing: If it has a table ``[jwt]`` and PyJWT is not installed.
+        InvalidOption: If it cannot be read or is invalid; names the file, the table, the key and the value.
     """
 
     quick: Final = True
@@ -156,14 +157,14 @@ class Policy:
 
     @property
     def revision(self) -> int:
-        """Rises when it, or the keys of an issuer that it names, say something else than before."""
+        """Increases when the file, or the keys of an issuer that it names, have changed."""
         return self._revision + sum(getattr(one, "revision", 0) for one in self._read.others)
 
     def __len__(self) -> int:
         return len({one.name for one in (*self._read.tokens.values(), *self._read.names.values())})
 
     async def __call__(self, credentials: Credentials) -> Principal | None:
-        """Who a client is; None if it is not let in. Of several proofs the token counts first."""
+        """Authenticates a client; None if it is refused. A token takes precedence over a certificate."""
         read = self._read
         if credentials.token is not None:
             known = read.tokens.get(_digest(credentials.token))
@@ -174,7 +175,7 @@ class Policy:
         return read.anonymous if found is None else found
 
     def authorise(self, principal: Principal, log: str, action: LogAction) -> Grant:
-        """What a principal may do with a log: what the first grant says that fits; without one, nothing."""
+        """Returns the first matching grant of the file; a grant of nothing if none matches."""
         for rule in self._read.rules:
             if rule.fits(principal, log, action):
                 found = rule.grant(principal)
@@ -183,15 +184,15 @@ class Policy:
         return Grant(())
 
     def principal(self, name: str) -> Principal | None:
-        """The principal of a name, as the file tells it; None if it tells none."""
+        """Returns the principal of a name from the file; None if the file has none."""
         known = (*self._read.tokens.values(), *self._read.names.values(), self._read.anonymous)
         return next((one for one in known if one is not None and one.name == name), None)
 
     def refresh(self) -> None:
-        """Reads the file again if it says something else, and the keys that it names; what is wrong changes nothing.
+        """Reads the file and the keys that it names again if they have changed; an error changes nothing.
 
         Raises:
-            InvalidOption: See above.
+            InvalidOption: As for the class.
         """
         try:
             content = self._content()
@@ -203,12 +204,12 @@ class Policy:
                     one.refresh()
 
     def reload(self) -> None:
-        """As ``refresh``, for a signal."""
+        """As ``refresh``; called upon a signal."""
         self.refresh()
 
     def _take(self, content: bytes) -> None:
         read = self._parsed(content)
-        # Beyond what the verifiers of before have counted, lest the sum is what it was.
+        # Exceeds the previous sum, to which the old verifiers contributed, so that the revision always increases.
         self._revision = self.revision + 1
         self._read = read
 
@@ -229,7 +230,7 @@ class Policy:
         except (
             ValueError,
             RecursionError,
-        ) as error:  # what is wrong is told by its place, not by what is there
+        ) as error:  # the error names the location only, because the content may be secret
             place = re.search(r"\(at (.*)\)", str(error))
             right = f"TOML in UTF-8{f'; see {place[1]}' if place else ''}"
             raise InvalidOption("policy", str(self._path), right) from None
@@ -266,7 +267,7 @@ class Policy:
 
 
 class _Certificates(PeerCertificates):
-    """Lets in the principals of a file by their certificates."""
+    """Authenticates the principals of a file by their certificates."""
 
     def __init__(self, names: Mapping[str, Principal], name: str, table: PolicyTable | None) -> None:
         if name not in ("common_name", "subject"):
@@ -276,7 +277,7 @@ class _Certificates(PeerCertificates):
         self._known = names
 
     def __call__(self, credentials: Credentials) -> Principal | None:
-        """The principal whose certificate it is, as the file tells it, until the certificate ends."""
+        """Returns the principal of a certificate, with the roles and claims of the file, until the certificate expires."""
         found = super().__call__(credentials)
         if found is None:
             return None
@@ -287,7 +288,7 @@ class _Certificates(PeerCertificates):
 def _principal(
     table: PolicyTable, name: str, tokens: dict[bytes, Principal], names: dict[str, Principal]
 ) -> None:
-    """Notes a principal by what it shows."""
+    """Records a principal under its tokens and certificate."""
     claims = table.made("claims", dict, {})
     found = Principal(name, table.texts("roles"), claims)
     if not any(key in table for key in ("token", "token_sha256", "certificate")):
@@ -394,7 +395,7 @@ def _check_claims(table: PolicyTable, key: str, text: str) -> None:
 
 
 def _filled(text: str, principal: Principal) -> str | None:
-    """A text with the claims that it names; None without one of them, or if it is no plain word: ``*`` would stand for all."""
+    """Fills claims into a pattern; None if one is missing or not a plain word, because a claim ``*`` would match everything."""
     lacking = False
 
     def value(found: re.Match[str]) -> str:
@@ -410,7 +411,7 @@ def _filled(text: str, principal: Principal) -> str | None:
 
 
 def _all_filled(patterns: Iterable[str], principal: Principal) -> list[str]:
-    """Those whose claims the principal has."""
+    """Returns the filled patterns, without those whose claims the principal lacks."""
     found = (_filled(pattern, principal) for pattern in patterns)
     return [one for one in found if one is not None]
 

@@ -1,4 +1,4 @@
-"""Tables of a policy file, read so that every mistake is told with its place."""
+"""The tables of a policy file, whose errors name their location."""
 
 import difflib
 from collections.abc import Callable, Collection, Mapping
@@ -17,12 +17,12 @@ class PolicyTable:
 
     Args:
         file: The file, for errors.
-        name: What the table is called there, such as ``[jwt]``; empty for the file itself.
-        told: What is in it.
-        keys: The keys that it may have.
+        name: The name of the table, such as ``[jwt]``; empty for the file itself.
+        told: The content.
+        keys: The allowed keys.
 
     Raises:
-        InvalidOption: If it is no table, or has another key; the nearest one that it may have is named.
+        InvalidOption: If the content is not a table or has an unknown key; suggests the closest allowed key.
     """
 
     def __init__(self, file: str, name: str, told: object, keys: Collection[str]) -> None:
@@ -44,34 +44,34 @@ class PolicyTable:
         return ": ".join(filter(None, (self._file, " ".join(filter(None, (self._name, key))))))
 
     def wrong(self, key: str, right: str, *, secret: bool = False) -> InvalidOption:
-        """The error that the value of a key is something else than what would be right."""
+        """Returns the error for a wrong value of a key; ``secret`` hides the value."""
         return InvalidOption(self._place(key), _HIDDEN if secret else self._told.get(key), right)
 
     def text(self, key: str, *, secret: bool = False) -> str:
-        """A text that must be there, and not empty."""
+        """Returns a required, non-empty text."""
         value = self._told.get(key)
         if not isinstance(value, str) or not value:
             raise self.wrong(key, "a text that is not empty", secret=secret)
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts; an empty one if the key is not there."""
+        """Returns a list of texts; empty if the key is absent."""
         value = self._told.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
             raise self.wrong(key, 'a list of texts, such as ["a", "b"]')
         return tuple(value)
 
     def table(self, key: str, keys: Collection[str]) -> "PolicyTable":
-        """A table in this one."""
+        """Returns a subtable."""
         name = f"[{self._name.strip('[]')}.{key}]" if self._name else f"[{key}]"
         return PolicyTable(self._file, name, self._told[key], keys)
 
     def names(self) -> list[str]:
-        """The keys that it has."""
+        """Returns the keys."""
         return list(self._told)
 
     def each(self, key: str, keys: Collection[str]) -> "list[PolicyTable]":
-        """The tables of a list of tables."""
+        """Returns the tables of an array of tables."""
         listed = self._told.get(key, [])
         if not isinstance(listed, list):
             raise self.wrong(key, f"a list of tables: [[{key}]]")
@@ -79,7 +79,7 @@ class PolicyTable:
         return [PolicyTable(self._file, f"{name} {n}", told, keys) for n, told in enumerate(listed, 1)]
 
     def made(self, key: str, make: Callable[[Any], _T], default: Any = None) -> _T:
-        """What is made of a value; what is wrong with it is told with its place."""
+        """Converts a value; errors name its location."""
         value = self._told.get(key, default)
         try:
             return make(value)
@@ -94,5 +94,5 @@ class PolicyTable:
             raise self.wrong(key, "of another kind") from None
 
     def plain(self) -> dict[str, Any]:
-        """All that is in it."""
+        """Returns the content as a dict."""
         return dict(self._told)

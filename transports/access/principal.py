@@ -1,4 +1,4 @@
-"""Who a client is, and by what it shows that."""
+"""Principals and the credentials that prove them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ _ROLES: Final = "a set of texts, such as {'reader'}"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a client is, as an authenticator found.
+    """An authenticated client.
 
     Attributes:
-        name: What logs, statistics and producers call it; not empty.
-        roles: What it is entitled to, by name; what they allow is told by the authoriser.
-        claims: What else is known of it, such as its tenant. No repr shows them.
-        expires: When it is to be authenticated again, in Unix seconds; None for never.
+        name: The name in log lines, statistics and producers; not empty.
+        roles: The names of its roles; the authoriser determines what they allow.
+        claims: Further facts, such as a tenant. The repr omits them.
+        expires: The time at which it has to authenticate again, in Unix seconds; None for never.
 
     Raises:
-        InvalidOption: If one of them is something else.
+        InvalidOption: If an argument is invalid.
     """
 
     name: str
@@ -56,23 +56,24 @@ class Principal:
         put(self, "expires", expires)
 
     def expired(self, now: float) -> bool:
-        """Whether its time is over at a time in Unix seconds."""
+        """Whether the principal has expired at a time in Unix seconds."""
         return self.expires is not None and now >= self.expires
 
 
 ANONYMOUS: Final = Principal("anonymous")
-"""Every client of a server that authenticates none."""
+"""The principal of every client of a server without an authenticator."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
-    """The certificate of a client, which the TLS connection has proved (mutual TLS).
+    """The certificate of a client, verified by TLS (mutual TLS).
 
     Attributes:
-        subject: Its distinguished name as RFC 4514 writes it, such as ``CN=billing,O=Shop``.
-        common_name: The first common name in it, if there is one.
-        alternative_names: The names beside it, each with its kind, such as ``DNS:billing.internal`` or ``URI:spiffe://a/b``.
-        expires: When it ends, in Unix seconds.
+        subject: The distinguished name in the notation of RFC 4514, such as ``CN=billing,O=Shop``.
+        common_name: The first common name in the subject; None without one.
+        alternative_names: The alternative names, each with its kind, such as ``DNS:billing.internal`` or
+            ``URI:spiffe://a/b``.
+        expires: The expiry, in Unix seconds.
     """
 
     subject: str
@@ -83,17 +84,18 @@ class PeerCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """By what a client shows who it is: all that an authenticator is given. Its repr shows no secret.
+    """The proof of a client's identity: all that an authenticator receives. The repr omits secrets.
 
     Attributes:
-        token: Of ``Authorization: Bearer``, or ``token`` in the first message of a WebSocket, which counts more.
-        headers: The headers of the request, by their names in small letters.
+        token: The token of ``Authorization: Bearer``, or ``token`` in the first message of a WebSocket, which takes
+            precedence.
+        headers: The headers of the request, by lower-case name.
         cookies: The cookies of the request.
-        query: The parameters behind the question mark, of each the last one. Addresses are written into logs, so a token does
-            not belong there; what is built in takes none from it.
-        peer_certificate: The certificate that the TLS connection has proved; None without mutual TLS.
-        first_message: The payload of ``connection_init``; None for a request over HTTP.
-        client: The address that the request comes from, if the server tells it.
+        query: The query parameters; of a repeated one the last. URLs are logged, so tokens do not belong there, and no
+            built-in authenticator reads them from there.
+        peer_certificate: The certificate that TLS has verified; None without mutual TLS.
+        first_message: The payload of ``connection_init``; None for an HTTP request.
+        client: The client's address, if the server reports it.
     """
 
     token: str | None = field(default=None, repr=False)

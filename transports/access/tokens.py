@@ -1,4 +1,4 @@
-"""Tokens of clients, from a file that an operator keeps."""
+"""Client tokens from a file of the operator."""
 
 import hashlib
 import os
@@ -17,26 +17,27 @@ _LINE: Final = "lines such as alice:her-token; empty ones and those that begin w
 
 
 class TokenFile:
-    """Tells clients by their tokens, from a file with a line ``name:token`` for each; see ``serve(..., authenticate=...)``.
+    """Authenticates clients by tokens from a file with one line ``name:token`` each; see ``serve(..., authenticate=...)``.
 
-    The names are those of the principals, so lines with the same name are several tokens of one. A token may hold colons.
+    The names are those of the principals, so several lines with one name are several tokens of one principal. A token may
+    contain colons.
 
     Attributes:
-        quick: It reads the file when it is made and on ``reload`` only, so it is asked on the event loop.
-        revision: How often it has read other tokens than before; connections are judged again then.
+        quick: True: it runs on the event loop, because it reads the file only when constructed and in ``reload``.
+        revision: Counts how often new tokens were read; connections are then authenticated again.
 
     Args:
         path: The file.
 
     Raises:
-        InvalidOption: If it cannot be read, is above 1 MiB, a line is none, or two names have the same token.
+        InvalidOption: If the file cannot be read or exceeds 1 MiB, a line is malformed, or two names have the same token.
     """
 
     quick: Final = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        # Digests, so that how long a look-up takes tells nothing of a token.
+        # Keyed by digests, so that the time of a look-up reveals nothing about a token.
         self._principals: dict[bytes, Principal] = {}
         self.revision = 0
         self.reload()
@@ -45,14 +46,14 @@ class TokenFile:
         return len(self._principals)
 
     def __call__(self, credentials: Credentials) -> Principal | None:
-        """Whose token it is; None if it is nobody's."""
+        """Returns the principal of a token; None if it is unknown."""
         return None if credentials.token is None else self._principals.get(_digest(credentials.token))
 
     def reload(self) -> None:
-        """Reads the file again; if that fails, what was read before stays.
+        """Reads the file again; if that fails, the previous tokens stay in use.
 
         Raises:
-            InvalidOption: See above.
+            InvalidOption: As for the class.
         """
         found: dict[bytes, Principal] = {}
         for name, token in _named_tokens(self._path):
@@ -66,10 +67,10 @@ class TokenFile:
 
 
 def token_given(token: str | None, path: str | None) -> str | None:
-    """The token that a command sends: ``--token``, else that of ``--token-file``, else the environment's ``PENSTOCK_TOKEN``.
+    """Returns the token of a command: ``--token``, else from ``--token-file``, else from ``PENSTOCK_TOKEN`` in the environment.
 
-    The first and the last are sent as they are. The file holds one line: ``name:token``, as in the file of a server, or the
-    bare token. A bare token with a colon needs one more in front of it, as a line without a name: ``:to:ken``.
+    The first and the last are used verbatim. The file holds one line: ``name:token``, as in the file of a server, or the
+    bare token. A bare token that contains a colon needs another colon in front, like a line with an empty name: ``:to:ken``.
 
     Raises:
         InvalidOption: If the file cannot be read, or holds no token or several.
@@ -93,7 +94,7 @@ def _named_tokens(path: Path) -> list[tuple[str, str]]:
     for line in _lines(path):
         name, _, token = line.partition(":")
         if not name.strip() or not token.strip():
-            # Not the line itself: it may be a token.
+            # The error omits the line, because it may be a token.
             raise InvalidOption("--token-file", str(path), _LINE)
         found.append((name.strip(), token.strip()))
     if not found:

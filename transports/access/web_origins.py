@@ -1,4 +1,4 @@
-"""WebOrigins of web pages (RFC 6454): which pages may connect from a browser, and read what is answered."""
+"""Origins of web pages (RFC 6454): which pages may connect from a browser, and read HTTP responses."""
 
 from collections.abc import Collection
 from typing import Final
@@ -14,20 +14,20 @@ _RIGHT: Final = "the origin of a web page, such as https://example.org or http:/
 
 
 class WebOrigins:
-    """The pages that are welcome.
+    """The allowed origins.
 
     Args:
-        allowed: Their origins, beside those of pages that this machine serves; ``"*"`` for all.
+        allowed: Origins in addition to those of pages that this machine serves; ``"*"`` allows all.
 
     Raises:
-        InvalidOption: If something is no origin, so that no page would ever be welcome by it.
+        InvalidOption: If an item is not an origin, and thus could never match.
     """
 
     def __init__(self, allowed: Collection[str]) -> None:
         self._allowed = checked_origins(allowed)
 
     def welcomes(self, origin: str) -> bool:
-        """Whether a page may, going by the header ``Origin`` that its browser sent."""
+        """Whether a page is allowed, judged by the ``Origin`` header of its browser."""
         if origin.rstrip("/") in self._allowed or "*" in self._allowed:
             return True
         try:
@@ -37,12 +37,12 @@ class WebOrigins:
 
 
 def checked_origins(origins: Collection[str]) -> frozenset[str]:
-    """WebOrigins as browsers tell them: a scheme, a host and perhaps a port, without a slash at the end.
+    """Normalises origins to the form that browsers send: scheme, host, and port if needed, without a trailing slash.
 
-    A port that is the scheme's own is left out, as browsers do (RFC 6454 §6.2).
+    The default port of a scheme is dropped, as browsers do (RFC 6454 §6.2).
 
     Raises:
-        InvalidOption: If something is no origin, so that no page would ever be welcome by it.
+        InvalidOption: If an item is not an origin, and thus could never match.
     """
     if isinstance(origins, (str, bytes)) or not isinstance(origins, Collection):
         raise InvalidOption("origins", origins, "a list of them, each " + _RIGHT)
@@ -63,6 +63,6 @@ def _checked(origin: object) -> str:
     if not host.isascii() or any(character.isspace() for character in host):
         raise InvalidOption("origin", origin, _RIGHT)
     if parts.port in (None, _DEFAULT_PORTS.get(parts.scheme)):
-        before, bracket, after = host.rpartition("]")  # colons before it are those of an IPv6 address
+        before, bracket, after = host.rpartition("]")  # colons before the bracket belong to an IPv6 address
         host = before + bracket + after.partition(":")[0]
     return f"{parts.scheme}://{host}"

@@ -1,1 +1,1 @@
-"""What a server sends to browsers: the client ``penstock.js``, and a page with links to what else there is."""
+"""Files that a server sends to browsers: the client ``penstock.js``, and a page with links."""

@@ -1,6 +1,6 @@
-"""Files for browsers, with the headers they are served with.
+"""Files for browsers, with their headers.
 
-Only the files named here, and those that an application is given, are served. A path is looked up as a whole: it is never
+Only the files named here, and those that an application supplies, are served. A path is looked up as a whole: it is never
 joined to a directory.
 """
 
@@ -24,10 +24,10 @@ _KINDS: Final = {
 _OWN: Final = {
     "/": "index.html",
     "/board/penstock.js": "penstock.js",
-    "/favicon.ico": "icon.svg",  # browsers ask for it beside any other answer
+    "/favicon.ico": "icon.svg",  # browsers request it for any page
 }
 
-# Nothing but this server's own files, and its own WebSocket; no inline script, no inline style, no frame around it.
+# Allows only the server's own files and its own WebSocket; no inline script or style, and no embedding in a frame.
 _POLICY: Final = (
     "default-src 'none'",
     "script-src 'self'",
@@ -45,7 +45,7 @@ _ALWAYS: Final = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    # Kept by the browser, but asked for each time: another release is there with the next load.
+    # Cached, but revalidated with each load, so that a new release takes effect at once.
     (b"cache-control", b"no-cache"),
 )
 
@@ -54,7 +54,7 @@ _ALWAYS: Final = (
 class Page:
     """One file, served from memory.
 
-    Its content security policy allows scripts, styles, pictures and connections of the same server only, and nothing inline.
+    Its content security policy allows scripts, styles, images and connections of the same server only, and nothing inline.
 
     Attributes:
         data: Its bytes.
@@ -66,10 +66,10 @@ class Page:
 
     @classmethod
     def read(cls, file: Traversable) -> Self:
-        """Reads a file, a path or a resource of a package.
+        """Reads a file, which is a path or a package resource.
 
         Raises:
-            InvalidOption: If its name ends neither in html nor in css, js or svg.
+            InvalidOption: If its name does not end in html, css, js or svg.
             OSError: If it cannot be read.
         """
         kind = _KINDS.get(file.name.rpartition(".")[2])
@@ -79,22 +79,22 @@ class Page:
 
     @cached_property
     def etag(self) -> str:
-        """Its entity tag, strong (RFC 9110 8.8.3)."""
+        """The entity tag, a strong one (RFC 9110 §8.8.3)."""
         return f'"{hashlib.sha256(self.data).hexdigest()[:32]}"'
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers of an answer, but for those of the body."""
+        """The headers of a response, without those of the body."""
         return [*_ALWAYS, (b"etag", self.etag.encode())]
 
     def matches(self, if_none_match: str) -> bool:
-        """Whether a client has it already, going by the ``If-None-Match`` that it sent (RFC 9110 13.1.2)."""
+        """Whether a client has the current version, by its ``If-None-Match`` (RFC 9110 §13.1.2)."""
         tags = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
         return "*" in tags or self.etag in tags
 
 
 def find_own(path: str) -> Page | None:
-    """The file that every server has at the path of a URL, or None; read once."""
+    """Returns the built-in file at the path of a URL, or None; each is read once."""
     return _read(_OWN[path]) if path in _OWN else None
 
 

@@ -10,48 +10,48 @@
  *       console.log(event.key, event.body);
  *     }
  *
- * The pace is the reader's. A subscription asks for as many events as fit into its window, and for more only when half
- * of them have been handled; whoever stops reading stops asking, and the server keeps the place in the log, not the
- * events. When the connection is lost it is made again, and every subscription goes on behind the last event that it
- * has: nothing is missing, nothing comes twice.
+ * The reader sets the pace. A subscription requests as many events as fit into its window, and more only when half of
+ * them are handled. A reader that stops reading stops requesting, and the server keeps the cursor of the subscription,
+ * not the events. A lost connection is re-established, and every subscription resumes behind the last event that
+ * arrived: no event is lost or delivered twice.
  *
- * `const orders = client.liveMap("order")` is a map of the entities that there are, kept right from then on, where the server
- * keeps the state of the log: `await orders.ready`, then `orders.get("42")`, and an event `change` for each change.
+ * `const orders = client.liveMap("order")` is a map of the current entities, kept up to date; the server has to keep the
+ * state of the log. Use `await orders.ready`, then `orders.get("42")`, and the event `change` for each change.
  *
- * `await client.commit([{ entity_type: "order", key: "42", body: { total: 12 } }])` appends a transaction, where the server
- * lets the client write: once, whatever happens to the connection.
+ * `await client.commit([{ entity_type: "order", key: "42", body: { total: 12 } }])` appends a transaction exactly once,
+ * whatever happens to the connection, if the server grants writes to the client.
  *
- * `const stock = client.slot("stock")` opens a slot, a place that the server keeps: read its changes as any other, and say
- * `stock.ack(event)` of those that were handled. `await client.slots("info", { name: "stock" })` tells how far it is.
+ * `const stock = client.slot("stock")` opens a slot, whose position the server keeps: read its changes like any other, and
+ * call `stock.ack(event)` once they are handled. `await client.slots("info", { name: "stock" })` returns its progress.
  *
- * `for await (const delivery of client.group("pickers", "tab 1"))` joins a group, and is given its changes to share with others:
+ * `for await (const delivery of client.group("pickers", "tab 1"))` joins a group, whose consumers share its changes: call
  * `await worker.ack(delivery)`, or `nack`, `inProgress`, `term`.
  *
- * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits, unless a subscription asks for them as
- * text with `integers: "TEXT"`. A change of an entity without `entry_version` has its `version` for that.
+ * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits, unless a subscription requests them as
+ * text with `integers: "TEXT"`. The entry version of a change without `entry_version` is its `version`.
  *
  * @module
  */
 
-/** The sub-protocol spoken here. */
+/** The sub-protocol of this client. */
 export const SUBPROTOCOL = "penstock.v1+json";
 
 const WINDOW = 256;
 const REQUEST_EVERY_MS = 4; // a small window must not become a flood of requests
-const ACK_EVERY_MS = 200; // a server stores acknowledgements no oftener
+const ACK_EVERY_MS = 200; // a server stores acknowledgements no more often
 const COMPACT_AT = 1024;
-const AGAIN_MS = 500; // until a live map begins again that could not go on
-/** What ends a live map's subscription although a new one may show the state of now. */
+const AGAIN_MS = 500; // until a live map whose subscription ended starts over
+/** Errors after which a live map starts over, because a new subscription may show the current state. */
 const BEGUN_AGAIN = new Set(["SNAPSHOT_GONE", "HISTORY_PRUNED", "CURSOR_FORKED", "CURSOR_FOREIGN", "LOG_REPLACED"]);
 const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
 
 /**
  * @typedef {object} ChangeEvent One change, or the TRANSACTION event at the head of a version.
- * @property {string} cursor The place behind it: give it back as `since` to go on there.
+ * @property {string} cursor The cursor behind it: pass it as `since` to resume there.
  * @property {number} version
  * @property {number} index
- * @property {number} count Events of its transaction.
- * @property {string} timestamp Of the commit, RFC 3339.
+ * @property {number} count The number of events in its transaction.
+ * @property {string} timestamp The time of the commit, RFC 3339.
  * @property {string} area
  * @property {string} operation
  * @property {string} [entity_type]
@@ -59,127 +59,129 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {any} [body] Only with content BODY.
  * @property {any} [before] Only with content BODY.
  * @property {string[]} [changed]
- * @property {string} [field] Of a change of a part of an entity, which follows that of the entity.
+ * @property {string} [field] For a change of a part of an entity, which follows the change of the entity.
  * @property {any} [meta]
  *
- * @typedef {object} Criterion Everything that is given must hold.
+ * @typedef {object} Criterion All given conditions must hold.
  * @property {string[]} [areas]
  * @property {string[]} [entity_types]
  * @property {string[]} [keys]
  * @property {string[]} [key_globs]
- * @property {string[]} [key_patterns] Regular expressions that the whole key matches.
+ * @property {string[]} [key_patterns] Regular expressions that must match the whole key.
  * @property {string[]} [operations]
- * @property {string[]} [changed] Names of fields.
- * @property {{path: string, compare: string, value?: any, image?: "AFTER" | "BEFORE"}[]} [where] All of which must hold.
+ * @property {string[]} [changed] The names of fields.
+ * @property {{path: string, compare: string, value?: any, image?: "AFTER" | "BEFORE"}[]} [where] Conditions, all of which must hold.
  * @property {("ENTERED" | "LEFT" | "STAYED")[]} [transitions]
- * @property {{path: string, compare: string, value?: any}[]} [annotations] Of the transaction, all of which must hold.
+ * @property {{path: string, compare: string, value?: any}[]} [annotations] Conditions on the transaction, all of which must hold.
  *
  * @typedef {"latest" | "earliest" | "state" | {version: number, index?: number} | {time: string | Date} | {transaction: string}} Start
- *   The next version, the oldest that is kept, first the entities that there are as events of operation READ, this one, the first that was committed then or later, or that of this id.
+ *   The next version; the oldest kept version; the current entities as events of operation READ, then the next version; the
+ *   given version; the first version committed at or after a time; or the transaction of an id.
  *
- * @typedef {{begin: string, end: string}} Gap What is missing: from one cursor to another.
+ * @typedef {{begin: string, end: string}} Gap Missing history, from one cursor to another.
  *
  * @typedef {object} Wish
- * @property {Criterion[]} [criteria] Any of which may hold; without one, everything.
- * @property {string} [log] Needed where the server has several.
- * @property {string} [since] A cursor to start at; else `start` holds.
+ * @property {Criterion[]} [criteria] One of them must hold; everything by default.
+ * @property {string} [log] Required if the server has several logs.
+ * @property {string} [since] A cursor to start at; replaces `start`.
  * @property {Start} [start]
  * @property {number} [until] The last version.
  * @property {"HEADER" | "BODY"} [content]
  * @property {string} [images]
- * @property {"NUMBER" | "TEXT"} [integers] How whole numbers beyond 2^53 are told.
- * @property {number} [window] Most events that are asked for and not handled yet; 256 if left out.
+ * @property {"NUMBER" | "TEXT"} [integers] How integers beyond 2^53 are encoded.
+ * @property {number} [window] Most events requested and not handled yet; 256 by default.
  * @property {number} [maxEvents] Most events in one message.
- * @property {number} [heartbeatMs] How soon the server tells where it is when nothing comes.
+ * @property {number} [heartbeatMs] The longest silence until the server sends the cursor.
  * @property {"resync" | "fail"} [onLag]
- * @property {"fail" | ((gap: Gap) => any)} [onGap] Where history is no longer kept: end in HISTORY_PRUNED, or go on at the
- *   oldest place, and call this function before the first event behind the gap is given to the reader.
- * @property {"never" | "initial" | "initial_only" | "on_gap"} [snapshot] When rows come: with start "state" first, and then every
- *   change ("initial") or the end ("initial_only"); "on_gap": where history is no longer kept; and with "initial" and "on_gap"
- *   whenever `again` asks for them. Left out, "initial" with start "state" and else "never".
- * @property {boolean} [whole] Whether a start inside a transaction sends it again from its beginning.
+ * @property {"fail" | ((gap: Gap) => any)} [onGap] Where history is no longer kept: end with HISTORY_PRUNED, or resume
+ *   at the oldest position and call this function before the reader gets the first event behind the gap.
+ * @property {"never" | "initial" | "initial_only" | "on_gap"} [snapshot] When rows are delivered. With start "state" they come
+ *   first, followed by every change ("initial") or by the end ("initial_only"); with "on_gap" they replace history that is no
+ *   longer kept; with "initial" and "on_gap" they also come whenever `again` requests them. By default "initial" with start
+ *   "state", and "never" otherwise.
+ * @property {boolean} [whole] Whether a start inside a transaction sends it from its beginning.
  *
- * @typedef {object} SlotWish What else is said of a slot, which has criteria and a place of its own.
- * @property {boolean} [takeOver] Whether to take it from the consumer that has it, whose reading ends with FENCED.
- * @property {string} [owner] What another consumer is told that has it.
- * @property {string} [log] Needed where the server has several.
+ * @typedef {object} SlotWish Options for opening a slot, which has its own criteria and position.
+ * @property {boolean} [takeOver] Whether to take the slot over from its current consumer, whose reading ends with FENCED.
+ * @property {string} [owner] The owner that other consumers see.
+ * @property {string} [log] Required if the server has several logs.
  * @property {"HEADER" | "BODY"} [content]
  * @property {string} [images]
- * @property {"NUMBER" | "TEXT"} [integers] How whole numbers beyond 2^53 are told.
- * @property {number} [window] Most events that are asked for and not handled yet; 256 if left out.
+ * @property {"NUMBER" | "TEXT"} [integers] How integers beyond 2^53 are encoded.
+ * @property {number} [window] Most events requested and not handled yet; 256 by default.
  * @property {number} [maxEvents] Most events in one message.
- * @property {number} [heartbeatMs] How soon the server tells where it is when nothing comes.
+ * @property {number} [heartbeatMs] The longest silence until the server sends the cursor.
  *
- * @typedef {object} SlotOrder What is asked of a slot, or done with it, beside opening it.
- * @property {string} [name] Of the slot; left out for "list".
- * @property {string} [log] Needed where the server has several.
- * @property {Criterion[]} [criteria] Of "create".
- * @property {string} [since] Of "create" and "seek": a cursor.
- * @property {string | object} [start] Likewise: a place that is no cursor.
- * @property {"transaction" | "change"} [granularity] Of "create".
- * @property {string} [copyFrom] Of "create": a slot whose place is taken.
+ * @typedef {object} SlotOrder The arguments of an order on a slot other than opening it.
+ * @property {string} [name] The name of the slot; omitted for "list".
+ * @property {string} [log] Required if the server has several logs.
+ * @property {Criterion[]} [criteria] For "create".
+ * @property {string} [since] For "create" and "seek": a cursor.
+ * @property {string | object} [start] Likewise: a start position other than a cursor.
+ * @property {"transaction" | "change"} [granularity] For "create".
+ * @property {string} [copyFrom] For "create": the slot whose position is copied.
  *
  * @typedef {object} SlotTold
  * @property {string} log
  * @property {string} name
  * @property {"free" | "served" | "lost" | "forked"} state
  * @property {string} cursor The next change that its consumer has not acknowledged.
- * @property {number} version The version of that.
- * @property {number} generation Of the last opening.
- * @property {string | null} owner Who has it open.
+ * @property {number} version The version of that change.
+ * @property {number} generation The generation of the last opening.
+ * @property {string | null} owner The owner of the current opening.
  * @property {boolean} paused
  * @property {{versions: number, changes: number | null, bytes: number | null, seconds: number | null}} lag
- * @property {string | null} history What becomes of the history that is held for it.
+ * @property {string | null} history The state of the history that is held for it.
  * @property {number} heldBytes
- * @property {number | null} bytesLeft Until it is above its cap.
+ * @property {number | null} bytesLeft The bytes until it exceeds its cap.
  * @property {number | null} secondsLeft
  *
  * @typedef {object} Schema
  * @property {string} log
  * @property {string} entity_type
  * @property {number} version
- * @property {string} told From this cursor on, a subscription begins with the change that told it.
- * @property {Record<string, any>} parts By name; `entity` describes the entity itself.
+ * @property {string} told The cursor from which a subscription begins with the change that recorded the schema.
+ * @property {Record<string, any>} parts The parts by name; `entity` describes the entity itself.
  *
- * @typedef {object} NewChange A change to be committed, as `penstock tail` prints it.
+ * @typedef {object} NewChange A change to commit, in the format of `penstock tail`.
  * @property {string} entity_type
  * @property {string} [key]
- * @property {"UPSERT" | "REMOVE" | "TRUNCATE" | "EXPIRE" | "REKEY"} [operation] UPSERT if it is left out.
+ * @property {"UPSERT" | "REMOVE" | "TRUNCATE" | "EXPIRE" | "REKEY"} [operation] UPSERT by default.
  * @property {any} [body]
  * @property {any} [before]
  * @property {string[] | "auto"} [changed]
  * @property {Record<string, any>} [meta]
- * @property {string} [new_key] With REKEY.
+ * @property {string} [new_key] For REKEY.
  * @property {string} [expires_at]
  *
  * @typedef {object} CommitOptions
- * @property {string} [log] Needed where the server has several.
- * @property {string} [producer] For a program that repeats by itself what it has not heard of, also after a restart.
- * @property {number} [sequence] Rises with each transaction of the producer.
- * @property {string | {cursor: string, keys: {entity_type: string, key: string}[]}} [expect] A cursor behind which nothing may have
- *   been committed; with keys, nothing of these.
- * @property {Record<string, any>} [meta] Annotations of the transaction.
- * @property {"accepted" | "durable" | "visible"} [wait] How far it is to be; durable if it is left out.
+ * @property {string} [log] Required if the server has several logs.
+ * @property {string} [producer] For a program that itself repeats unanswered transactions, also after a restart.
+ * @property {number} [sequence] Increases with each transaction of the producer.
+ * @property {string | {cursor: string, keys: {entity_type: string, key: string}[]}} [expect] A cursor behind which no commit
+ *   may exist; with keys, no commit of these keys.
+ * @property {Record<string, any>} [meta] The annotations of the transaction.
+ * @property {"accepted" | "durable" | "visible"} [wait] How far the transaction must have progressed; durable by default.
  *
  * @typedef {object} Commit
- * @property {number} version 0 if it was a repetition of which nobody knows the version any more.
- * @property {string | null} cursor The place behind it.
+ * @property {number} version The version; 0 for a duplicate whose version is no longer known.
+ * @property {string | null} cursor The cursor behind it; null if the version is not known.
  * @property {boolean} duplicate Whether it had been committed before.
- * @property {number} changes The TRANSACTION event included.
- * @property {string | null} timestamp When it was committed; null for a repetition.
+ * @property {number} changes The number of changes, including the TRANSACTION event.
+ * @property {string | null} timestamp The time of the commit; null for a duplicate.
  *
  * @typedef {object} Options
- * @property {string} [token] For servers that ask for one.
- * @property {{first?: number, limit?: number}} [backoff] Milliseconds before the first and, at most, any later attempt.
- * @property {typeof WebSocket} [WebSocket] Where there is none by that name.
+ * @property {string} [token] For servers that require one.
+ * @property {{first?: number, limit?: number}} [backoff] The bounds of the first delay and of any delay, in milliseconds.
+ * @property {typeof WebSocket} [WebSocket] For environments without a global one.
  */
 
-/** What ended a subscription or a connection for good. */
+/** The error that ended a subscription or a connection for good. */
 export class PenstockError extends Error {
   /**
-   * @param {string} code As docs/protocol.md lists them, or the close code of a connection.
+   * @param {string} code A code from docs/protocol.md, or the close code of a connection.
    * @param {string} message
-   * @param {Record<string, any>} [data] What came with it.
+   * @param {Record<string, any>} [data] The data of the error.
    */
   constructor(code, message, data = {}) {
     super(`${code}: ${message}`);
@@ -192,14 +194,14 @@ export class PenstockError extends Error {
 /**
  * Connects to a server.
  *
- * @param {string | URL} url Of its endpoint; `http:` and `https:` count as `ws:` and `wss:`.
+ * @param {string | URL} url The URL of the endpoint; `http:` and `https:` mean `ws:` and `wss:`.
  * @param {Options} [options]
  */
 export function connect(url, options = {}) {
   return new Client(url, options);
 }
 
-/** A connection that is made again whenever it is lost. Fires `status` when it changes. */
+/** A connection that is re-established whenever it is lost. Fires `status` when its status changes. */
 export class Client extends EventTarget {
   #url;
   #options;
@@ -218,7 +220,7 @@ export class Client extends EventTarget {
   #status = "connecting";
   #attempts = 0;
   #serial = 0;
-  #calls = 1; // of a consumer of a group, that the server takes before it has answered them
+  #calls = 1; // calls of a group consumer that the server accepts before it has answered them
   #heard = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #retry;
@@ -242,7 +244,7 @@ export class Client extends EventTarget {
   }
 
   /**
-   * Subscribes. What comes back is read with `for await`, by one reader; leaving the loop ends the subscription.
+   * Subscribes. Read the result with `for await`, with a single reader; leaving the loop ends the subscription.
    *
    * @param {Wish} [wish]
    * @returns {Changes}
@@ -252,8 +254,9 @@ export class Client extends EventTarget {
   }
 
   /**
-   * Opens a slot for its one consumer, which reads it as any other subscription, and acknowledges. Leaving the loop gives it back;
-   * a lost connection does not: reading goes on behind the last event that came, unless another consumer has opened it since.
+   * Opens a slot for its one consumer, which reads it like any other subscription, and acknowledges. Leaving the loop releases
+   * the slot. A lost connection does not: reading resumes behind the last event that arrived, unless another consumer has
+   * opened the slot meanwhile.
    *
    * @param {string} name
    * @param {SlotWish} [wish]
@@ -266,12 +269,12 @@ export class Client extends EventTarget {
   }
 
   /**
-   * Joins a group as one of its consumers, which are given its changes to share: read them with `for await`, by one reader, and say
-   * what became of each. Leaving the loop leaves the group. A lost connection does not, if the client is back within the grace time
-   * of the server: what it was given is still its own, and what was on its way comes again.
+   * Joins a group as one of its consumers, which share its changes: read the deliveries with `for await`, with a single reader,
+   * and acknowledge, refuse or give up each. Leaving the loop leaves the group. A lost connection does not, if the client
+   * reconnects within the grace time of the server: it keeps its deliveries, and those in flight are sent again.
    *
    * @param {string} name
-   * @param {string} consumer What it is called; another one that joins under this name takes its place.
+   * @param {string} consumer The name of the consumer; another consumer that joins under this name replaces it.
    * @param {{log?: string, window?: number, history?: boolean, integers?: "NUMBER" | "TEXT"}} [wish]
    * @returns {Deliveries}
    */
@@ -304,10 +307,10 @@ export class Client extends EventTarget {
   }
 
   /**
-   * The entities of a type, kept right from the state on; its server has to keep the state of the log.
+   * Returns a map of the current entities of a type, kept up to date; the server has to keep the state of the log.
    *
    * @param {string} entityType
-   * @param {LiveWish} [wish] Which of them.
+   * @param {LiveWish} [wish] Selects entities.
    * @returns {LiveMap}
    */
   liveMap(entityType, wish = {}) {
@@ -319,8 +322,8 @@ export class Client extends EventTarget {
   }
 
   /**
-   * A schema that was told, by its version, or the newest; null if there is none. It answers for every `schema_version`
-   * that an event names, whatever became of the change that told it, and what was told never changes.
+   * Returns a schema by its version, or the newest; null if there is none. Every `schema_version` that an event names is
+   * found, even if the change that recorded the schema is no longer kept, and a version never changes.
    *
    * @param {string} entityType
    * @param {{version?: number, log?: string}} [which]
@@ -331,8 +334,8 @@ export class Client extends EventTarget {
   }
 
   /**
-   * Asks about slots, or has something done with one, beside opening it: what they tell of themselves then. What was not answered
-   * when the connection was lost is asked again on the next one.
+   * Executes an order on slots other than opening one, and returns the slots afterwards. An order that is unanswered when the
+   * connection is lost is repeated on the next one.
    *
    * @param {"list" | "info" | "create" | "seek" | "pause" | "resume" | "drop"} what
    * @param {SlotOrder} [order]
@@ -358,11 +361,11 @@ export class Client extends EventTarget {
   }
 
   /**
-   * Commits changes as one transaction; transactions are written in the order of the calls, and many may be under way. What was
-   * not answered when the connection was lost is sent again on the next one, and written once.
+   * Commits changes as one transaction. Transactions are written in the order of the calls, and many may be in flight. Those
+   * that are unanswered when the connection is lost are sent again on the next one, and written once.
    *
-   * The promise is rejected with a `PenstockError` if the server refuses it, or the client ends; `data.outcome` is then
-   * `"refused"`, or `"unknown"` where it may have been written all the same.
+   * The promise is rejected with a `PenstockError` if the server refuses the transaction, or the client is closed;
+   * `data.outcome` is then `"refused"`, or `"unknown"` if the transaction may have been written all the same.
    *
    * @param {NewChange[]} changes
    * @param {CommitOptions} [options]
@@ -419,7 +422,7 @@ export class Client extends EventTarget {
 
   /** @param {string} text */
   #write(text) {
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(text); // else it is lost, as what was sent before
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(text); // otherwise it is lost, like everything in flight
   }
 
   /** @param {any} message */
@@ -466,7 +469,7 @@ export class Client extends EventTarget {
         if (this.#appends.refused(message)) break;
         const asked = this.#asked.get(message.id);
         if (asked !== undefined) {
-          if (message.payload.code === "GOING_AWAY") break; // asked again on the next connection
+          if (message.payload.code === "GOING_AWAY") break; // the next connection repeats the question
           this.#asked.delete(message.id);
           asked.reject(failure(message.payload));
           break;
@@ -491,12 +494,12 @@ export class Client extends EventTarget {
   #again(changes) {
     const wait = this.#delay();
     setTimeout(() => {
-      // If the connection was lost meanwhile, the next one subscribes everybody.
+      // If the connection was lost meanwhile, the next one renews every subscription.
       if (this.#status === "open" && this.#open.has(changes) && !changes.subscribed) this.#subscribe(changes);
     }, wait);
   }
 
-  /** A browser does not see the pings of a WebSocket, so a silent connection is asked, and then given up. */
+  /** JavaScript cannot see the pings of a WebSocket, so the client pings a silent connection itself, and then gives it up. */
   #guard(/** @type {number} */ keepAliveMs) {
     clearInterval(this.#watch);
     this.#watch = setInterval(() => {
@@ -529,7 +532,7 @@ export class Client extends EventTarget {
     this.#retry = setTimeout(() => this.#dial(), this.#delay());
   }
 
-  /** Back-off that doubles, with jitter, so that those who lost a server together do not come back together. */
+  /** Doubling back-off with jitter, so that clients that lost a server together do not reconnect together. */
   #delay() {
     const { first = 250, limit = 10_000 } = this.#options.backoff ?? {};
     const most = Math.min(limit, first * 2 ** Math.min(this.#attempts, 20));
@@ -557,8 +560,8 @@ export class Client extends EventTarget {
 }
 
 /**
- * One subscription: an async iterable of events. Fires `progress` when state, head or place were told anew, and `ready` when all
- * entities were handled that there were, with `start: "state"`.
+ * One subscription: an async iterable of events. Fires `progress` when the server reports state, head or cursor, and with
+ * `start: "state"` also `ready` once all initial entities are handled.
  *
  * @implements {AsyncIterableIterator<ChangeEvent>}
  */
@@ -571,16 +574,16 @@ export class Changes extends EventTarget {
   #id = null;
   /** @type {(ChangeEvent | Missing | RowsMark)[]} */
   #buffer = [];
-  #first = 0; // of the buffer: what is before it has been given away
-  #gaps = 0; // in the buffer, and beginnings and ends of rows
-  #rows = 0; // how often they were asked for
+  #first = 0; // index of the first buffered item; earlier ones are delivered
+  #gaps = 0; // marks in the buffer: gaps, and beginnings and ends of rows
+  #rows = 0; // number of requests for rows
   /** @type {Map<number, object>} */
-  #asked = new Map(); // rows that were asked for and have not begun
+  #asked = new Map(); // requests for rows that have not begun
   /** @type {number[]} */
-  #sent = []; // those of them that were asked for on this connection, in this order
+  #sent = []; // the numbers of those that were sent on this connection, in order
   #ready = false;
   #begun = false;
-  #answered = false; // the subscription, on this connection
+  #answered = false; // whether the server has confirmed the subscription on this connection
   /** @type {{resolve: (result: any) => void, reject: (error: Error) => void}[]} */
   #waiting = [];
   #demand = 0;
@@ -617,57 +620,57 @@ export class Changes extends EventTarget {
     this.#handled = this.#received = wish.since ?? null;
   }
 
-  /** The place behind the last event that was handled; an event counts as handled when the next one is asked for. */
+  /** The cursor behind the last handled event; an event counts as handled once the reader asks for the next one. */
   get cursor() {
     return this.#handled;
   }
 
-  /** The place behind everything that has arrived, handled or not. */
+  /** The cursor behind everything that has arrived, handled or not. */
   get received() {
     return this.#received;
   }
 
-  /** Whether the ring of the server serves it, or the log on disk, as far as was told; else null. */
+  /** Whether the server reads from a ring (LIVE) or from the disk (RESYNC), as it last reported; null before. */
   get state() {
     return this.#told.state;
   }
 
-  /** The end of the log, when it was last told. */
+  /** The end of the log, as the server last reported. */
   get head() {
     return this.#told.head;
   }
 
-  /** The beginning of what the log keeps, when it was last told. */
+  /** The oldest cursor that the log keeps, as the server last reported. */
   get oldest() {
     return this.#told.oldest;
   }
 
-  /** Name of the log. */
+  /** The name of the log. */
   get log() {
     return this.#told.log;
   }
 
-  /** Events asked for that have not come. */
+  /** The number of requested events that have not arrived. */
   get demand() {
     return this.#demand;
   }
 
-  /** Events that have come and were not given to the reader yet. */
+  /** The number of events that have arrived and that the reader has not received yet. */
   get buffered() {
     return this.#buffer.length - this.#first - this.#gaps;
   }
 
-  /** Whether there is neither an event nor a gap to be given to the reader. */
+  /** Whether the buffer holds neither an event nor a mark. */
   get #empty() {
     return this.#first === this.#buffer.length;
   }
 
-  /** Whether all entities were handled that there were; of a subscription without the state, never. */
+  /** Whether all initial entities are handled; never true for a subscription without the state. */
   get ready() {
     return this.#ready;
   }
 
-  /** Whether the server knows of it at this moment. */
+  /** Whether a request for it was sent on the current connection. */
   get subscribed() {
     return this.#id !== null;
   }
@@ -676,7 +679,7 @@ export class Changes extends EventTarget {
     return this.#paused;
   }
 
-  /** Most events that are asked for and not handled; what was asked for already cannot be taken back. */
+  /** Most events requested and not handled; events that are requested already cannot be withdrawn. */
   get window() {
     return this.#window;
   }
@@ -686,18 +689,18 @@ export class Changes extends EventTarget {
     this.#refill();
   }
 
-  /** Asks for nothing more. What was asked for before still comes. */
+  /** Stops requesting. Events that are requested already still arrive. */
   pause() {
     this.#paused = true;
   }
 
-  /** Asks again. */
+  /** Requests events again. */
   resume() {
     this.#paused = false;
     this.#refill();
   }
 
-  /** Whether rows may be asked for once more. */
+  /** Whether more rows may be requested. */
   get #takesRows() {
     const { since, start, snapshot } = this.#wish;
     const stated = since == null ? start === "state" : since.startsWith("n1:");
@@ -705,12 +708,12 @@ export class Changes extends EventTarget {
   }
 
   /**
-   * Asks for rows of the present once more, between the changes, which go on; over lost connections too. They come between two
-   * events `snapshot`, whose `detail` is `{what: "begin", snapshot, asked}` and `{what: "end", snapshot}`.
+   * Requests rows of the current state, between the changes, which continue; the request survives lost connections. The rows come
+   * between two `snapshot` events, whose `detail` is `{what: "begin", snapshot, asked}` and `{what: "end", snapshot}`.
    *
-   * @param {{criteria?: Criterion[], after?: string, until?: string}} [which] Of which rows, and of which keys: behind `after`, up
-   *   to `until`, for which `criteria` have to name one entity type. All that were subscribed to if left out.
-   * @returns {number} Their number, from 1, which `asked` tells.
+   * @param {{criteria?: Criterion[], after?: string, until?: string}} [which] Selects rows by criteria and by keys: behind `after`,
+   *   up to `until`; with keys, `criteria` have to name one entity type. All rows of the subscription by default.
+   * @returns {number} The number of the request, from 1, which `asked` repeats.
    */
   again(which = {}) {
     if (!this.#takesRows) throw new TypeError('again needs start: "state", or snapshot: "initial" or "on_gap"');
@@ -720,7 +723,7 @@ export class Changes extends EventTarget {
     return this.#rows;
   }
 
-  /** Sends what was asked for and was not sent on this connection, once it is subscribed. */
+  /** Sends requests for rows that are not sent on this connection yet, once the server has confirmed the subscription. */
   #ask() {
     if (this.#id === null || !this.#answered) return;
     for (const [number, payload] of this.#asked) {
@@ -757,7 +760,7 @@ export class Changes extends EventTarget {
   }
 
   /**
-   * What the client learns about this subscription; not for others.
+   * Handles a message about this subscription; internal, called by the client.
    *
    * @param {"open" | "subscribed" | "acked" | "gap" | "next" | "snapshot_begin" | "chunk_end" | "snapshot_end" | "checkpoint" | "error" | "complete" | "lost" | "over"} what
    * @param {any} message
@@ -798,7 +801,7 @@ export class Changes extends EventTarget {
         break;
       case "snapshot_end":
         this.#insert(new RowsMark(message.cursor, { what: "end", snapshot: message.snapshot }));
-        // Its end is on the way; were it lost, there would be nothing to go on with.
+        // The completion follows. If it were lost, nothing would be left to resume.
         if (this.#wish.snapshot === "initial_only") this.#finish(null);
         return;
       case "checkpoint":
@@ -827,10 +830,10 @@ export class Changes extends EventTarget {
     const { criteria = [{}], log, start, until, content, images, integers, maxEvents, heartbeatMs, onLag } = this.#wish;
     const onGap = typeof this.#wish.onGap === "function" ? "jump" : this.#wish.onGap;
     const inState = this.#received === null ? start === "state" : this.#received.startsWith("n1:");
-    // So that rows can be asked for, where it does not begin with them any more.
+    // Makes requests for rows possible although the subscription no longer begins with them.
     const later = this.#wish.snapshot === "on_gap" ? "on_gap" : "initial";
     const snapshot = inState ? this.#wish.snapshot : this.#takesRows ? later : undefined;
-    const whole = this.#begun ? undefined : this.#wish.whole; // what has come is not to come again
+    const whole = this.#begun ? undefined : this.#wish.whole; // events that have arrived must not arrive again
     const credits = this.#paused ? 0 : Math.max(0, this.#window - this.buffered);
     const place = this.#received === null ? { start } : { since: this.#received };
     const batch = maxEvents === undefined ? undefined : { maxEvents };
@@ -858,18 +861,18 @@ export class Changes extends EventTarget {
     this.#refill();
   }
 
-  /** History is missing. Who waits for the next event has handled all that came before the gap, and is told at once. */
+  /** Records missing history. A reader that waits has handled everything before the gap, so it is notified at once. */
   #miss(/** @type {Missing} */ gap) {
     this.#received = gap.end;
     const last = this.#empty ? undefined : this.#buffer[this.#buffer.length - 1];
     if (!this.#waiting.length && last instanceof Missing) {
-      last.end = gap.end; // retention has gone on meanwhile
+      last.end = gap.end; // retention has advanced meanwhile
     } else {
       this.#insert(gap);
     }
   }
 
-  /** What is no event is told when all that was before it has been handled, as it has been if somebody waits. */
+  /** A mark takes effect once everything before it is handled: at once if the reader waits, otherwise from the buffer. */
   #insert(/** @type {Missing | RowsMark} */ mark) {
     this.#received = mark.end;
     if (this.#waiting.length) {
@@ -900,7 +903,7 @@ export class Changes extends EventTarget {
     if (typeof onGap === "function") onGap({ begin, end });
   }
 
-  /** Takes the next event, having told what is before it. */
+  /** Takes the next event; marks before it take effect first. */
   #shift() {
     for (let mark = this.#buffer[this.#first]; isMark(mark); mark = this.#buffer[this.#first]) {
       this.#first += 1;
@@ -919,7 +922,7 @@ export class Changes extends EventTarget {
     return event;
   }
 
-  /** The reader asks for the next event, so it has handled the one before. */
+  /** The reader asks for the next event, so it has handled the previous one. */
   #settle() {
     if (this.#given !== null) this.#handled = this.#given;
     this.#given = null;
@@ -932,7 +935,7 @@ export class Changes extends EventTarget {
     if (this.#given === null && this.#empty) this.#handled = cursor;
   }
 
-  /** Asks for more when half of the window is free, and not too often. */
+  /** Requests more once half of the window is free, at a bounded rate. */
   #refill() {
     const room = this.#window - this.#demand - this.buffered;
     if (this.#paused || this.#id === null || room < 1 || 2 * room < this.#window) return;
@@ -984,7 +987,7 @@ export class Changes extends EventTarget {
 }
 
 /**
- * The subscription of a slot: its changes from its place on. It opens the slot, and its end gives it back.
+ * The subscription of a slot: its changes from its position on. It opens the slot, and its end releases it.
  */
 export class SlotChanges extends Changes {
   #place;
@@ -999,19 +1002,19 @@ export class SlotChanges extends Changes {
     this.#place = place;
   }
 
-  /** Of the opening, as the server last told; null before that. */
+  /** The generation of the opening, as the server last reported; null before. */
   get generation() {
     return this.#place.generation;
   }
 
-  /** The cursor of the next event that is not acknowledged, as the server last told; null before that. */
+  /** The cursor of the next event that is not acknowledged, as the server last reported; null before. */
   get acknowledged() {
     return this.#place.cursor;
   }
 
   /**
-   * Acknowledges an event and everything before it. It is sent at once, or with those that follow within 0.2 s; what lies before
-   * an event that was acknowledged is ignored.
+   * Acknowledges an event and everything before it. The acknowledgement is sent at once, or together with those that follow
+   * within 0.2 s. An event before one that is already acknowledged is ignored.
    *
    * @param {ChangeEvent} event
    */
@@ -1020,7 +1023,7 @@ export class SlotChanges extends Changes {
   }
 
   /**
-   * As `ack`; the promise is resolved when a crash of the server cannot take it, and rejected if it cannot be stored.
+   * As `ack`; the promise resolves once the acknowledgement survives a crash of the server, and rejects if it cannot be stored.
    *
    * @param {ChangeEvent} event
    * @returns {Promise<void>}
@@ -1030,7 +1033,7 @@ export class SlotChanges extends Changes {
   }
 }
 
-/** Which opening of a slot it is, and what is acknowledged of it, over all connections. */
+/** The opening of a slot and its acknowledgements, over all connections. */
 class SlotPlace {
   #told;
   #send;
@@ -1040,8 +1043,8 @@ class SlotPlace {
   #event = null;
   #last = 0; // the number of the newest acknowledgement,
   #sent = 0; // of the newest that was sent on this connection,
-  #durable = 0; // of the newest that is to be durable,
-  #stored = 0; // and up to here all were answered
+  #durable = 0; // and of the newest durable one
+  #stored = 0; // everything up to this one was answered
   #storing = false;
   /** @type {Map<number, {resolve: () => void, reject: (error: Error) => void}>} */
   #waiting = new Map();
@@ -1064,7 +1067,7 @@ class SlotPlace {
     this.#send = send;
   }
 
-  /** What `subscribe` says of it. */
+  /** The `slot` field of `subscribe`. */
   wish() {
     if (this.generation === null) return this.#told;
     return { ...this.#told, takeOver: undefined, generation: this.generation };
@@ -1097,7 +1100,7 @@ class SlotPlace {
     if (durable || this.#timer === undefined) this.flush();
   }
 
-  /** Sends what was acknowledged and not sent. */
+  /** Sends the acknowledgement that is due. */
   flush() {
     const wanted = this.#durable > this.#stored && !this.#storing;
     if (this.#id === null || this.#event === null || (this.#sent === this.#last && !wanted)) return;
@@ -1129,7 +1132,7 @@ class SlotPlace {
     this.flush();
   }
 
-  /** The connection is gone; what was sent on it and not answered is sent again. */
+  /** The connection is gone; its unanswered acknowledgements will be sent again. */
   lost() {
     this.#id = null;
     this.#sent = Math.min(this.#sent, this.#stored);
@@ -1146,23 +1149,23 @@ class SlotPlace {
 }
 
 /**
- * @typedef {object} Delivery Something that a consumer of a group was given.
- * @property {string} at Its place, by which it is known.
- * @property {number} count How often it was delivered, this time included.
- * @property {number} generation Of the consumer.
- * @property {ChangeEvent[]} events The change, or all of a transaction.
+ * @typedef {object} Delivery A delivery to a group consumer.
+ * @property {string} at The cursor that identifies it.
+ * @property {number} count The number of times it was delivered, this time included.
+ * @property {number} generation The generation of the consumer.
+ * @property {ChangeEvent[]} events The change, or all changes of a transaction.
  */
 
 /**
- * @typedef {object} Call Something that a consumer has said, and that is not answered.
+ * @typedef {object} Call An unanswered call of a group consumer.
  * @property {{n: number, do: string, payload: object}} told
  * @property {(result: any) => void} resolve
  * @property {(error: Error) => void} reject
  */
 
 /**
- * A consumer of a group: an async iterable of deliveries, of which each is acknowledged, refused or given up. Its methods take
- * deliveries, and are answered by the server; what was not answered on a connection that was lost is said again on the next one.
+ * A group consumer: an async iterable of deliveries, each of which it acknowledges, refuses or gives up. The server answers its
+ * methods; calls that are unanswered when the connection is lost are repeated on the next one.
  *
  * @implements {AsyncIterableIterator<Delivery>}
  */
@@ -1182,7 +1185,7 @@ export class Deliveries {
   /** @type {Map<number, Call>} */
   #calls = new Map();
   #last = 0; // the number of the newest call,
-  #sent = 0; // and of the newest that was sent
+  #sent = 0; // and of the newest that was sent on this connection
   #over = false;
   /** @type {Error | null} */
   #failure = null;
@@ -1192,7 +1195,7 @@ export class Deliveries {
   /**
    * @param {{group: string, consumer: string, log?: string, history?: boolean, integers?: string}} wish
    * @param {{send: (message: object) => void, again: (one: Deliveries) => void, leave: (one: Deliveries, id: string | null) => void, calls: () => number}} link
-   * @param {number} [window] Most deliveries that are asked for and not taken by the reader.
+   * @param {number} [window] Most deliveries requested and not taken by the reader.
    */
   constructor(wish, link, window = 100) {
     const opening = `${Math.random().toString(36).slice(2)}${Date.now().toString(36)}`;
@@ -1201,12 +1204,12 @@ export class Deliveries {
     this.#window = positive(window);
   }
 
-  /** Of the joining, as the server last told; null before that. */
+  /** The generation of the joining, as the server last reported; null before. */
   get generation() {
     return this.#generation;
   }
 
-  /** Whether the server knows of it at this moment. */
+  /** Whether a request for it was sent on the current connection. */
   get subscribed() {
     return this.#id !== null;
   }
@@ -1227,7 +1230,7 @@ export class Deliveries {
     return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
   }
 
-  /** Leaves: what was not acknowledged is due at once, for every consumer. @returns {Promise<IteratorResult<Delivery, undefined>>} */
+  /** Leaves the group: unacknowledged deliveries are due at once, for every consumer. @returns {Promise<IteratorResult<Delivery, undefined>>} */
   return() {
     if (!this.#over) {
       if (this.#id !== null) this.#link.send({ type: "complete", id: this.#id });
@@ -1238,11 +1241,11 @@ export class Deliveries {
   }
 
   /**
-   * Acknowledges; tells how many were newly acknowledged.
+   * Acknowledges deliveries; returns how many were newly acknowledged.
    *
    * @param {Delivery | Delivery[]} deliveries
-   * @param {{durable?: boolean, upto?: boolean}} [how] Whether it is answered only when a crash cannot take it, and whether
-   * everything up to the one delivery is meant.
+   * @param {{durable?: boolean, upto?: boolean}} [how] `durable`: the answer waits until the acknowledgement survives a crash;
+   * `upto`: everything up to the one delivery is acknowledged.
    * @returns {Promise<number>}
    */
   ack(deliveries, { durable, upto } = {}) {
@@ -1250,10 +1253,10 @@ export class Deliveries {
   }
 
   /**
-   * Refuses: they are due again, for every consumer; tells how many were pending.
+   * Returns deliveries to the group: they are due again, for every consumer. Returns how many were pending.
    *
    * @param {Delivery | Delivery[]} deliveries
-   * @param {{delayMs?: number, count?: boolean, error?: string}} [how] `count` is false if they were not tried.
+   * @param {{delayMs?: number, count?: boolean, error?: string}} [how] `count` is false if the attempt does not count.
    * @returns {Promise<number>}
    */
   nack(deliveries, how = {}) {
@@ -1261,21 +1264,21 @@ export class Deliveries {
   }
 
   /**
-   * Asks for more time. @param {Delivery | Delivery[]} deliveries @returns {Promise<number>}
+   * Requests more time. @param {Delivery | Delivery[]} deliveries @returns {Promise<number>}
    */
   inProgress(deliveries) {
     return this.#count("in_progress", deliveries, {});
   }
 
   /**
-   * Gives up: they become dead letters. @param {Delivery | Delivery[]} deliveries @param {string} reason @returns {Promise<number>}
+   * Gives up on deliveries: they become dead letters. @param {Delivery | Delivery[]} deliveries @param {string} reason @returns {Promise<number>}
    */
   term(deliveries, reason) {
     return this.#count("term", deliveries, { reason });
   }
 
   /**
-   * What the group has delivered and is not acknowledged.
+   * Lists the unacknowledged deliveries of the group.
    *
    * @param {{start?: string, consumer?: string, minIdleMs?: number, limit?: number}} [which]
    * @returns {Promise<{total: number, rows: {at: string, consumer: string, generation: number, idleMs: number, count: number}[]}>}
@@ -1285,7 +1288,7 @@ export class Deliveries {
   }
 
   /**
-   * Takes over what others have. It is rejected with CONNECTION_LOST if nobody knows whether that was done.
+   * Takes over deliveries of other consumers. Rejects with CONNECTION_LOST if the outcome is unknown.
    *
    * @param {{at?: string[], start?: string, minIdleMs?: number, limit?: number, onlyIds?: boolean}} [which]
    * @returns {Promise<{deliveries: Delivery[], next: string | null, lost: string[]}>}
@@ -1296,7 +1299,7 @@ export class Deliveries {
   }
 
   /**
-   * What the client learns about this consumer; not for others.
+   * Handles a message about this consumer; internal, called by the client.
    *
    * @param {string} what
    * @param {any} message
@@ -1343,7 +1346,7 @@ export class Deliveries {
     this.#link.send({ type: "join", id, payload: { ...this.#wish, ...resumed, credits: this.#demand } });
   }
 
-  /** What is buffered of an older generation is another one's by now, and comes again. @param {number} generation */
+  /** Buffered deliveries of an older generation no longer belong to this consumer; they come again. @param {number} generation */
   #begin(generation) {
     if (this.#generation !== generation) {
       this.#received = 0;
@@ -1401,7 +1404,7 @@ export class Deliveries {
     });
   }
 
-  /** Sends what may be sent now. */
+  /** Sends the calls that may be sent now. */
   #flush() {
     if (!this.#joined) return;
     for (const { told } of [...this.#calls.values()].slice(0, this.#link.calls())) {
@@ -1442,33 +1445,33 @@ export class Deliveries {
   }
 }
 
-/** What is refused for the sake of something else, or of room, and is sent again. */
+/** Errors caused by a predecessor or by lack of room: the append is sent again. */
 const PASSING = new Set(["PREDECESSOR_FAILED", "GOING_AWAY", "TOO_MANY_APPENDS", "TOO_COSTLY"]);
-/** What is refused behind the look for repetitions, or whenever it is sent: an earlier copy was not written either. */
+/** Errors that exclude an earlier copy: the server finds them after its check for duplicates, or each time. */
 const DEFINITE = new Set(["EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_TOO_LARGE"]);
 
 /**
  * @typedef {object} Append A transaction, over all connections.
  * @property {string} id
  * @property {object} payload
- * @property {number} bytes Of its message.
+ * @property {number} bytes The bytes of its message.
  * @property {boolean} maybe Whether it was sent on a connection that was lost before the answer.
  * @property {(commit: Commit) => void} resolve
  * @property {(error: Error) => void} reject
  */
 
-/** The transactions of a client: nothing is lost, nothing is written twice, all are in order. */
+/** The transactions of a client: none is lost or written twice, and all stay in order. */
 class Appends {
   #link;
   /** @type {Append[]} */
   #queue = []; // not sent on this connection
   /** @type {Map<string, Append>} */
-  #sent = new Map(); // and not answered, in order
+  #sent = new Map(); // sent and not answered, in order
   /** @type {Append[]} */
-  #again = []; // refused for the sake of something else, in order
+  #again = []; // refused because of a predecessor or for lack of room, in order
   #bytes = 0;
   #ready = false;
-  #held = false; // until all are answered, as one was refused
+  #held = false; // whether sending waits until all appends are answered, because one was refused
   #crowded = false;
   #limits = { appends: 0, appendBytes: 0, messageBytes: 0 };
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -1491,7 +1494,7 @@ class Appends {
     });
   }
 
-  /** A connection was acknowledged. */
+  /** The server has acknowledged a connection. */
   begin(/** @type {any} */ limits) {
     this.#limits = limits;
     this.#ready = true;
@@ -1506,7 +1509,7 @@ class Appends {
   }
 
   /**
-   * Whether an error was about a transaction.
+   * Handles an error if it concerns a transaction; returns whether it does.
    *
    * @param {{id: string, payload: {code: string, message: string, retryable?: boolean, outcome?: string}}} message
    */
@@ -1528,7 +1531,7 @@ class Appends {
     return true;
   }
 
-  /** The connection is gone; there may be another one. */
+  /** The connection is gone; another one may follow. */
   lost() {
     for (const append of this.#sent.values()) append.maybe = true;
     this.#queue.unshift(...this.#again, ...this.#sent.values());
@@ -1539,7 +1542,7 @@ class Appends {
     clearTimeout(this.#later);
   }
 
-  /** There will be none. */
+  /** No connection will follow. */
   end(/** @type {PenstockError} */ error) {
     this.lost();
     for (const append of this.#queue.splice(0)) {
@@ -1555,7 +1558,7 @@ class Appends {
     return append;
   }
 
-  /** Goes on, once all are answered if one was refused. */
+  /** Resumes sending; after a refusal only once all appends are answered. */
   #settle() {
     if (this.#held && this.#sent.size === 0) {
       this.#queue.unshift(...this.#again.splice(0));
@@ -1591,17 +1594,17 @@ class Appends {
   }
 }
 
-/** What became of a transaction, if that is never told. */
+/** The outcome to report for a transaction that is never answered. */
 function told(/** @type {Append} */ append) {
   return append.maybe ? "unknown" : "refused";
 }
 
-/** @param {{code: string, message: string}} payload Of an `error` message. */
+/** @param {{code: string, message: string}} payload The payload of an `error` message. */
 function failure({ code, message, ...data }) {
   return new PenstockError(code, message, data);
 }
 
-/** A place in the buffer where history is missing. */
+/** A mark in the buffer: history is missing here. */
 class Missing {
   /**
    * @param {string} begin
@@ -1613,7 +1616,7 @@ class Missing {
   }
 }
 
-/** A place in the buffer where rows begin, or where all have come. */
+/** A mark in the buffer: rows begin here, or are complete. */
 class RowsMark {
   /**
    * @param {string} end
@@ -1634,21 +1637,21 @@ function isMark(item) {
 }
 
 /**
- * @typedef {object} LiveWish Which entities: all of the type, or those that fulfil all that is given.
+ * @typedef {object} LiveWish Selects entities: all of the type, or those that match all given conditions.
  * @property {string[]} [keys]
  * @property {string[]} [key_globs]
  * @property {string[]} [key_patterns]
- * @property {string} [log] Needed where the server has several.
+ * @property {string} [log] Required if the server has several logs.
  * @property {"NUMBER" | "TEXT"} [integers]
  * @property {number} [window]
  */
 
 /**
- * The entities of a type by their keys, as they are: from the state of the log, and then by every change. Lost connections
- * leave it as it was then, until it goes on; where it cannot go on, it shows what it had until the state of now is complete.
+ * The current entities of a type by key: from the state of the log, and then by every change. While the connection is lost
+ * the map keeps its content. If it cannot resume, it keeps its content until the current state is complete.
  *
- * Fires `change` (`detail`: `{operation, key, value}`, of TRUNCATE without a key), `ready` when it shows all entities, again
- * after each time that it could not go on, and `error` (`detail`: the error) when it has ended for good.
+ * Fires `change` (`detail`: `{operation, key, value}`, without a key for TRUNCATE), `ready` once it shows all entities and
+ * again each time that it has started over, and `error` (`detail`: the error) when it has ended for good.
  *
  * @implements {Iterable<[string, any]>}
  */
@@ -1668,7 +1671,7 @@ export class LiveMap extends EventTarget {
     super();
     this.#subscribe = subscribe;
     /**
-     * Fulfilled when all entities are there; rejected if they never will be.
+     * Resolves once the map shows all entities; rejects if it never will.
      *
      * @type {Promise<this>}
      */
@@ -1676,21 +1679,21 @@ export class LiveMap extends EventTarget {
       this.addEventListener("ready", () => resolve(this), { once: true });
       this.addEventListener("error", (event) => reject(/** @type {CustomEvent} */ (event).detail), { once: true });
     });
-    this.ready.catch(() => {}); // who does not wait for it is told by `error`
+    this.ready.catch(() => {}); // a program that does not await it gets the `error` event
     this.#follow();
   }
 
-  /** How many entities there are. */
+  /** The number of entities. */
   get size() {
     return this.#shown.size;
   }
 
-  /** Whether all entities are there, and were not lost since. */
+  /** Whether the map shows all entities and has not had to start over since. */
   get complete() {
     return this.#complete;
   }
 
-  /** The place behind the last change that it shows. */
+  /** The cursor behind the last change that the map shows. */
   get cursor() {
     return this.#changes?.cursor ?? null;
   }
@@ -1721,7 +1724,7 @@ export class LiveMap extends EventTarget {
     return this.#shown[Symbol.iterator]();
   }
 
-  /** Follows no longer; what it shows stays. */
+  /** Stops following the log; the content stays. */
   close() {
     this.#over = true;
     clearTimeout(this.#later);
@@ -1731,7 +1734,7 @@ export class LiveMap extends EventTarget {
   async #follow() {
     this.#complete = false;
     const behind = this.#shown.size > 0;
-    const entities = behind ? new Map() : this.#shown; // what is shown stays until all is there
+    const entities = behind ? new Map() : this.#shown; // the old content stays until the new one is complete
     try {
       const changes = (this.#changes = this.#subscribe());
       changes.addEventListener("ready", () => {
@@ -1759,7 +1762,7 @@ export class LiveMap extends EventTarget {
    * @param {ChangeEvent} event
    */
   #apply(entities, { operation, key, body, field }) {
-    if (field !== undefined) return; // the change of its entity has come before it
+    if (field !== undefined) return; // the change of its entity came before
     if (operation === "TRUNCATE") entities.clear();
     else if (operation === "REMOVE" || operation === "EXPIRE") entities.delete(/** @type {string} */ (key));
     else entities.set(/** @type {string} */ (key), body);

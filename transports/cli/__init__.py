@@ -11,8 +11,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: What follows the name of the program. From ``sys.argv`` if None; then the process is the command's, and an
-            interrupt before it begins, or when it is over, ends it with code 130 and without a word.
+        arguments: The arguments behind the name of the program. If None, those of ``sys.argv``; then the process belongs to
+            the command, and an interrupt before the command begins or after it ends exits silently with code 130.
 
     Returns:
         The exit code.

@@ -1,4 +1,4 @@
-"""``python -m transports.cli`` is ``penstock``."""
+"""Runs ``penstock`` as ``python -m transports.cli``."""
 
 import sys
 

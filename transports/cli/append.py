@@ -1,4 +1,4 @@
-"""``penstock append``: JSON lines into a log, all of them as one transaction or none; here, or at a server."""
+"""``penstock append``: appends JSON lines to a log as one transaction, locally or at a server."""
 
 import argparse
 import contextlib
@@ -52,7 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Appends a file, or standard input, and prints one line."""
+    """Appends a file or standard input, and prints one line."""
     if (chosen.producer is None) is not (chosen.sequence is None):
         raise InvalidOption("--sequence", chosen.sequence, "given with --producer, and only then")
     url = url_of(chosen.target)
@@ -62,7 +62,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _local(chosen: argparse.Namespace) -> int:
     with _source(chosen.file) as lines:
         mutations = read_lines(lines)
-        # A first line that is wrong does not even make a log.
+        # An invalid first line must not create a log.
         first = next(mutations, None)
         if first is None:
             return _nothing()
@@ -78,11 +78,11 @@ def _local(chosen: argparse.Namespace) -> int:
 
 def _remote(chosen: argparse.Namespace, url: str) -> int:
     with _source(chosen.file) as lines, tempfile.SpooledTemporaryFile(_SPOOLED) as spool:
-        shutil.copyfileobj(lines, spool)  # it may have to be sent again
+        shutil.copyfileobj(lines, spool)  # kept, because it may have to be sent again
         size = spool.tell()
         if not size:
             return _nothing()
-        # Under a name of its own, so that what is sent again is written once.
+        # A unique producer name, so that a repeated request is written once.
         producer, sequence = chosen.producer or f"append-{uuid.uuid4().hex}", chosen.sequence or 0
         told = post(
             url,
@@ -112,7 +112,7 @@ def _say(name: str, commit: Commit, cursor: str | None) -> None:
     if commit.duplicate:
         print(f"committed to {name} before, as {where}: nothing was written")
         return
-    count = commit.changes - 1  # beside the TRANSACTION event
+    count = commit.changes - 1  # without the TRANSACTION event
     print(f"{count} change{'' if count == 1 else 's'} committed to {name} as {where}")
 
 

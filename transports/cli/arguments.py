@@ -1,4 +1,4 @@
-"""Command lines: what is wrong with one is told in one line."""
+"""Command lines, whose errors take one line."""
 
 import argparse
 from collections.abc import Callable
@@ -11,12 +11,12 @@ __all__ = ["ArgumentParser", "number"]
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """A parser that says what is wrong, and where to read what would be right, instead of printing its usage.
+    """A parser whose errors are one line that refers to the help, instead of the usage.
 
     Args:
-        example: A whole command line, with which the help ends.
-        module: Where the arguments are made (``add_arguments``), and what is done with them (``run``). It is imported when
-            it is needed, so the other commands do without the time and the extras that it takes.
+        example: A complete command line, which the help prints at its end.
+        module: The module with ``add_arguments`` and ``run``. It is imported on demand, so that other commands need neither
+            the time nor the extras that it takes.
     """
 
     def __init__(self, *given: Any, example: str = "", module: str | None = None, **named: Any) -> None:
@@ -34,26 +34,26 @@ class ArgumentParser(argparse.ArgumentParser):
             lines.add_arguments(self)
 
     def parse_known_args(self, *given: Any, **named: Any) -> Any:
-        """Parses what there is, and leaves the rest."""
+        """Parses the known arguments, and returns the rest."""
         self.fill()
         return super().parse_known_args(*given, **named)
 
-    # Arguments, by their kinds.
+    # Kinds of arguments.
 
     def value(self, name: str, metavar: str, what: str, **named: Any) -> None:
-        """Adds an argument, or an option that takes one."""
+        """Adds an argument, or an option with a value."""
         self.add_argument(name, metavar=metavar, help=what, **named)
 
     def each(self, name: str, metavar: str, what: str) -> None:
-        """Adds an option that may be given again and again."""
+        """Adds a repeatable option."""
         self.add_argument(name, action="append", default=[], metavar=metavar, help=f"{what}; repeatable")
 
     def flag(self, name: str, what: str) -> None:
-        """Adds an option that takes no argument."""
+        """Adds an option without a value."""
         self.add_argument(name, action="store_true", help=what)
 
     def directory(self) -> None:
-        """Adds the argument ``DIR`` of commands that take a log or a store."""
+        """Adds the argument ``DIR`` of commands on a log or a store."""
         self.value("directory", "DIR", "directory of a log, or of a store of logs")
 
     def json(self, what: str = "print one JSON document") -> None:
@@ -65,17 +65,17 @@ class ArgumentParser(argparse.ArgumentParser):
         self.value("--log", "NAME", f"which log of a {of} that has several")
 
     def format_help(self) -> str:
-        """The help, and after it the example."""
+        """Returns the help, with the example at its end."""
         told = super().format_help()
         return f"{told}\nexample:\n  {self.example}\n" if self.example else told
 
     def error(self, message: str) -> NoReturn:
-        """Ends the command with exit code 2 and one line on standard error."""
+        """Exits with code 2 and one line on standard error."""
         self.exit(2, f"{self.prog}: {' '.join(message.split())} ({self.prog} --help tells more)\n")
 
 
 def number(low: int, high: int) -> Callable[[str], int]:
-    """The type of an option that is a whole number within bounds."""
+    """Returns the type of an option that is a whole number within bounds."""
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):

@@ -1,4 +1,4 @@
-"""``penstock backup``: copies of logs, made beside their writers."""
+"""``penstock backup``: copies logs while their writers run."""
 
 import argparse
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Copies, and prints what was copied."""
+    """Makes the backup and prints a summary."""
     check_directory(chosen.directory)
     check_directory(chosen.target)
     with progress_bar(f"backup {Path(chosen.directory).name}") as progress:
@@ -44,7 +44,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def told(chosen: argparse.Namespace, done: BackupReport) -> int:
-    """Prints what was done, and answers the verdict."""
+    """Prints the summary, and returns the verdict as the exit code."""
     show(chosen, done.as_json(), _lines(done))
     return int(done.verdict)
 

@@ -1,4 +1,4 @@
-"""``penstock completion``: a script by which a shell completes the commands, made of their own descriptions."""
+"""``penstock completion``: prints a shell script that completes the commands, generated from their parsers."""
 
 import argparse
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Prints the script for all commands, and those of other packages."""
+    """Prints the script for all commands, including those of other packages."""
     try:
         import shtab  # noqa: PLC0415 - an optional dependency
     except ImportError:
@@ -32,14 +32,15 @@ def run(chosen: argparse.Namespace) -> int:
     for action in _actions(chosen.whole):
         for name in str(action.metavar or "").split("|"):
             if name in _FILES:
-                action.complete = kinds[_FILES[name]]  # type: ignore[attr-defined]  # where shtab looks for it
+                # Shtab reads this attribute.
+                action.complete = kinds[_FILES[name]]  # type: ignore[attr-defined]
     print(shtab.complete(chosen.whole, chosen.shell))
     return 0
 
 
 def _actions(parser: ArgumentParser) -> Iterator[argparse.Action]:
     parser.fill()
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other list of them
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public list of them
         yield action
         if isinstance(action.choices, dict):
             for below in action.choices.values():

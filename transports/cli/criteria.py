@@ -1,4 +1,4 @@
-"""Options by which a command chooses changes, and the criteria that they come to."""
+"""Options that select changes, and their criteria."""
 
 import argparse
 
@@ -40,10 +40,10 @@ def add_criteria(parser: ArgumentParser) -> None:
 
 
 def criteria_of(chosen: argparse.Namespace) -> Criteria:
-    """The criteria.
+    """Returns the criteria.
 
     Raises:
-        InvalidCriteria: If an option has a value that it does not take.
+        InvalidCriteria: If the value of an option is invalid.
     """
     return Criteria.of(
         Criterion(

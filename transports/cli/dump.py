@@ -1,4 +1,4 @@
-"""``penstock dump``: the frames of a log as JSON lines."""
+"""``penstock dump``: prints the frames of a log as JSON lines."""
 
 import argparse
 import base64
@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Verifies each log, prints its frames, and answers the worst verdict."""
+    """Verifies each log, prints its frames, and returns the worst verdict."""
     since = _version(chosen.since)
     several = len(logs_in(chosen.directory)) > 1
     worst = Verdict.SOUND
@@ -124,7 +124,7 @@ def _text(data: bytes) -> Any:
 
 
 def _json(data: bytes) -> Any:
-    """JSON as it is, digit for digit; what is none is given as base64."""
+    """Returns JSON unchanged, digit for digit; data that is not JSON as base64."""
     try:
         plain = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a server tells by HTTP."""
+"""HTTP requests of commands to a server."""
 
 import argparse
 import http.client
@@ -24,7 +24,7 @@ from transports.tcp.trust import trusting
 __all__ = ["ServerTrust", "add_token", "ask", "post", "token_of", "trust_of"]
 
 _TIMEOUT: Final = 10.0
-_PATIENCE: Final = 60.0  # seconds without a byte of a server that writes
+_PATIENCE: Final = 60.0  # seconds without a byte from a server that is writing
 _MOST: Final = 64 << 20
 _ANYBODY: Final = (
     "the certificate of {} is not looked at: whoever answers there is trusted with the token, and believed"
@@ -32,7 +32,7 @@ _ANYBODY: Final = (
 
 
 def add_token(parser: ArgumentParser) -> None:
-    """Adds the arguments that tell a server who asks, and by what it is known itself."""
+    """Adds the arguments for authenticating to a server, and for trusting it."""
     parser.value("--token", "TOKEN", "token for a server (default: $PENSTOCK_TOKEN)")
     parser.value(
         "--token-file",
@@ -49,11 +49,11 @@ def add_token(parser: ArgumentParser) -> None:
 
 
 class ServerTrust(NamedTuple):
-    """By what a server is known.
+    """How to verify a server.
 
     Attributes:
-        context: What is trusted and shown.
-        name: The name that its certificate must bear; None for that of its URL.
+        context: The TLS context.
+        name: The name that its certificate must bear; None for the host of the URL.
     """
 
     context: ssl.SSLContext
@@ -61,10 +61,10 @@ class ServerTrust(NamedTuple):
 
 
 def trust_of(chosen: argparse.Namespace, url: str) -> ServerTrust | None:
-    """By what a server is known; None for one without TLS.
+    """Returns how to verify a server; None for a server without TLS.
 
     Raises:
-        InvalidOption: If something was given for one without TLS, or a file is not as it should be.
+        InvalidOption: If a TLS option is given for a server without TLS, or a file is invalid.
     """
     given = ("ca", "cert", "cert_key", "server_name", "insecure_tls")
     if urlsplit(url).scheme != "wss":
@@ -82,7 +82,7 @@ def trust_of(chosen: argparse.Namespace, url: str) -> ServerTrust | None:
 
 
 def token_of(chosen: argparse.Namespace) -> str | None:
-    """The token that was given."""
+    """Returns the token from the options or the environment."""
     return token_given(chosen.token, chosen.token_file)
 
 
@@ -96,24 +96,24 @@ def ask(
     also: int | None = None,
     **query: object,
 ) -> Mapping[str, Any] | None:
-    """What a server answers; None if it says that there is no such thing.
+    """Requests a document from a server; None if the server does not have it.
 
     Args:
-        url: Of its WebSocket.
-        path: What is asked for, such as ``/statistics``.
-        what: That in words, for errors.
-        token: Who asks, or None.
-        trust: By what the server is known; None for one without TLS.
-        also: A status beside 200 with which it tells what was asked for.
-        query: Parameters; those that are None are left out.
+        url: The URL of its WebSocket.
+        path: The path, such as ``/statistics``.
+        what: The document in words, for errors.
+        token: The token; None without one.
+        trust: How to verify the server; None for a server without TLS.
+        also: A status besides 200 whose body is the document.
+        query: The parameters; those that are None are omitted.
 
     Raises:
-        ConnectionError: If it does not answer that, with what it said instead.
+        ConnectionError: If the server does not answer with the document; contains its reply.
     """
     asked = _address(url, path, query)
     try:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        request = urllib.request.Request(asked, headers=headers)  # noqa: S310 - http or https, see above
+        request = urllib.request.Request(asked, headers=headers)  # noqa: S310 - http or https, because _address maps the scheme
         with _opener(trust).open(request, timeout=_TIMEOUT) as answer:
             told = msgspec.json.decode(answer.read(_MOST))
     except urllib.error.HTTPError as error:
@@ -138,7 +138,7 @@ def _opener(trust: ServerTrust | None) -> urllib.request.OpenerDirector:
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """Opens HTTPS to a server whose certificate may bear another name than its URL."""
+    """Opens HTTPS to a server whose certificate may bear another name than the host of its URL."""
 
     def __init__(self, trust: ServerTrust) -> None:
         super().__init__(context=trust.context)
@@ -169,22 +169,22 @@ def post(
     trust: ServerTrust | None = None,
     **query: object,
 ) -> dict[str, Any]:
-    """What a server says of changes that it is sent as JSON lines.
+    """Sends changes as JSON lines to a server, and returns its answer.
 
     Args:
-        url: Of its WebSocket.
-        path: Where to.
-        body: The lines; sent from the beginning at each attempt.
-        size: Their bytes.
-        token: Who sends, or None.
-        attempts: How often it is tried again if the server cannot be reached or has no room.
-        trust: Whose certificate is believed; None for those that the system trusts.
-        query: Parameters; those that are None are left out.
+        url: The URL of its WebSocket.
+        path: The path.
+        body: The lines; each attempt sends them from the beginning.
+        size: Their size in bytes.
+        token: The token; None without one.
+        attempts: The number of retries if the server cannot be reached or has no room.
+        trust: How to verify the server; None for a server without TLS.
+        query: The parameters; those that are None are omitted.
 
     Raises:
-        InvalidInput: If a line is wrong; nothing was written.
-        RemoteError: If the server refuses them; nothing was written.
-        ConnectionLost: If it cannot be reached; ``outcome`` tells whether they may have been written.
+        InvalidInput: If a line is invalid; nothing was written.
+        RemoteError: If the server refuses; nothing was written.
+        ConnectionLost: If the server cannot be reached; ``outcome`` says whether the lines may have been written.
     """
     asked, patience, outcome = _address(url, path, query), Backoff(), "refused"
     headers = {"Content-Type": "application/x-ndjson", "Content-Length": str(size)}
@@ -192,7 +192,7 @@ def post(
         headers["Authorization"] = f"Bearer {token}"
     for attempt in itertools.count():
         body.seek(0)
-        request = urllib.request.Request(asked, body, headers)  # noqa: S310 - http or https, see above
+        request = urllib.request.Request(asked, body, headers)  # noqa: S310 - http or https, because _address maps the scheme
         try:
             with _opener(trust).open(request, timeout=_PATIENCE) as answer:
                 return dict(msgspec.json.decode(answer.read(_MOST)))
@@ -224,11 +224,11 @@ def post(
 
 
 def _address(url: str, path: str, query: Mapping[str, object]) -> str:
-    """Where a server answers over HTTP whose WebSocket is at a URL."""
+    """Returns the HTTP URL of a path at a server, given the URL of its WebSocket."""
     parts = urlsplit(url)
     scheme = {"ws": "http", "wss": "https"}[parts.scheme]
     given = urlencode({name: value for name, value in query.items() if value is not None})
-    prefix = parts.path.removesuffix("/ws")  # of the web application in which it is mounted
+    prefix = parts.path.removesuffix("/ws")  # keeps the prefix of a web application around the server
     return f"{scheme}://{parts.netloc}{prefix}{path}" + (f"?{given}" if given else "")
 
 

@@ -1,10 +1,10 @@
-"""Ctrl-C while no command runs: when Python still imports, and when it ends."""
+"""Interrupts (Ctrl-C) while no command runs: during imports, and at exit."""
 
 import os
 import signal
 from collections.abc import Callable
 
-TYPE_CHECKING = False  # see transports
+TYPE_CHECKING = False  # not imported from typing, which takes long; see transports
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -14,13 +14,13 @@ INTERRUPTED = 130
 
 
 def leave_at_once() -> None:
-    """Lets an interrupt end the process without a word, unless whoever started it wanted interrupts to be ignored."""
+    """Makes an interrupt end the process silently, unless the parent process had interrupts ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
 
 
 def interruptible(run: Callable[[], int]) -> int:
-    """Runs what closes its files when it is interrupted: it gets KeyboardInterrupt."""
+    """Runs a function that cleans up upon an interrupt, which raises KeyboardInterrupt in it."""
     if signal.getsignal(signal.SIGINT) is not _leave:
         return run()
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Options of every command that say what it writes to standard error, and how."""
+"""Options of every command for the log lines on standard error."""
 
 import argparse
 import logging
@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def begin(chosen: argparse.Namespace, *, always: bool = False) -> None:
-    """Writes what is logged as the options say; without any, as Python does, unless ``always``.
+    """Configures logging by the options; without any, Python's defaults apply, unless ``always``.
 
     Args:
         chosen: The arguments of the command.
-        always: Whether the lines are to be ours without an option too: those of a command that runs for long.
+        always: Whether to configure logging without an option too, for commands that run for long.
     """
     kind, level = getattr(chosen, "log_format", None), getattr(chosen, "log_level", None)
     access = getattr(chosen, "access_log", False)
@@ -46,7 +46,7 @@ def begin(chosen: argparse.Namespace, *, always: bool = False) -> None:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """That of this command."""
+    """The handler of this command."""
 
 
 def end() -> None:
@@ -60,7 +60,7 @@ def end() -> None:
 
 
 def say(error: object, code: int) -> None:
-    """Writes with what a command ends: in the form that was asked for, else as one plain line."""
+    """Writes the error that ends a command: as JSON if requested, otherwise as one plain line."""
     text = " ".join(str(error).split())
     handlers = [one for one in logging.getLogger("penstock").handlers if isinstance(one, _Handler)]
     if any(isinstance(one.formatter, JsonLines) for one in handlers):

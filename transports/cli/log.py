@@ -1,4 +1,4 @@
-"""``penstock log``: the logs of a store."""
+"""``penstock log``: manages the logs of a store."""
 
 import argparse
 import contextlib
@@ -21,7 +21,7 @@ _HEADS: Final = ("NAME", "TYPE", "OLDEST", "NEWEST", "LABELS", "DIRECTORY")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Adds the arguments of the commands."""
+    """Adds the arguments of the subcommands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "list var/shop", "the logs of a store", _list)
     making = _add(
@@ -114,7 +114,7 @@ def _label(text: str) -> tuple[str, str]:
 def _drop(chosen: argparse.Namespace) -> int:
     check_directory(chosen.directory)
     with ChangeStore.open(Path(chosen.directory), read_only=True) as store:
-        store.entry(chosen.name)  # before anybody is asked
+        store.entry(chosen.name)  # checks the name before asking for confirmation
     if not chosen.yes and not _agreed(chosen.name):
         print("nothing was dropped", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""What commands print: a document for programs, or lines for people."""
+"""Output of commands: a JSON document, or lines of text."""
 
 import argparse
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ def print_json(document: object) -> None:
 
 
 def show(chosen: argparse.Namespace, document: object, lines: Iterable[str]) -> None:
-    """Prints the document if ``--json`` is given, else the lines."""
+    """Prints the document if ``--json`` is given, otherwise the lines."""
     if chosen.json:
         print_json(document)
     else:

@@ -1,7 +1,7 @@
 """Commands of other packages: the entry points of the group ``penstock.commands``.
 
-An entry point names a function that takes the arguments behind the command's name, as a list, and returns the exit code.
-The first line of its docstring is the command's line in ``penstock --help``.
+An entry point names a function that takes the arguments behind the command's name as a list, and returns the exit code. The
+first line of its docstring describes the command in ``penstock --help``.
 """
 
 from collections.abc import Callable, Collection
@@ -19,8 +19,8 @@ class CommandBroken(PenstockError):
     """A command of another package cannot be loaded.
 
     Attributes:
-        name: Of the command.
-        target: What its entry point names.
+        name: The name of the command.
+        target: The target of its entry point.
     """
 
     def __init__(self, entry: EntryPoint, why: str) -> None:
@@ -30,7 +30,7 @@ class CommandBroken(PenstockError):
 
 
 def find_plugins(*, without: Collection[str] = ()) -> dict[str, EntryPoint]:
-    """The entry points by the name of their command, but for some names; nothing is imported."""
+    """Returns the entry points by command name, without the given names; imports nothing."""
     return {entry.name: entry for entry in entry_points(group=_GROUP) if entry.name not in without}
 
 
@@ -38,7 +38,7 @@ def load_plugin(entry: EntryPoint) -> Callable[[list[str]], Any]:
     """Imports the function that runs the command.
 
     Raises:
-        CommandBroken: If that fails in any way, or if it is no function.
+        CommandBroken: If that fails in any way, or if the target is not callable.
     """
     try:
         run: object = entry.load()
@@ -50,10 +50,10 @@ def load_plugin(entry: EntryPoint) -> Callable[[list[str]], Any]:
 
 
 def help_of(entry: EntryPoint) -> str:
-    """The command's line in the help; of one that is broken, why it is."""
+    """Returns the help line of a command; for a broken command, the reason."""
     try:
         lines = (load_plugin(entry).__doc__ or "").strip().splitlines()
     except CommandBroken as error:
         lines = str(error).splitlines()
     line = lines[0].rstrip(".") if lines else f"a command of {entry.module}"
-    return line[:1].lower() + line[1:].replace("%", "%%")  # argparse reads % as the beginning of a name
+    return line[:1].lower() + line[1:].replace("%", "%%")  # argparse would interpret %

@@ -1,4 +1,4 @@
-"""``penstock policy check``: what is wrong with a policy file, or what it grants."""
+"""``penstock policy check``: checks a policy file, or prints what it grants."""
 
 import argparse
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Checks the file; and asks it for the grants if there is somebody, and a log."""
+    """Checks the file; with a principal and a log, prints the grants."""
     policy = Policy(chosen.file)
     if chosen.name is None and chosen.log is None:
         told = {"file": chosen.file, "principals": len(policy)}

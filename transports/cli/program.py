@@ -1,7 +1,7 @@
-"""Arguments, and what becomes of errors: one line for the user, never a traceback.
+"""Parses the arguments, runs the command, and prints an error as one line, never as a traceback.
 
-Exit codes: 0 done; 1 it failed (the line on standard error says why); 2 the arguments or the input are wrong; 130
-interrupted; 141 whoever read the output has left.
+Exit codes: 0 done; 1 failed (the line on standard error says why); 2 invalid arguments or input; 130 interrupted; 141 the
+reader of the output has closed it.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: What follows the name of the program; from ``sys.argv`` if None.
+        arguments: The arguments behind the name of the program; from ``sys.argv`` if None.
 
     Returns:
         The exit code.
@@ -64,22 +64,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         sys.stdout.flush()
     except OSError:
-        # Python would flush standard output once more at exit, and complain.
+        # Python flushes standard output once more at exit, and would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
 def _open_streams() -> None:
-    """Opens the standard streams that the caller has closed, lest a file of a log gets the number of one.
+    """Opens standard streams that the caller has closed, so that no file of a log gets the descriptor of one.
 
-    What is printed is UTF-8 in every locale: keys and names have any letters, and JSON lines are read by programs.
+    The output is UTF-8 in every locale: keys and names may contain any letters, and programs parse the JSON lines.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the lifetime of the process
         elif mode == "w" and isinstance(stream, io.TextIOWrapper):
-            # Paths may hold bytes that are no letters; they come out as they are.
+            # Paths may contain bytes that are not UTF-8; they are printed unchanged.
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
@@ -109,10 +109,10 @@ def _say(error: object, code: int) -> int:
 
 def _run(arguments: list[str]) -> int:
     first = arguments[0] if arguments else ""
-    # Looking for plug-ins reads what is installed, which no command of our own has to wait for.
+    # Looking for plug-ins scans the installed packages; built-in commands skip that.
     plugins = {} if first in _COMMANDS and first != "completion" else find_plugins(without=_COMMANDS)
     if first in plugins:
-        # Its arguments are its own business: argparse would claim its options for itself.
+        # The plug-in parses its own arguments; argparse would claim options for itself.
         return int(load_plugin(plugins[first])(arguments[1:]) or DONE)
     parser = _parser(plugins)
     try:
@@ -200,4 +200,4 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "source <(penstock completion bash)",
     ),
 }
-"""Of each command what it does, and an example; it is the module of its name here."""
+"""The description and an example of each command; its module here has the same name."""

@@ -1,4 +1,4 @@
-"""How far a command is, on standard error."""
+"""The progress of a command, on standard error."""
 
 import contextlib
 import sys
@@ -16,7 +16,7 @@ _WIDTH: Final = 30
 
 
 def each_log(directory: str, what: str, work: Callable[..., _T]) -> Iterator[_T]:
-    """What some work makes of each of the logs that are meant; a bar tells how far it is."""
+    """Runs work on each log of a directory and yields the results; a bar shows the progress."""
     for path in logs_in(directory):
         with progress_bar(f"{what} {path.name}") as progress:
             done = work(path, progress=progress)
@@ -25,7 +25,7 @@ def each_log(directory: str, what: str, work: Callable[..., _T]) -> Iterator[_T]
 
 @contextlib.contextmanager
 def progress_bar(title: str) -> Iterator[Progress | None]:
-    """A bar on standard error, if that is a terminal; drawn by ``rich`` where it is installed."""
+    """Shows a bar on standard error if that is a terminal; ``rich`` draws it if installed."""
     if not sys.stderr.isatty():
         yield None
         return

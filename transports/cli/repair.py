@@ -1,4 +1,4 @@
-"""``penstock repair``: a plan, and with ``--write`` what it says."""
+"""``penstock repair``: prints a repair plan, and carries it out with ``--write``."""
 
 import argparse
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Prints a plan for each log, or carries it out, and answers the worst code."""
+    """Prints a plan for each log, or carries it out; returns the worst code."""
     if chosen.drop_oldest and (chosen.head or chosen.index):
         raise InvalidOption("--drop-oldest", True, "given alone: --head and --index repair no segments")
     options = {name: getattr(chosen, name) for name in ("write", "head", "index", "drop_oldest")}

@@ -1,4 +1,4 @@
-"""``penstock restore``: a log or a store, put back from its backup."""
+"""``penstock restore``: restores a log or a store from its backup."""
 
 import argparse
 from pathlib import Path
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Copies, and prints what was copied."""
+    """Restores the backup and prints a summary."""
     check_directory(chosen.backup)
     check_directory(chosen.directory)
     with progress_bar(f"restore {Path(chosen.directory).name}") as progress:

@@ -1,4 +1,4 @@
-"""``penstock schema``: the schemas that a log was told, from a directory or a server."""
+"""``penstock schema``: prints the schemas of a log, from a directory or a server."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Prints a schema, or which there are."""
+    """Prints a schema, or the list of schemas."""
     if chosen.entity_type is None and chosen.version is not None:
         raise InvalidOption("--version", chosen.version, "left out without TYPE")
     url = url_of(chosen.source)

@@ -1,4 +1,4 @@
-"""What the user means by DIR: a log, or a log of a store; told apart by their files."""
+"""Interprets the source of a command: a server, a log, or a log of a store; the files of a directory tell which."""
 
 import contextlib
 import logging
@@ -20,13 +20,13 @@ _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 
 def url_of(source: str) -> str | None:
-    """The address of a server, as our protocol is reached; None if the source is a directory.
+    """Returns the WebSocket URL of a server; None if the source is a directory.
 
-    What a browser shows, ``http://host:port/`` or, in a web application, ``http://host:port/live/``, is taken for the
-    server that is there.
+    The URL that a browser shows, ``http://host:port/`` or in a web application ``http://host:port/live/``, means the server
+    there.
 
     Raises:
-        InvalidOption: If it is an address of another kind.
+        InvalidOption: If the URL is of another kind.
     """
     scheme, mark, _ = source.partition("://")
     if not mark:
@@ -37,7 +37,7 @@ def url_of(source: str) -> str | None:
     try:
         parts = urlsplit(source)
         host, _ = parts.hostname, parts.port
-    except ValueError:  # half an IPv6 address, or a port that is none
+    except ValueError:  # half an IPv6 address, or an invalid port
         raise InvalidOption("URL|DIR", source, right) from None
     if not host:
         raise InvalidOption("URL|DIR", source, right)
@@ -47,10 +47,10 @@ def url_of(source: str) -> str | None:
 
 
 def check_directory(directory: str) -> None:
-    """Refuses an address where only a directory will do, and what a shell makes of a variable that is not set.
+    """Refuses a URL where only a directory is valid, and the empty string, which an unset shell variable becomes.
 
     Raises:
-        InvalidOption: If it is one.
+        InvalidOption: If the argument is one of these.
     """
     if not directory:
         raise InvalidOption("DIR", directory, "the path of a directory")
@@ -67,7 +67,10 @@ def is_store(directory: str) -> bool:
 
 
 def logs_in(directory: str) -> list[Path]:
-    """The directories of the logs that are meant: the one given, or each of a store; hidden ones but for its own log left out."""
+    """Returns the directories of the logs: the given one, or those of a store.
+
+    Of hidden directories a store includes only its system log.
+    """
     check_directory(directory)
     path = Path(directory)
     filesystem = RealFileSystem()
@@ -84,18 +87,18 @@ def _is_log(filesystem: RealFileSystem, path: Path) -> bool:
     try:
         return path.name == ".system" or kind_of(filesystem, path) == "log"
     except OSError:
-        return path.is_dir()  # which will be told to be unreadable
+        return path.is_dir()  # reported as unreadable later
 
 
 @contextlib.contextmanager
 def followed(directory: str, name: str | None) -> Iterator[ChangeLog]:
-    """A log, to be read.
+    """Opens a log read-only.
 
     Args:
         directory: A log, or a store.
-        name: Which log of a store; ``$system`` for its system log. May be left out if it has one.
+        name: The log of a store; ``$system`` for its system log. May be omitted if the store has one log.
     """
-    # With what it ends is the error of the command, in the one line that the command prints.
+    # The error that ends the follower is the error of the command, which prints it in one line.
     logging.getLogger("penstock.follower").addHandler(logging.NullHandler())
     if not is_store(directory):
         _check_single(directory, name)
@@ -128,12 +131,12 @@ def directory_of(directory: str, name: str | None) -> Path:
 
 @contextlib.contextmanager
 def owned(directory: str, name: str | None, **options: Any) -> Iterator[ChangeLog]:
-    """A log, to be written; the store is only looked at, so another process may own it and serve the log read-only.
+    """Opens a log for writing. A store is opened read-only, so that another process may own it and serve the log read-only.
 
     Args:
-        directory: A log, which is made if there is none, or a store.
-        name: Which log of a store. May be left out if it has one.
-        options: As `LogOptions` has them; they win over those that the store keeps.
+        directory: A log, which is created if missing, or a store.
+        name: The log of a store. May be omitted if the store has one log.
+        options: As for `LogOptions`; they override those that the store keeps.
     """
     if not is_store(directory):
         _check_single(directory, name)

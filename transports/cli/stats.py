@@ -1,4 +1,4 @@
-"""``penstock stats``: what a log tells of itself, from a directory or a server."""
+"""``penstock stats``: prints the statistics of a log, from a directory or a server."""
 
 import argparse
 import contextlib
@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Prints what is told."""
+    """Prints the statistics."""
     url = url_of(chosen.source)
     told: Mapping[str, Any]
     if url is not None:
@@ -57,7 +57,7 @@ def _words(url: str | None, told: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _name(path: Path) -> str:
-    """What a server calls the log of a directory."""
+    """The name by which a server knows the log of a directory."""
     return SYSTEM if path.name == SYSTEM_DIRECTORY else path.name or str(path)
 
 
@@ -93,7 +93,7 @@ def _size(filesystem: RealFileSystem, path: Path) -> int:
         with contextlib.closing(filesystem.open(path, "read")) as file:
             return file.size()
     except FileNotFoundError:
-        return 0  # retention was faster
+        return 0  # retention has deleted it meanwhile
 
 
 def _fetched(url: str, token: str | None, trust: ServerTrust | None) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What ``penstock stats`` prints for people: the figures with their units, in words."""
+"""The text of ``penstock stats``: figures with their units, in words."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["directory_words", "server_words"]
 
 
 def directory_words(name: str, log: Mapping[str, Any]) -> Iterator[str]:
-    """Of a log that lies in a directory."""
+    """Yields the lines about a log in a directory."""
     oldest, newest, committed = log["oldest"], log["newest"], log.get("committedAt")
     when = "" if committed is None else f", committed {time_of(committed):%Y-%m-%d %H:%M:%S} UTC"
     yield name
@@ -21,7 +21,7 @@ def directory_words(name: str, log: Mapping[str, Any]) -> Iterator[str]:
 
 
 def server_words(told: Mapping[str, Any]) -> Iterator[str]:
-    """Of the logs of a server; what is not said here is in the JSON."""
+    """Yields the lines about the logs of a server; further figures are in the JSON."""
     if "connections" in told:
         yield f"{_count(told['connections'], 'connection')}, {_bytes(told['unsentBytes'])} not sent to them yet"
     for why, number in told.get("ended", {}).items():

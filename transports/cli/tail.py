@@ -1,4 +1,4 @@
-"""``penstock tail``: changes as JSON lines, from a server or from the directory of a log."""
+"""``penstock tail``: prints changes as JSON lines, from a server or from the directory of a log."""
 
 import argparse
 import asyncio
@@ -42,7 +42,7 @@ _WINDOW: Final = 256
 
 
 class _Shown(TypedDict):
-    """How changes are seen."""
+    """The view of the changes."""
 
     content: Content
     images: Images
@@ -88,7 +88,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Prints until the limit, the last version, the end of the log, or an interrupt."""
+    """Prints changes until the limit, the last version, the end of the log, or an interrupt."""
     url = url_of(chosen.source)
     if chosen.slot is not None:
         _check_slot(chosen, url)
@@ -100,10 +100,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _check_slot(chosen: argparse.Namespace, url: str | None) -> None:
-    """A slot says itself which changes there are, and where they begin.
+    """Checks the options of a slot, which determines the criteria and the start.
 
     Raises:
-        InvalidOption: If something else is to say that.
+        InvalidOption: If another option would determine them.
     """
     check_slot_name(chosen.slot)
     if url is None:
@@ -116,7 +116,7 @@ def _check_slot(chosen: argparse.Namespace, url: str | None) -> None:
 
 
 class _Printer:
-    """A subscriber that prints one line for each change, and asks for more when half of its window is used."""
+    """Prints one line per change, and requests more when half of its window is used."""
 
     def __init__(
         self,
@@ -146,8 +146,8 @@ class _Printer:
             sys.stdout.buffer.write(b"\n".join(lines) + b"\n")
             sys.stdout.buffer.flush()
             self._printed(changes[-1])
-        except Exception as error:  # noqa: BLE001 - the main thread waits, and ends the command with it
-            # Most likely whoever read our output has left.
+        except Exception as error:  # noqa: BLE001 - the main thread waits, and raises the error
+            # Most likely the reader of the output has closed it.
             self.give_up(error)
             return
         self._asked -= len(changes)
@@ -160,7 +160,7 @@ class _Printer:
         self._end(error)
 
     def give_up(self, error: Exception) -> None:
-        """Ends with an error that is none to the subscription."""
+        """Ends with an error that did not come from the subscription."""
         if self.subscription is not None:
             self.subscription.cancel()
         self._end(error)
@@ -259,7 +259,7 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
 
 
 def _wait(url: str, printer: _Printer, lost: ConnectionLost | RemoteError, delay: float) -> None:
-    """Says what is waited for, and where it will go on; what was refused the first time is not waited for."""
+    """Prints the reason of the wait and the position to resume at; gives up if the first attempt was refused."""
     subscription = printer.subscription
     place = ""
     if isinstance(subscription, RemoteSubscription):

@@ -1,4 +1,4 @@
-"""``penstock top``: how a server, or a log that lies in a directory, is doing, again and again until it is interrupted."""
+"""``penstock top``: shows the state of a server, or of a log in a directory, until it is interrupted."""
 
 import argparse
 import contextlib
@@ -27,7 +27,7 @@ from transports.server.statistics import statistics
 
 __all__ = ["add_arguments", "run"]
 
-_ENTER: Final = "\x1b[?1049h\x1b[?25l"  # the screen beside the one of the shell, and no cursor
+_ENTER: Final = "\x1b[?1049h\x1b[?25l"  # the alternate screen, without a cursor
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 _LEAST: Final = 0.1
 _MOST: Final = 3_600.0
@@ -58,9 +58,9 @@ def _interval(text: str) -> float:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Shows it until SIGINT (then 130) or SIGTERM (then 0)."""
+    """Shows the state until SIGINT (exit code 130) or SIGTERM (0)."""
     with _looking(chosen) as look:
-        before = look()  # what is wrong at first is told at once
+        before = look()  # reports an initial error at once
         stop, changed = threading.Event(), SimpleQueue[None]()
         with _signals(stop, changed), _display(chosen) as show:
             _watch(chosen, look, before, show, stop, changed)
@@ -83,7 +83,7 @@ def _watch(
         until = SYSTEM_CLOCK.monotonic() + chosen.interval
         while (left := until - SYSTEM_CLOCK.monotonic()) > 0 and not stop.is_set():
             with contextlib.suppress(Empty):
-                # A signal may come while this waits, and an event's lock would then be waited for forever.
+                # A queue, not an event: a signal handler that runs during the wait would block on the event's lock for ever.
                 changed.get(timeout=min(left, 0.25))
                 if not (stop.is_set() or chosen.once or chosen.json):
                     show(told, problem)
@@ -99,7 +99,7 @@ def _watch(
             problem = f"no answer for {since:.0f} s, what is below is from before: {why}"
             show(told, problem)
             continue
-        # Rates over a time in which nobody could look would be those of no moment.
+        # A rate over a time without answers would apply to no moment.
         told = digest(None if problem else before, now)
         before, problem = now, ""
         show(told, problem)
@@ -126,7 +126,7 @@ def _signals(stop: threading.Event, changed: "SimpleQueue[None]") -> Iterator[No
 
 @contextlib.contextmanager
 def _display(chosen: argparse.Namespace) -> "Iterator[Callable[[Mapping[str, Any], str], None]]":
-    """How it is shown: as JSON, in place on a terminal, else one below the other."""
+    """Selects the output: JSON, in place on a terminal, or one screen after another."""
 
     def as_json(told: Mapping[str, Any], problem: str) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -163,7 +163,7 @@ def _display(chosen: argparse.Namespace) -> "Iterator[Callable[[Mapping[str, Any
 
 @contextlib.contextmanager
 def _looking(chosen: argparse.Namespace) -> Iterator[Look]:
-    """What looks at the source."""
+    """Provides the function that reads the figures of the source."""
     url = url_of(chosen.source)
     if url is not None:
         token, trust = token_of(chosen), trust_of(chosen, url)
@@ -192,7 +192,7 @@ def _asked(url: str, token: str | None, trust: ServerTrust | None) -> Moment:
     told = ask(url, "/statistics", "statistics", token, trust)
     if told is None or not isinstance(told.get("logs"), dict):
         raise ConnectionError(f"{url} does not answer with statistics of logs")
-    # A server that is not healthy says so with an error, and tells the same.
+    # An unhealthy server answers with an error status and the same body.
     unhealthy = http.HTTPStatus.SERVICE_UNAVAILABLE.value
     health = ask(url, "/health", "health", token, trust, also=unhealthy) or {}
     at = SYSTEM_CLOCK.monotonic()

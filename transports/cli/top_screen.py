@@ -1,4 +1,4 @@
-"""What ``penstock top`` shows: figures of two moments become rates, and rates become lines that fit a terminal."""
+"""The screen of ``penstock top``: turns the figures of two moments into rates, and rates into lines that fit a terminal."""
 
 import math
 import re
@@ -13,11 +13,11 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SUBSCRIPTIONS: Final = 64
 
 Moment = Mapping[str, Any]
-"""The statistics of a server or directory, with ``status`` and ``health`` of its logs, and ``at``, seconds of a clock."""
+"""The statistics of a server or directory, with ``status`` and ``health`` of its logs, and ``at``, the time in seconds."""
 
 
 def digest(before: Moment | None, now: Moment) -> dict[str, Any]:
-    """The figures of a moment, and the rates since the one before; without one, rates are None."""
+    """Returns the figures of a moment, and the rates since the previous one; without one, rates are None."""
     seconds = None if before is None else now["at"] - before["at"]
     earlier = {} if before is None else before["logs"]
     return {
@@ -38,13 +38,13 @@ def _log(
     name: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float | None, moment: Moment
 ) -> dict[str, Any]:
     health = moment.get("health", {}).get(name, {}).get("status")
-    if "watermark" not in now:  # it has ended, or may not be operated
+    if "watermark" not in now:  # the log has ended, or the caller may not operate it
         return {"health": now.get("failure") or health}
     slowest = (now.get("lags") or {}).get("1", {})
 
     def rate(*path: str) -> float | None:
         new, old = _at(now, *path), _at(before, *path)
-        if new is None or old is None or not seconds or new < old:  # the server was started again meanwhile
+        if new is None or old is None or not seconds or new < old:  # the server has restarted meanwhile
             return None
         return float(new - old) / seconds
 
@@ -97,7 +97,7 @@ def _share(value: float | None, bound: float | None) -> float | None:
 
 
 def _quantile(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, share: float) -> float | None:
-    """The upper bound of the bucket below which such a share of what was sent since then is; None if nothing was."""
+    """Returns the upper bound of the bucket below which the given share of recent observations lies; None without observations."""
     if now is None:
         return None
     old = {} if before is None else before["buckets"]
@@ -115,7 +115,7 @@ def _quantile(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, s
 
 
 def screen(title: str, told: Mapping[str, Any], columns: int, rows: int | None) -> list[str]:
-    """The lines, none wider than ``columns``, and no more of them than ``rows``; with None as many as there are."""
+    """Returns the lines, none wider than ``columns``, and at most ``rows`` of them; None for no bound on the rows."""
     lines = [title, _clients(told), ""]
     logs = told["logs"]
     lines += _table(
@@ -194,7 +194,7 @@ def _clients(told: Mapping[str, Any]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as they have to be; the first two to the left, the others to the right."""
+    """Aligns columns: the first two to the left, the others to the right."""
     widths = [max(_width(row[place]) for row in (head, *rows)) for place in range(len(head))]
     lines = []
     for row in (head, *rows):
@@ -207,7 +207,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def fitted(line: str, columns: int) -> str:
-    """As much of a line as fits so many columns."""
+    """Truncates a line to ``columns`` columns."""
     if _width(line) <= columns:
         return line
     taken, width = [], 0
@@ -229,7 +229,7 @@ def _width(text: str) -> int:
 
 
 def _clean(text: str) -> str:
-    """A name from elsewhere, without what a terminal would obey."""
+    """Replaces control characters, which a terminal would obey, in a name of foreign origin."""
     return _CONTROL.sub("?", text)
 
 

@@ -1,4 +1,4 @@
-"""``penstock verify``: what a log, or each log of a store, is worth."""
+"""``penstock verify``: verifies a log, or each log of a store."""
 
 import argparse
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Verifies each log, and answers the worst verdict."""
+    """Verifies each log, and returns the worst verdict."""
     worst = Verdict.SOUND
     for report in verified(chosen.directory):
         worst = max(worst, report.verdict)
@@ -31,19 +31,19 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def verified(directory: str) -> Iterator[Report]:
-    """The reports of the logs that are meant, each verified when it is asked for."""
+    """Yields the reports of the logs of a directory; each log is verified on demand."""
     return each_log(directory, "verify", verify)
 
 
 def verdict_of(report: Report) -> str:
-    """The verdict, and the versions that are there."""
+    """Returns the verdict and the range of versions."""
     there = report.version >= report.oldest > 0
     versions = f"versions {report.oldest} to {report.version}" if there else "no versions"
     return f"{report.verdict.name.lower()}: {versions}"
 
 
 def said(report: Report) -> Iterator[str]:
-    """A report in lines for people."""
+    """Yields the lines of a report."""
     beside = ", beside its writer" if report.live else ""
     what = f"{report.segments} segments, {report.frames} frames, {report.bytes} bytes{beside}"
     yield f"{report.path}: {verdict_of(report)}; {what}"

@@ -1,4 +1,4 @@
-"""``penstock version``: which penstock this is."""
+"""``penstock version``: prints the version."""
 
 import argparse
 

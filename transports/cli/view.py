@@ -1,4 +1,4 @@
-"""What ``--content``, ``--images``, ``--integers``, ``--field`` and ``--mask`` say."""
+"""The options ``--content``, ``--images``, ``--integers``, ``--field`` and ``--mask``."""
 
 import argparse
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ __all__ = ["add_lens", "add_view", "mask_of", "view_of"]
 
 
 def add_view(parser: ArgumentParser) -> None:
-    """Adds the arguments of a view."""
+    """Adds the options of a view."""
     for name, words, default, what in (
         ("--content", ["HEADER", "BODY"], "BODY", ""),
         ("--images", [images.value for images in Images], "WRITTEN", "which images of an entity "),
@@ -23,7 +23,7 @@ def add_view(parser: ArgumentParser) -> None:
 
 
 def add_lens(parser: ArgumentParser) -> None:
-    """Adds the arguments of a projection and a mask."""
+    """Adds the options of a projection and a mask."""
     parser.each("--field", "PATH", "only this field")
     parser.each(
         "--mask", "PATH[=RULE]", "hide this field: =DROP, =PARTIAL, =HASH:KEY or a text for its place"
@@ -31,10 +31,10 @@ def add_lens(parser: ArgumentParser) -> None:
 
 
 def view_of(chosen: argparse.Namespace) -> View:
-    """The view that was asked for.
+    """Returns the view.
 
     Raises:
-        InvalidOption: If something is no path or no rule.
+        InvalidOption: If a path or a rule is invalid.
     """
     return View.of(
         Content(getattr(chosen, "content", "BODY")),
@@ -46,7 +46,7 @@ def view_of(chosen: argparse.Namespace) -> View:
 
 
 def mask_of(given: Sequence[str]) -> dict[str, Rule] | None:
-    """The rules of ``--mask``: ``PATH``, ``PATH=DROP``, ``PATH=PARTIAL``, ``PATH=HASH:KEY`` or ``PATH=TEXT``."""
+    """Parses the rules of ``--mask``: ``PATH``, ``PATH=DROP``, ``PATH=PARTIAL``, ``PATH=HASH:KEY`` or ``PATH=TEXT``."""
     rules: dict[str, Rule] = {}
     for each in given:
         path, _, how = each.partition("=")

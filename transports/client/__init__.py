@@ -1,1 +1,1 @@
-"""The Python client: a remote log, and the connection that it makes and makes again."""
+"""The Python client: a remote log, and the reconnecting connection beneath it."""

@@ -1,4 +1,4 @@
-"""A connection to a server that is made, kept and made again: the shell of a client's machine."""
+"""The connection of a client to a server: connects, exchanges messages, and reconnects for the client's machine."""
 
 import asyncio
 import contextlib
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Reconnection"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
-# At DEBUG websockets writes whole messages, and a token is in one of them.
+# At DEBUG websockets logs whole messages, one of which holds a token.
 _QUIET: Final = logging.getLogger("penstock.transports.client")
 _QUIET.setLevel(logging.WARNING)
 _SUBPROTOCOL: Final = "penstock.v1+json"
-_TURNS: Final = 3  # of the loop, from the end of a subscription until the machine has said so
-_LAST: Final = 1.0  # seconds that a server has to take what was said before the end
+# Turns of the loop from the end of a subscription until the machine has sent its last message.
+_TURNS: Final = 3
+_LAST: Final = 1.0  # seconds that a server has to accept the last messages before the end
 _KEEPALIVE: Final = 12.0
 
 
@@ -37,15 +38,15 @@ class Reconnection:
 
     Args:
         session: The machine.
-        url: Of the endpoint.
-        perform: Does what the machine wants.
-        waiting: Called with why there is no connection, and the seconds until another attempt to make it.
-        given_up: Called with why there is no connection, when there will be none.
-        reconnect: How patiently a lost connection is made again; None for not at all.
-        open_timeout: Seconds until an attempt to connect has failed.
-        headers: Additional headers of the upgrade.
-        tls: What it trusts and shows; None for what the machine trusts.
-        server_name: The name that the certificate of the server has to bear, if it is not that of the URL.
+        url: The URL of the endpoint.
+        perform: Performs the effects of the machine.
+        waiting: Called before each wait, with the reason why there is no connection and the seconds until the next attempt.
+        given_up: Called with the reason when no further attempt will be made.
+        reconnect: The delays between attempts to reconnect; None for no reconnection.
+        open_timeout: Seconds after which an attempt to connect has failed.
+        headers: Additional headers of the upgrade request.
+        tls: The TLS context; None for the machine's trusted authorities.
+        server_name: The name that the server's certificate must bear, if it is not the host of the URL.
     """
 
     def __init__(
@@ -71,20 +72,20 @@ class Reconnection:
         self._open_timeout = open_timeout
         self._headers = dict(headers)
         self._tls: dict[str, Any] = {"ssl": tls, "server_hostname": server_name}
-        self._attempt = 0  # in a row, without an acknowledgement
+        self._attempt = 0  # attempts in a row without an acknowledgement
         self._outgoing: deque[bytes] = deque()
         self._wake = asyncio.Event()
-        self._idle = asyncio.Event()  # whether nothing waits to be sent
+        self._idle = asyncio.Event()  # set while nothing waits to be sent
         self._idle.set()
         self._task: asyncio.Task[None] | None = None
         self._socket: ClientConnection | None = None
         self._opened: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
-        """Connects; returns when the server has acknowledged.
+        """Connects; returns when the server has acknowledged the connection.
 
         Raises:
-            ConnectionLost: If that fails; the first attempt is never repeated.
+            ConnectionLost: If that fails; the first attempt is not retried.
             ExtraMissing: If websockets is not installed.
         """
         try:
@@ -101,7 +102,7 @@ class Reconnection:
             raise
 
     async def close(self) -> None:
-        """Sends what waits, for a second at most, and closes the connection for good. Idempotent."""
+        """Sends what waits, for at most a second, then closes the connection for good. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             for _ in range(_TURNS):
@@ -115,14 +116,14 @@ class Reconnection:
         self._give_up(ConnectionLost(self._url, "it was closed here", retryable=False))
 
     def let_go(self) -> None:
-        """Closes this process's copy of the socket; for a child of ``fork``, where nothing else is done any more."""
+        """Closes this process's copy of the socket; for a child of ``fork``, where nothing else is done."""
         transport = None if self._socket is None else self._socket.transport
         found = None if transport is None else transport.get_extra_info("socket")
         if found is not None and found.fileno() >= 0:
             let_go([found.fileno()])
 
     def send(self, message: bytes) -> None:
-        """Sends a message, behind those that wait already."""
+        """Queues a message."""
         self._outgoing.append(message)
         self._idle.clear()
         self._wake.set()
@@ -131,7 +132,7 @@ class Reconnection:
         while True:
             try:
                 lost = await self._serve()
-            except Exception as error:  # noqa: BLE001 - whoever waits for this connection would wait for ever
+            except Exception as error:  # noqa: BLE001 - callers that wait for this connection would wait for ever
                 _LOG.exception("the connection to %s failed", self._url)
                 lost = ConnectionLost(self._url, repr(error), retryable=False)
             again = lost.retryable and self._opened is not None and self._opened.done()
@@ -144,7 +145,7 @@ class Reconnection:
             await asyncio.sleep(delay)
 
     async def _serve(self) -> ConnectionLost:
-        """Connects and serves until the connection is lost; answers why."""
+        """Connects, and serves the connection until it is lost; returns the reason."""
         from websockets.asyncio.client import connect as dial  # noqa: PLC0415 - an optional dependency
         from websockets.exceptions import (  # noqa: PLC0415 - likewise
             ConnectionClosed,
@@ -173,7 +174,7 @@ class Reconnection:
                 **{name: value for name, value in self._tls.items() if value is not None},
             ) as socket:
                 self._socket = socket
-                send_at_once(socket.transport)  # a proxy's client may have made the socket
+                send_at_once(socket.transport)  # with a proxy, the proxy's client made the socket
                 await self._greet(socket)
                 await self._exchange(socket)
         except ConnectionClosed as error:
@@ -237,7 +238,7 @@ class Reconnection:
     async def _write(self, socket: "ClientConnection") -> None:
         from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - an optional dependency
 
-        with contextlib.suppress(ConnectionClosed):  # the reader meets it too, and says so
+        with contextlib.suppress(ConnectionClosed):  # the reader gets the same exception and reports it
             while True:
                 while self._outgoing:
                     await socket.send(self._outgoing.popleft().decode())

@@ -1,4 +1,4 @@
-"""A remote feed: what a server tells, as a publisher at the pace of its subscriber."""
+"""A remote feed: the changes that a server sends, as a publisher at the pace of its subscriber."""
 
 import asyncio
 import threading
@@ -24,22 +24,22 @@ __all__ = ["FeedConnection", "RemoteFeed", "RemoteSubscription"]
 
 
 _TOLD: Final = (RemoteGap, RemoteSignal)
-"""What is told, and is no element."""
+"""Buffered items that are signals, not elements."""
 
 
 class FeedConnection(Protocol):
-    """What subscriptions need of the `RemoteLog` whose connection they share."""
+    """The part of a `RemoteLog` that the subscriptions on its connection use."""
 
     url: str
     inherited: LogForked | None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """That of the connection."""
+        """The event loop of the connection."""
         ...
 
     def entry(self, payload: Mapping[str, Any], slot: ClientSlot | None = None) -> ClientSubscription:
-        """What the machine is to know a subscription by."""
+        """Makes the machine's entry of a subscription."""
         ...
 
     def enlist(self, subscription: "RemoteSubscription") -> None:
@@ -47,26 +47,25 @@ class FeedConnection(Protocol):
         ...
 
     def demand(self, subscription: "RemoteSubscription") -> None:
-        """Requests what the subscription wants."""
+        """Requests the demand of the subscription."""
         ...
 
     def ask_rows(self, subscription: "RemoteSubscription") -> None:
-        """Asks for rows once more."""
+        """Sends requests for more rows."""
         ...
 
     def forget(self, subscription: "RemoteSubscription") -> None:
-        """Ends the subscription at the server."""
+        """Cancels the subscription at the server."""
         ...
 
 
 class RemoteFeed(IterablePublisher[RemoteChange]):
     """A publisher of the changes of a remote log (Reactive Streams 1.0.4), made by ``RemoteLog.changes``.
 
-    ``async for`` takes it too, and ``for`` in a thread that is not that of the connection's event loop.
+    ``async for`` accepts it too, and ``for`` on a thread other than that of the connection's event loop.
 
-    Cold: each subscriber is a subscription of its own at the server. What its subscriber requests is requested there, at
-    most ``window`` events at a time and again when half of them are used, so no more than that is ever under way or
-    buffered here.
+    Cold: each subscriber has its own subscription at the server. The feed requests from the server at most ``window`` events
+    of the subscriber's demand, and more once half of them are used; so at most ``window`` events are in flight or buffered.
     """
 
     def __init__(self, log: FeedConnection, payload: dict[str, Any], *, window: int, on_gap: OnGap) -> None:
@@ -85,14 +84,14 @@ class RemoteFeed(IterablePublisher[RemoteChange]):
         """Subscribes at the server; from any thread.
 
         Args:
-            subscriber: Gets ``RemoteChange`` objects; refusal comes as ``on_error(RemoteError)``.
-            executor: Where signals run; by default the event loop of the client.
+            subscriber: Receives ``RemoteChange`` objects; a refusal arrives as ``on_error(RemoteError)``.
+            executor: The executor of the signals; by default the event loop of the client.
 
-        A connection that was not opened, or whose loop is closed, is told by ``on_error(ConnectionLost)``; one that was
-        inherited by a child of ``fork``, by ``on_error(LogForked)``.
+        If the connection was not opened or its loop is closed, the subscriber gets ``on_error(ConnectionLost)``; in a child
+        of ``fork`` that inherited it, ``on_error(LogForked)``.
 
         Raises:
-            TypeError: If the subscriber is None (rule 1.9), or cannot be told of a gap that it wants to jump.
+            TypeError: If the subscriber is None (rule 1.9), or asks to jump gaps but has no way to receive them.
         """
         if subscriber is None:
             raise TypeError("the subscriber is None (Reactive Streams rule 1.9)")
@@ -106,12 +105,12 @@ class RemoteFeed(IterablePublisher[RemoteChange]):
         subscription.begin(subscriber, executor or loop)
 
     def _make(self) -> "RemoteSubscription":
-        """A subscription that is not begun."""
+        """Makes a subscription that has not begun."""
         return RemoteSubscription(self._log, self._log.entry(self._payload), self._window, self._on_gap)
 
 
 class _Refused:
-    """The feed of a subscription that cannot be: ``on_subscribe``, then ``on_error`` (rule 1.9)."""
+    """The feed of a subscription that is refused at once: ``on_subscribe``, then ``on_error`` (rule 1.9)."""
 
     def __init__(self, error: Exception) -> None:
         self._failed = Failed(error)
@@ -126,13 +125,13 @@ class _Refused:
 
 
 class RemoteSubscription:
-    """What links one subscriber to a remote log.
+    """Links one subscriber to a remote log.
 
     Attributes:
-        entry: What the machine knows it by.
-        state: ``"LIVE"`` or ``"RESYNC"``, as the server last told; None before that.
-        head: Cursor of the end of the log, as the server last told.
-        live: The newest version that subscribers may be given, as a checkpoint last told; None before that.
+        entry: The machine's entry of the subscription.
+        state: ``"LIVE"`` or ``"RESYNC"``, as the server last reported; None before.
+        head: The cursor of the end of the log, as the server last reported.
+        live: The newest version that may be delivered, as a checkpoint last reported; None before.
     """
 
     def __init__(self, log: FeedConnection, entry: ClientSubscription, window: int, on_gap: OnGap) -> None:
@@ -144,11 +143,11 @@ class RemoteSubscription:
         self._window = window
         self._on_gap = on_gap
         self._lock = threading.Lock()
-        self._buffer: deque[Any] = deque()  # changes, or deliveries; gaps; and what was told of a snapshot
-        self._outstanding = 0  # wanted from the server, and not in the buffer yet
-        self._received = entry.cursor  # behind what is in the buffer
+        self._buffer: deque[Any] = deque()  # changes or deliveries, gaps, and snapshot signals
+        self._outstanding = 0  # requested from the server, and not in the buffer yet
+        self._received = entry.cursor  # behind the buffered events
         self._delivered = self._received
-        self._gap: RemoteGap | None = None  # not told yet
+        self._gap: RemoteGap | None = None  # not delivered yet
         self._signals = 0
         self._outcome: Outcome | None = None
         self._drain: Drain[RemoteChange]
@@ -156,7 +155,7 @@ class RemoteSubscription:
     def begin(
         self, subscriber: Subscriber[RemoteChange], executor: Executor | asyncio.AbstractEventLoop
     ) -> None:
-        """Gives the subscriber its subscription, and subscribes at the server."""
+        """Passes the subscription to the subscriber, and subscribes at the server."""
         self._drain = Drain(subscriber, self, executor=executor)
         try:
             self._log.enlist(self)
@@ -164,13 +163,13 @@ class RemoteSubscription:
             self.end(ConnectionLost(self._log.url, "its event loop is closed", retryable=False))
         self._drain.start(self)
 
-    # What a subscriber may do.
+    # Called by the subscriber.
 
     def request(self, n: int, /) -> None:
-        """Asks for ``n`` more changes (rule 3.8).
+        """Requests ``n`` more changes (rule 3.8).
 
         Raises:
-            LogForked: In a child of ``fork``, where they would never come.
+            LogForked: In a child of ``fork``, where they would never arrive.
         """
         if self._log.inherited is not None:
             raise self._log.inherited
@@ -178,27 +177,27 @@ class RemoteSubscription:
 
     def cancel(self) -> None:
         """Ends the subscription here and at the server (rule 3.12)."""
-        if self._log.inherited is None:  # else it is the parent's
+        if self._log.inherited is None:  # otherwise it belongs to the parent
             self._drain.cancel()
 
     def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> int:
-        """Asks for rows of the present once more, as ``SnapshotSubscription.again`` does; over lost connections too.
+        """Requests rows of the current state, as ``SnapshotSubscription.again`` does; the request survives lost connections.
 
-        If a connection is lost among these rows, all rows of the subscription that were still to come are given on the next one.
-        What the server refuses ends the subscription with a `RemoteError`.
+        If the connection is lost during these rows, the next connection delivers all rows of the subscription that were
+        outstanding. If the server refuses the request, the subscription ends with a `RemoteError`.
 
         Args:
-            wishes: Of which rows; what the subscription was made with must be fulfilled too. None for all of those.
-            after: The key behind which they begin, in the order of the source; None for the first.
+            wishes: The criteria of the rows, in addition to those of the subscription; none for all its rows.
+            after: The key behind which they begin, in the order of the source; None to begin with the first.
             until: The last key; None for no bound.
 
         Returns:
-            Their number, from 1, which ``SnapshotBegin.asked`` tells.
+            The number of the request, from 1, which ``SnapshotBegin.asked`` repeats.
 
         Raises:
-            InvalidCriteria: If a wish is not one.
-            InvalidOption: If keys are given, and not exactly one entity type; or if it was not subscribed with ``since="state"``, or
-                with ``snapshot`` ``"initial"`` or ``"on_gap"``.
+            InvalidCriteria: If a criterion is invalid.
+            InvalidOption: If keys are given without exactly one entity type; or if the subscription was made without
+                ``since="state"`` and without ``snapshot`` ``"initial"`` or ``"on_gap"``.
             LogForked: In a child of ``fork``.
         """
         if self._log.inherited is not None:
@@ -214,7 +213,7 @@ class RemoteSubscription:
 
     @property
     def cursor(self) -> str | None:
-        """Everything before it was delivered, or did not match: the place to resume; None before it is known."""
+        """The cursor to resume at: everything before it was delivered or did not match. None before it is known."""
         return self._delivered
 
     @property
@@ -222,10 +221,10 @@ class RemoteSubscription:
         """Whether no signal will follow."""
         return self._drain.ended
 
-    # What its connection does with it, on the event loop of the client.
+    # Called by the connection, on the event loop of the client.
 
     def buffer(self, events: Sequence[Any], cursor: str) -> None:
-        """Some events have come, a gap, or what was told of a snapshot, behind which the cursor is."""
+        """Buffers events, a gap or a snapshot signal; the cursor lies behind them."""
         with self._lock:
             self._outstanding -= sum(not isinstance(event, _TOLD) for event in events)
             self._received = cursor
@@ -233,7 +232,7 @@ class RemoteSubscription:
         self._drain.signal()
 
     def told(self, item: SubscribedReply | JoinedReply | Item) -> None:
-        """The server has registered it, or a checkpoint has come."""
+        """Records the server's confirmation, or a checkpoint."""
         if isinstance(item, JoinedReply):
             return
         self.head = item.head
@@ -246,20 +245,20 @@ class RemoteSubscription:
                     self._delivered = item.cursor
 
     def acked(self, n: int, error: RemoteError | None) -> None:
-        """What was acknowledged of a slot was answered; see ``RemoteSlot``."""
+        """Handles the answer to an acknowledgement of a slot; see ``RemoteSlot``."""
 
     def called(self, n: int, result: bytes, error: RemoteError | None) -> None:
-        """What a consumer of a group has said was answered; see ``RemoteMember``."""
+        """Handles the answer to a call of a group consumer; see ``RemoteMember``."""
 
     def end(self, error: Exception | None) -> None:
-        """The last message has come; what is buffered is delivered first."""
+        """Ends the subscription behind its buffered events."""
         self._outcome = COMPLETED if error is None else Failed(error)
         self._drain.signal()
 
-    # What its drain pulls from.
+    # Called by the drain.
 
     def pull(self, limit: int, /) -> Sequence[RemoteChange]:
-        """Takes what is buffered, and requests more when half of the window is used."""
+        """Takes buffered events, and requests more when half of the window is used."""
         demand = self._drain.demand
         with self._lock:
             buffer = self._buffer
@@ -268,7 +267,7 @@ class RemoteSubscription:
                 if not isinstance(first := buffer[0], _TOLD):
                     taken.append(first)
                 elif taken:
-                    break  # it is told when all that was before it has been delivered
+                    break  # a signal waits until everything before it is delivered
                 else:
                     self._tell(first)
                 buffer.popleft()
@@ -284,16 +283,16 @@ class RemoteSubscription:
         return taken
 
     def _tell(self, told: RemoteGap | RemoteSignal) -> None:
-        """Notes what is not a change for the subscriber; under the lock, on the drain."""
+        """Queues a signal for the subscriber; under the lock, on the drain."""
         if isinstance(told, RemoteGap):
             self._jump(told)
             return
         self._delivered = told.cursor
-        self._signals += 1  # under a key of its own, as none may replace another
+        self._signals += 1  # a key of its own, so that no signal replaces another
         self._drain.tell(("snapshot", self._signals), telling(told.signal))
 
     def _jump(self, gap: RemoteGap) -> None:
-        """Notes a gap for the subscriber, who is told before what follows; under the lock, on the drain."""
+        """Queues a gap, which the subscriber gets before the next change; under the lock, on the drain."""
         if self._gap is not None:
             gap = replace(gap, begin=self._gap.begin, begin_cursor=self._gap.begin_cursor)
         self._gap = gap
@@ -307,7 +306,7 @@ class RemoteSubscription:
             told(gap)
 
     def outcome(self) -> Outcome | None:
-        """Whether it has ended and everything was delivered."""
+        """Returns the end of the subscription once everything is delivered; None before."""
         with self._lock:
             while self._buffer and isinstance(first := self._buffer[0], _TOLD):
                 self._tell(first)
@@ -315,6 +314,6 @@ class RemoteSubscription:
         return None if self._buffer else self._outcome
 
     def release(self) -> None:
-        """Leaves the connection."""
+        """Cancels the subscription at the server and drops the buffer."""
         self._log.forget(self)
         self._buffer.clear()

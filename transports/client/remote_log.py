@@ -59,7 +59,7 @@ from transports.protocol.connection import Effect, Send
 __all__ = ["RemoteLog", "connect"]
 
 OnWait = Callable[[ConnectionLost | RemoteError, float], object]
-"""Takes what interrupted a connection or a subscription, and the seconds until it is made again."""
+"""Called with the error that interrupted a connection or a subscription, and the seconds until the retry."""
 
 
 class _Place(enum.Enum):
@@ -67,7 +67,7 @@ class _Place(enum.Enum):
 
 
 class RemoteReading(TypedDict, total=False):
-    """From where, how far and how changes are read; see ``RemoteLog.changes``."""
+    """Start, end and form of the changes to read; see ``RemoteLog.changes``."""
 
     since: Since
     start: Since
@@ -89,7 +89,7 @@ class RemoteReading(TypedDict, total=False):
 
 
 class RemoteCommitting(TypedDict, total=False):
-    """How a transaction is committed, and how far it is waited for; see ``RemoteLog.commit_async``."""
+    """Options of a commit; see ``RemoteLog.commit_async``."""
 
     meta: Mapping[str, Any] | None
     producer: tuple[str, int] | None
@@ -99,11 +99,11 @@ class RemoteCommitting(TypedDict, total=False):
 
 
 class RemoteLog:
-    """A connection to a server, for use on one event loop, made by ``connect``: entering connects, leaving ends all.
+    """A connection to a server, for use on one event loop, made by ``connect``; as a context manager it connects and closes.
 
     Attributes:
-        url: Of the server.
-        inherited: What to raise in a child of ``fork``; None in the process that opened it.
+        url: The URL of the server.
+        inherited: The error to raise in a child of ``fork``; None in the process that opened the connection.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class RemoteLog:
         forks.register(self)
 
     def forked(self, pid: int, /) -> None:
-        """See ``flow.forks.Forkable``: once opened, everything is refused with ``LogForked``, and to close does nothing."""
+        """In a child, refuses everything with ``LogForked`` if the connection was open; ``close`` does nothing. See ``flow.forks.Forkable``."""
         if self._loop is not None:
             self.inherited = LogForked(self.url, pid, "connect here")
             self._connection.let_go()
@@ -203,36 +203,36 @@ class RemoteLog:
         heartbeat_ms: int | None = None,
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> RemoteFeed | ModelFeed[Any]:
-        """A publisher of remote changes.
+        """Makes a publisher of remote changes.
 
         Args:
-            criteria: Which changes; nothing at all for everything.
-            since: Where to begin, as for ``ChangeLog.changes``: a cursor that a change, a subscription or a log gave, a
-                version, a time, the id of a transaction, ``"earliest"`` or ``"latest"``. None is the next version. ``"state"``:
-                first the entities that there are, as rows of operation READ, then every change after them.
-            start: Another name of ``since``, as it is on the wire for what is no cursor.
-            until: Last version, after which the subscriber is completed.
+            criteria: The criteria; none for everything.
+            since: The start, as for ``ChangeLog.changes``: a cursor of a change, a subscription or a log, a version, a time,
+                the id of a transaction, ``"earliest"`` or ``"latest"``. None is the next version. ``"state"``: first the
+                current entities as rows of operation READ, then every change after them.
+            start: Another name of ``since``, as the wire calls it for values that are not cursors.
+            until: The last version, after which the subscription completes.
             content: HEADER or BODY.
-            images: Which images there are with BODY.
-            fields: Paths that are shown; None for all.
-            mask: Of each path what is shown in place of its value.
+            images: The images that BODY includes.
+            fields: The paths to show; None for all.
+            mask: The replacement value by path.
             integers: Whether whole numbers beyond 2^53 are numbers or text.
-            log: Name of the log; may be left out if the server has one.
-            window: Most events under way or buffered for one subscriber.
-            batch_events: Most events in one message.
-            linger_ms: How long the server may wait to put more events into one message.
-            on_lag: What to do when the log has moved on: read on from its history, or end with ``LAGGED``.
-            on_gap: End where history is missing, or go on behind it, and tell the subscriber's ``on_gap(gap)``, or a
-                callable that is given instead; ``gap`` is a ``RemoteGap``.
-            whole: Whether a start inside a transaction sends it again from its beginning.
-            snapshot: When there are rows, as for ``ChangeLog.changes``: from the sources that the server names for the log, or
-                from the state that it keeps.
-            heartbeat_ms: Longest silence until the server tells the cursor; 0 for never.
-            as_: As for ``ChangeLog.changes``: the class of which ``body`` and ``before`` are to be, or that of each entity type.
+            log: The name of the log; may be omitted if the server has one.
+            window: The most events in flight or buffered for one subscriber.
+            batch_events: The most events in one message.
+            linger_ms: Milliseconds that the server may wait to put more events into one message.
+            on_lag: What to do when the log has moved on: read from its history, or end with ``LAGGED``.
+            on_gap: What to do where history is missing: end, or resume behind it and call the subscriber's ``on_gap(gap)``,
+                or a callable that is given instead; ``gap`` is a ``RemoteGap``.
+            whole: Whether a start inside a transaction sends it from its beginning.
+            snapshot: When rows are delivered, as for ``ChangeLog.changes``: from the sources that the server names for the
+                log, or from the state that it keeps.
+            heartbeat_ms: The longest silence in milliseconds until the server sends the cursor; 0 for never.
+            as_: As for ``ChangeLog.changes``: the class of ``body`` and ``before``, or the class by entity type.
 
         Raises:
-            InvalidOption: If ``window`` is out of its range, ``since`` is no place, or ``fields`` or ``mask`` has no paths. The
-                server judges the rest.
+            InvalidOption: If ``window`` is out of range, ``since`` is not a start position, or ``fields`` or ``mask`` has
+                invalid paths. The server checks the rest.
         """
         if since is not None and start is not None:
             raise InvalidOption("start", start, "left out where since is given")
@@ -261,16 +261,16 @@ class RemoteLog:
     def slot(
         self, name: str, *, take_over: bool = False, owner: str | None = None, log: str | None = None
     ) -> RemoteSlot:
-        """A slot of the log, of which this is the one consumer as long as there is a subscription to its ``changes()``.
+        """A slot of the log. Its user is the slot's one consumer while a subscription to its ``changes()`` runs.
 
         Args:
-            name: Of the slot, which there has to be, and which the grant of the server has to name.
-            take_over: Whether to take it from the consumer that has it, which is fenced.
-            owner: What another consumer is told that has it; None for the name of the principal.
-            log: Name of the log; may be left out if the server has one.
+            name: The name of the slot, which must exist, and which the server's grant must name.
+            take_over: Whether to take the slot over from its current consumer, which is fenced.
+            owner: The owner that other consumers see; None for the name of the principal.
+            log: The name of the log; may be omitted if the server has one.
 
         Raises:
-            InvalidOption: If one of them is something else.
+            InvalidOption: If an argument is invalid.
         """
         return RemoteSlot(self, name, take_over=take_over, owner=owner, of=log)
 
@@ -286,33 +286,34 @@ class RemoteLog:
         """A consumer of a group of the log, which joins with a subscription to its ``deliveries()``.
 
         Args:
-            name: Of the group, which there has to be, and which the grant of the server has to name.
-            consumer: What it is called. Another one that joins under this name fences it.
-            history: Whether what a consumer of this name had before it joined again comes first; that counts as no delivery.
-            integers: How large whole numbers are given.
-            log: Name of the log; may be left out if the server has one.
+            name: The name of the group, which must exist, and which the server's grant must name.
+            consumer: The name of the consumer. Another consumer that joins under this name fences it.
+            history: Whether deliveries that an earlier consumer of this name held come first again; that does not count as a
+                delivery.
+            integers: How large integers are encoded.
+            log: The name of the log; may be omitted if the server has one.
 
         Raises:
-            InvalidOption: If one of them is something else.
+            InvalidOption: If an argument is invalid.
         """
         return RemoteMember(self, name, consumer, history=history, integers=integers, of=log)
 
     async def schema(
         self, entity_type: str, version: int | None = None, *, log: str | None = None
     ) -> SchemaVersion | None:
-        """A schema that was told, by its version, or the newest; None if there is none. On the loop of the connection.
+        """Returns a schema by its version, or the newest; None if there is none. On the loop of the connection.
 
-        It answers for every version that a change names, whatever became of the change that told it. What was told never
-        changes, so answers to a version may be kept.
+        Every version that a change names is found, even if the change that recorded the schema is no longer kept. A version
+        never changes, so the result may be cached.
 
         Args:
-            entity_type: Of which entities.
+            entity_type: The entity type.
             version: The ``schema_version`` of a change; None for the newest.
-            log: Name of the log; may be left out if the server has one.
+            log: The name of the log; may be omitted if the server has one.
 
         Raises:
-            RemoteError: If the server does not answer that.
-            ConnectionLost: If the connection is lost, and not made again.
+            RemoteError: If the server refuses to answer.
+            ConnectionLost: If the connection is lost and not re-established.
             LogForked: In a child of ``fork``.
         """
         asked = {"entity_type": entity_type, "version": version, "log": log}
@@ -321,7 +322,7 @@ class RemoteLog:
 
     @property
     def slots(self) -> RemoteSlots:
-        """What the server tells of slots, and has done with them; those that its grant names."""
+        """The slots at the server, as far as its grant names them: look-ups and orders."""
         return RemoteSlots(partial(self._ask, "slot"))
 
     async def _ask(self, kind: str, asked: dict[str, Any]) -> Any:
@@ -342,28 +343,28 @@ class RemoteLog:
         wait: Wait = Wait.DURABLE,
         log: str | None = None,
     ) -> RemoteCommit:
-        """Commits changes as one transaction, on the loop of the connection; they are written in the order of the calls.
+        """Commits changes as one transaction, on the loop of the connection; transactions commit in the order of the calls.
 
-        Many may be under way at a time, and share the group commits of the server. After a lost connection, with
-        ``reconnect``, what was not answered is sent again, and written once. Cancelling the wait does not undo the commit.
-        What does not fit in one message is sent in parts, if the server takes them. To encode a great many changes takes
-        its time, in which the loop answers nothing: ``commit`` does it on the thread that calls it.
+        Many commits may be in flight, and share the group commits of the server. After a lost connection, with
+        ``reconnect``, unanswered transactions are sent again, and written once. Cancelling the wait does not undo the
+        commit. A transaction that does not fit in one message is sent in parts, if the server accepts them. Encoding very
+        many changes takes time, during which the loop is blocked; ``commit`` encodes on the calling thread instead.
 
         Args:
-            mutations: What ``upsert`` and ``remove`` made.
-            meta: Annotations of the transaction.
-            producer: Name and sequence, for a program that repeats by itself what it has not heard of, also after a restart.
-                None for those of this connection, which are not repeated after that.
-            expect: As for ``ChangeLog.commit``: a cursor behind which nothing may have been committed, or one and keys.
-            wait: How far the transaction is to be.
-            log: Name of the log; may be left out if the server has one.
+            mutations: The results of ``upsert`` and ``remove``.
+            meta: The annotations of the transaction.
+            producer: Name and sequence, for a program that itself repeats unanswered transactions, also after a restart.
+                None for the producer of this connection, which does not outlive the process.
+            expect: As for ``ChangeLog.commit``: a cursor behind which no commit may exist, or a cursor and keys.
+            wait: How far the transaction must have progressed.
+            log: The name of the log; may be omitted if the server has one.
 
         Raises:
-            InvalidChange, InvalidOption, PositionMalformed: If something cannot be sent.
-            TransactionTooLarge: If it is larger than the server takes, or one change is larger than a message may be.
-            RemoteError: If the server refuses it, such as with ``EXPECTATION_FAILED``; ``outcome`` tells whether it may have
-                been written all the same.
-            ConnectionLost: If the connection is lost, and not made again; likewise.
+            InvalidChange, InvalidOption, PositionMalformed: If an argument cannot be sent.
+            TransactionTooLarge: If the transaction exceeds the server's limit, or one change that of a message.
+            RemoteError: If the server refuses, for example with ``EXPECTATION_FAILED``; ``outcome`` says whether the
+                transaction may have been written all the same.
+            ConnectionLost: If the connection is lost and not re-established; likewise.
             LogForked: In a child of ``fork``.
         """
         return await self._commit(
@@ -371,10 +372,10 @@ class RemoteLog:
         )
 
     def commit(self, mutations: Iterable[Mutation], **committing: Unpack[RemoteCommitting]) -> RemoteCommit:
-        """``commit_async`` from any other thread than that of the loop, which it would keep from answering.
+        """As ``commit_async``, from a thread other than that of the loop, which the wait would block.
 
         Raises:
-            InvalidTransactionState: On that thread.
+            InvalidTransactionState: On the thread of the loop.
         """
         loop = self.loop
         try:
@@ -397,7 +398,7 @@ class RemoteLog:
         wait: Wait = Wait.DURABLE,
         log: str | None = None,
     ) -> dict[str, Any]:
-        """The payload of a transaction, without a producer if that is the connection; on any thread."""
+        """Returns the payload of a transaction, without the connection's own producer; on any thread."""
         self._check_here()
         if expect is not None:
             expected(expect)
@@ -424,14 +425,14 @@ class RemoteLog:
         return await asyncio.shield(answer)
 
     def transaction(self, **committing: Unpack[RemoteCommitting]) -> TransactionBuilder:
-        """A transaction that is filled in a block, and committed on leaving it: ``async with`` on the loop, else ``with``."""
+        """A transaction that a block fills, and that commits when the block ends: ``async with`` on the loop, else ``with``."""
         return TransactionBuilder(committing.get("log") or self.url, self.commit, committing)
 
     async def open(self) -> Self:
-        """Connects; returns when the server has acknowledged.
+        """Connects; returns when the server has acknowledged the connection.
 
         Raises:
-            ConnectionLost: If that fails; the first attempt is never repeated.
+            ConnectionLost: If that fails; the first attempt is not retried.
             ExtraMissing: If websockets is not installed.
             LogForked: In a child of ``fork``.
         """
@@ -441,7 +442,7 @@ class RemoteLog:
         return self
 
     async def close(self) -> None:
-        """Closes the connection; subscriptions that still run end with ``ConnectionLost``. Idempotent.
+        """Closes the connection; running subscriptions end with ``ConnectionLost``. Idempotent.
 
         In a child of ``fork`` it does nothing.
         """
@@ -458,22 +459,22 @@ class RemoteLog:
         if self.inherited is not None:
             raise self.inherited
 
-    # What subscriptions want; from any thread.
+    # Called by subscriptions, from any thread.
 
     def entry(self, payload: Mapping[str, Any], slot: ClientSlot | None = None) -> ClientSubscription:
-        """What the machine is to know a subscription by, and the slot that it opens."""
+        """Makes the machine's entry of a subscription, and of the slot that it opens."""
         return ClientSubscription(self._session.name(), payload, slot)
 
     def acknowledge(self, entry: ClientSubscription) -> None:
-        """Sends what was acknowledged of a slot and not sent; on the loop."""
+        """Sends acknowledgements of a slot that are not sent yet; on the loop."""
         self._perform(self._session.acknowledge(entry))
 
     def consumer(self, payload: Mapping[str, Any]) -> ClientConsumer:
-        """What the machine is to know a consumer of a group by."""
+        """Makes the machine's entry of a group consumer."""
         return ClientConsumer(self._session.name(), payload)
 
     def call(self, entry: ClientConsumer) -> None:
-        """Sends what a consumer has said and was not sent; on the loop."""
+        """Sends calls of a group consumer that are not sent yet; on the loop."""
         self._perform(self._session.call(entry))
 
     def enlist(self, subscription: RemoteSubscription) -> None:
@@ -481,17 +482,17 @@ class RemoteLog:
         loop_executor(self.loop).submit(lambda: self._enlist(subscription))
 
     def demand(self, subscription: RemoteSubscription) -> None:
-        """Requests what the subscription wants."""
+        """Requests the demand of the subscription."""
         with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
             loop_executor(self.loop).submit(lambda: self._perform(self._session.request(subscription.entry)))
 
     def ask_rows(self, subscription: RemoteSubscription) -> None:
-        """Asks for rows once more."""
+        """Sends requests for more rows."""
         with contextlib.suppress(RuntimeError):
             loop_executor(self.loop).submit(lambda: self._perform(self._session.ask_rows(subscription.entry)))
 
     def forget(self, subscription: RemoteSubscription) -> None:
-        """Ends the subscription at the server."""
+        """Cancels the subscription at the server."""
         with contextlib.suppress(RuntimeError):
             loop_executor(self.loop).submit(lambda: self._forget(subscription))
 
@@ -509,7 +510,7 @@ class RemoteLog:
         self._subscriptions.pop(subscription.entry, None)
         self._perform(self._session.cancel(subscription.entry))
 
-    # What the machine wants done.
+    # Effects of the machine.
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -542,28 +543,28 @@ class RemoteLog:
         waiting = self._appends.pop(entry)
         if isinstance(result, Exception):
             waiting.set_exception(result)
-            waiting.exception()  # looked at: nobody may wait any more
+            waiting.exception()  # retrieved: the caller may have stopped waiting
         else:
             waiting.set_result(result)
 
     def _resume_appends(self) -> None:
         self._perform(self._session.appends.resume())
 
-    # What its connection tells.
+    # Called by the connection.
 
     def _delay(self, attempt: int) -> float | None:
         return self._reconnect.delay(attempt) if self._reconnect else None
 
     def _waiting(self, lost: ConnectionLost | RemoteError, delay: float) -> None:
-        """Tells the program why it has to wait; what its function raises is dropped."""
+        """Calls ``on_wait``; reports and drops its exceptions."""
         if self._on_wait is not None:
             try:
                 self._on_wait(lost, delay)
-            except Exception as error:  # noqa: BLE001 - the connection is made again all the same
+            except Exception as error:  # noqa: BLE001 - reconnection goes on all the same
                 hooks.report(error, self)
 
     def _given_up(self, lost: ConnectionLost) -> None:
-        """Ends every subscription, and every wait for an answer."""
+        """Ends every subscription, append and question."""
         self._lost = self._lost or lost
         for entry in self._session.appends.give_up():
             error = ConnectionLost(self.url, lost.why, close_code=lost.close_code, retryable=lost.retryable)
@@ -583,23 +584,23 @@ def connect(
     ssl: ssl_module.SSLContext | None = None,
     server_name: str | None = None,
 ) -> RemoteLog:
-    """A remote log; connects on entering ``async with``.
+    """Makes a remote log, which connects on entering ``async with``.
 
     Args:
-        url: ``ws://host:port/ws``, as ``Server.url`` tells it.
-        token: Progress to the server in ``connection_init``.
-        reconnect: Whether, and how patiently, a lost connection is made again; then subscriptions go on behind the last
-            change that came, and their subscribers notice nothing.
-        open_timeout: Seconds until an attempt to connect has failed.
-        headers: Additional headers of the upgrade, such as ``Authorization``.
-        on_wait: Called with reconnect before each wait, with what was lost, a ``ConnectionLost`` or, of one subscription, a
+        url: ``ws://host:port/ws``, as in ``Server.url``.
+        token: The token to send in ``connection_init``.
+        reconnect: Whether to reconnect, or with which delays. Subscriptions then resume behind the last change that arrived,
+            and their subscribers notice nothing.
+        open_timeout: Seconds after which an attempt to connect has failed.
+        headers: Additional headers of the upgrade request, such as ``Authorization``.
+        on_wait: With ``reconnect``, called before each wait with the error, a ``ConnectionLost`` or for one subscription a
             ``RemoteError``, and the seconds until the next attempt; on the event loop of the connection.
-        ssl: For ``wss:``, what the client trusts, and the certificate that it shows, such as
-            ``ssl.create_default_context(cafile="ca.pem")``; None for the authorities that the machine trusts.
-        server_name: For ``wss:``, the name that the certificate of the server has to bear, if it is not that of the URL.
+        ssl: For ``wss:``, the TLS context with the trusted authorities and the client certificate, such as
+            ``ssl.create_default_context(cafile="ca.pem")``; None for the machine's trusted authorities.
+        server_name: For ``wss:``, the name that the server's certificate must bear, if it is not the host of the URL.
 
     Raises:
-        InvalidOption: If one of the last two is given for a URL without TLS.
+        InvalidOption: If ``ssl`` or ``server_name`` is given for a URL without TLS.
     """
     if not url.lower().startswith("wss:") and (ssl is not None or server_name is not None):
         raise InvalidOption("url", url, "a URL that begins with wss:// where ssl or server_name is given")

@@ -1,4 +1,4 @@
-"""What is asked of a server beside subscribing, and answered once."""
+"""Requests to a server that have one answer."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -11,11 +11,11 @@ __all__ = ["RemoteQuestions"]
 
 
 class RemoteQuestions:
-    """The questions of one connection that wait for their answers, on its event loop.
+    """The unanswered questions of one connection, on its event loop.
 
     Args:
         session: The machine of the connection.
-        perform: Does what the machine answers.
+        perform: Performs the effects of the machine.
     """
 
     def __init__(self, session: ClientSession, perform: Callable[[Iterable[Effect]], object]) -> None:
@@ -24,7 +24,7 @@ class RemoteQuestions:
         self._waiting: dict[ClientQuestion, asyncio.Future[Any]] = {}
 
     async def ask(self, kind: str, asked: dict[str, Any]) -> Any:
-        """The answer; what it raises is what the server said, or why there is none."""
+        """Sends a question and returns the answer; raises the server's error, or the reason why no answer will come."""
         question = ClientQuestion(self._session.name(), asked, kind)
         answer = self._waiting[question] = asyncio.get_running_loop().create_future()
         self._perform(self._session.ask(question))
@@ -32,10 +32,10 @@ class RemoteQuestions:
             return await answer
         finally:
             if self._waiting.pop(question, None) is not None:
-                self._perform(self._session.cancel(question))  # its answer is not wanted any more
+                self._perform(self._session.cancel(question))  # the caller was cancelled
 
     def answer(self, question: ClientQuestion, answer: object) -> None:
-        """Tells who waits."""
+        """Wakes the caller with the answer."""
         waiting = self._waiting.pop(question)
         if waiting.done():
             return

@@ -1,1 +1,1 @@
-"""Bytes on the wire: events encoded once and shared, messages read and checked."""
+"""The wire formats: events are encoded once and shared; messages are parsed and validated."""

@@ -1,4 +1,4 @@
-"""What a client asks for of the rows of a snapshot, once more, while changes go on."""
+"""A client's request for more rows while its subscription delivers changes."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,11 +23,11 @@ def _check_weight(cost: Cost, most: int) -> None:
 
 
 class AgainWish(msgspec.Struct, frozen=True):
-    """Which rows are asked for again, checked.
+    """The requested rows, validated.
 
     Attributes:
-        criteria: What they must fulfil, beside what the subscription was made with.
-        after: The key behind which they begin; None for the first.
+        criteria: The criteria that rows must match, in addition to those of the subscription.
+        after: The key behind which the rows begin; None to begin with the first.
         until: The last key; None for no bound.
     """
 
@@ -37,17 +37,17 @@ class AgainWish(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], most: int) -> "AgainWish":
-        """Checks the payload of an ``again`` message.
+        """Validates the payload of an ``again`` message.
 
         Args:
             payload: The payload.
-            most: Most that its criteria may weigh, as they are read on an event loop: ``inline_weight``.
+            most: The most that its criteria may weigh, because they are parsed on an event loop: ``inline_weight``.
 
         Raises:
-            InvalidRequest, InvalidChange: If a field has a value that it does not take.
-            InvalidCriteria: If a criterion has, or has an unknown field.
-            InvalidOption: If keys are given, and not exactly one entity type.
-            TooCostly: If the criteria weigh more.
+            InvalidRequest, InvalidChange: If the value of a field is invalid.
+            InvalidCriteria: If a criterion is invalid or has an unknown field.
+            InvalidOption: If keys are given without exactly one entity type.
+            TooCostly: If the criteria weigh more than ``most``.
         """
         wishes = payload.get("criteria", [])
         _check_weight(weigh_json(wishes, most), most)
@@ -57,7 +57,7 @@ class AgainWish(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_types(cls, payload: object) -> "AgainWish":
-        """Checks what a ping of GraphQL says: ``entityTypes`` in place of criteria.
+        """Validates the request in a GraphQL ping, which has ``entityTypes`` in place of criteria.
 
         Raises:
             InvalidRequest, InvalidCriteria, InvalidChange, InvalidOption: As ``of``.
@@ -77,6 +77,6 @@ class AgainWish(msgspec.Struct, frozen=True):
 
     @property
     def asked(self) -> tuple[Criteria, ...]:
-        """What it asks about: criteria that a principal must be allowed to have, all of them."""
+        """The criteria to authorise: the principal must be allowed all of them."""
         keys = {key for key in (self.after, self.until) if key is not None}
         return (self.criteria, Criteria.of(Criterion(keys=keys))) if keys else (self.criteria,)

@@ -1,4 +1,4 @@
-"""Transactions that clients append: their wishes, checked, and the answers."""
+"""Transactions that clients append: validated requests, and answers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -22,7 +22,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class AppendPayload(msgspec.Struct, frozen=True):
-    """The payload of ``append``: the changes are left as they came, the rest is unchecked."""
+    """The payload of ``append``: the changes are raw JSON, the other fields are unchecked."""
 
     changes: msgspec.Raw = msgspec.Raw()
     log: Any = None
@@ -34,21 +34,21 @@ class AppendPayload(msgspec.Struct, frozen=True):
     first: Any = None
 
     def told(self) -> dict[str, Any]:
-        """All but the changes, by name."""
+        """Returns all fields but the changes, by name."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "changes"}
 
 
 class AppendWish(msgspec.Struct, frozen=True):
-    """What a client wants of a transaction, checked, beside its changes.
+    """An append request without its changes, validated.
 
     Attributes:
-        log: Name of the log, or None for the only one.
-        producer: What the client calls the producer, or None.
-        sequence: Its number for the transaction.
-        expect: What nothing may have been committed since, or None.
-        meta: Annotations.
-        wait: How far it is to be when it is answered.
-        first: Whether the client has the answers to all that it has appended before.
+        log: The name of the log; None for the only one.
+        producer: The producer's name; None without one.
+        sequence: The producer's sequence number of the transaction.
+        expect: The cursor, with keys if given, behind which no conflicting commit may exist; None for no check.
+        meta: The annotations.
+        wait: How far the transaction must have progressed before it is answered.
+        first: Whether the client has received the answers to all its earlier appends.
     """
 
     log: str | None = None
@@ -61,12 +61,12 @@ class AppendWish(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "AppendWish":
-        """Checks the fields of a payload; one of None is as one that is left out.
+        """Validates the fields of a payload; a field that is None counts as omitted.
 
         Raises:
-            InvalidRequest: If a field has a value that it does not take.
-            InvalidOption: If ``expect`` names keys that are none.
-            PositionMalformed: If its cursor is none.
+            InvalidRequest: If the value of a field is invalid.
+            InvalidOption: If a key of ``expect`` is invalid.
+            PositionMalformed: If the cursor of ``expect`` is malformed.
         """
         producer = typed(told, "producer", str, f"text of 1 to {_PRODUCER_MAX} characters")
         sequence = told.get("sequence")
@@ -85,17 +85,17 @@ class AppendWish(msgspec.Struct, frozen=True):
         )
 
     def behind(self, first: object) -> "AppendWish":
-        """The same, of which it is said at its end whether its client has all answers.
+        """Returns the request with the ``first`` flag that ``commit`` carries.
 
         Raises:
-            InvalidRequest: If that is neither true nor false.
+            InvalidRequest: If ``first`` is neither true nor false.
         """
         said = typed({"first": first}, "first", bool, "true or false") or False
         return msgspec.structs.replace(self, first=said)
 
 
 def _expect(told: object) -> Expect | None:
-    """``expect``: a cursor, or an object of a cursor and keys."""
+    """Parses ``expect``: a cursor, or an object of a cursor and keys."""
     if told is None or isinstance(told, str):
         return None if told is None else PositionToken.parse(told)
     if not isinstance(told, dict) or not set(told) <= {"cursor", "keys"}:
@@ -116,7 +116,7 @@ def _expect(told: object) -> Expect | None:
 
 
 def expect_json(expect: Expect) -> Any:
-    """What a writer expects, as it travels."""
+    """Returns the JSON of ``expect``."""
     if isinstance(expect, (str, PositionToken)):
         return str(expect)
     token, keys = expect
@@ -130,19 +130,19 @@ def expect_json(expect: Expect) -> Any:
 
 
 def appended(name: str, commit: Commit, cursor: str | None) -> bytes:
-    """The message ``appended``.
+    """Returns the message ``appended``.
 
     Args:
         name: Its id.
-        commit: What became of the transaction.
-        cursor: The place behind it; None if nobody knows its version any more.
+        commit: The outcome of the transaction.
+        cursor: The cursor behind the transaction; None if its version is no longer known.
     """
     told: dict[str, Any] = {"type": "appended", "id": name, **outcome(commit, cursor)}
     return _encoder.encode(told)
 
 
 def outcome(commit: Commit, cursor: str | None) -> dict[str, Any]:
-    """What became of a transaction, as it travels."""
+    """Returns the JSON of a transaction's outcome."""
     return {
         "version": commit.version,
         "cursor": cursor,

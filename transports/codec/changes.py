@@ -1,7 +1,7 @@
-"""Changes as JSON, the one reader of them: of lines that a command is given, of what clients append, of bodies of requests.
+"""Changes as JSON: the one parser for lines of commands, appends of clients, and request bodies.
 
-It is strict: what it does not know it refuses, and it names what is wrong by its place, field and value. What ``penstock tail``
-prints is among what it knows, so that a log can be copied by lines.
+The parser is strict: it refuses unknown fields, and its errors name the path, field and value that are wrong. It accepts the
+output of ``penstock tail``, so a log can be copied line by line.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,10 +38,11 @@ _Word = Literal["UPSERT", "REMOVE", "TRUNCATE", "EXPIRE", "REKEY", "TRANSACTION"
 class _Said(msgspec.Struct, forbid_unknown_fields=True):
     """One change.
 
-    Of what ``penstock tail`` prints beyond it, ``version`` is the entry version of an entity that has none of its own, as
-    it is for subscribers there; the rest is accepted and ignored, and so is the TRANSACTION event.
+    The output of ``penstock tail`` has further fields. ``version`` serves as the entry version of an entity that has none of
+    its own, as it does for subscribers. The other fields are ignored, and so is the TRANSACTION event.
 
-    Of a key change ``tail`` prints both halves, ``linked`` to each other; ``REKEY`` with ``new_key`` makes both.
+    ``tail`` prints both halves of a key change, ``linked`` to each other; an input line with ``REKEY`` and ``new_key`` makes
+    both.
     """
 
     entity_type: str | None = None
@@ -73,14 +74,14 @@ _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class _Malformed(Exception):
-    """What was read is no change by its form."""
+    """The input is not well-formed JSON of a change."""
 
 
 def read_change(text: bytes | msgspec.Raw) -> Mutation | None:
-    """One change; None for a TRANSACTION event, as each log makes its own.
+    """Parses one change; None for a TRANSACTION event, because each log makes its own.
 
     Raises:
-        InvalidChange: If it is none, or contradicts itself.
+        InvalidChange: If the text is not a change, or contradicts itself.
     """
     try:
         return _read(text)
@@ -89,10 +90,10 @@ def read_change(text: bytes | msgspec.Raw) -> Mutation | None:
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[Mutation]:
-    """Changes of which each is a line; empty lines are skipped.
+    """Parses one change per line; skips empty lines.
 
     Raises:
-        InvalidInput: If one is wrong; it names the line.
+        InvalidInput: If a line is invalid; names the line.
     """
     for number, text in enumerate(lines, 1):
         if not text.strip():
@@ -108,14 +109,15 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[Mutation]:
 
 
 def read_array(text: bytes | msgspec.Raw, name: str = "changes") -> list[Mutation]:
-    """Changes of a JSON array.
+    """Parses a JSON array of changes.
 
     Args:
         text: The array.
-        name: What errors call it.
+        name: The name of the array in errors.
 
     Raises:
-        InvalidChange: If it is none, or one of them is none; it names the place, such as ``changes[3].key``.
+        InvalidChange: If the text is not an array, or an element is not a change; names the path, such as
+            ``changes[3].key``.
     """
     try:
         items = _array.decode(text)
@@ -125,7 +127,7 @@ def read_array(text: bytes | msgspec.Raw, name: str = "changes") -> list[Mutatio
 
 
 def read_objects(items: Iterable[object], name: str = "changes") -> list[Mutation]:
-    """Changes that were read as objects, from a form other than JSON; keys may be bytes there.
+    """Converts changes that were parsed from a format other than JSON; their keys may be bytes.
 
     Raises:
         InvalidChange: As `read_array`.
@@ -219,7 +221,7 @@ def _schema(said: _Said, entity_type: str) -> Mutation:
 
 
 def _part(said: _Said, entity_type: str, key: str, body: bytes | None) -> Mutation:
-    """A change that follows another one: of a field, or the other half of a key change."""
+    """Makes a change that follows another one: a change of a field, or the other half of a key change."""
     if said.field is not None:
         path_names(said.field)
         if said.action is None:
@@ -256,10 +258,10 @@ def _given(raw: msgspec.Raw) -> bytes | None:
 
 
 def changes_json(mutations: Iterable[Mutation]) -> list[dict[str, Any]]:
-    """Changes as they are read again here, for a server.
+    """Returns changes as JSON in the format that this module parses, to send them to a server.
 
     Raises:
-        InvalidChange: If something is no change, or one cannot be told as JSON, as its key is not UTF-8.
+        InvalidChange: If an item is not a change, or cannot be expressed in JSON, e.g. because its key is not UTF-8.
     """
     return [_told(row, place) for place, row in enumerate(flattened(mutations))]
 

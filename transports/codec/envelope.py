@@ -1,4 +1,4 @@
-"""What the messages of both protocols have in common: an envelope with a type, the greeting, and the signs of life."""
+"""The messages that both protocols share: the typed envelope, the greeting, and pings."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
@@ -13,19 +13,19 @@ _Message = TypeVar("_Message")
 
 
 class Init(msgspec.Struct, frozen=True):
-    """``connection_init``: first, and once."""
+    """``connection_init``: the first message, sent once."""
 
     payload: dict[str, Any] | None = None
 
 
 class Ping(msgspec.Struct, frozen=True, tag_field="type", tag="ping"):
-    """``ping``: to be answered with the same payload."""
+    """``ping``: the answer carries the same payload."""
 
     payload: msgspec.Raw = msgspec.Raw()
 
 
 class Pong(msgspec.Struct, frozen=True, tag_field="type", tag="pong"):
-    """``pong``: legal without having been asked for."""
+    """``pong``: legal also without a ping."""
 
     payload: Any = None
 
@@ -38,20 +38,20 @@ _typed: Final = msgspec.json.Decoder(_Typed)
 
 
 class Envelope(Generic[_Message]):
-    """Reads the messages of one protocol.
+    """Parses the messages of one protocol.
 
     Args:
-        types: The messages that there are, by their ``type``.
+        types: The message types, by their ``type``.
     """
 
     def __init__(self, types: Mapping[str, type[_Message]]) -> None:
         self._decoders = {name: msgspec.json.Decoder(message) for name, message in types.items()}
 
     def read(self, text: bytes | str) -> _Message:
-        """Reads one message.
+        """Parses one message.
 
         Raises:
-            Violation: 4400, with what was wrong and what would be right.
+            Violation: 4400, with the error and the expected form.
         """
         try:
             kind = _typed.decode(text).type
@@ -69,6 +69,6 @@ class Envelope(Generic[_Message]):
 
 
 def pong(payload: msgspec.Raw) -> bytes:
-    """The answer to a ping, with its payload."""
+    """Returns the answer to a ping, with its payload."""
     raw = bytes(payload)
     return b'{"type":"pong","payload":%s}' % raw if raw else b'{"type":"pong"}'

@@ -1,8 +1,8 @@
-"""Events as JSON: encoded once per event and view, and spliced from what the log stores.
+"""Events as JSON: encoded once per event and view, and spliced from stored JSON.
 
-Bodies, images, metadata and lists of changed fields lie in the log as JSON already; they are copied into the event, and
-parsed only for a view that shows parts of them. What is made is kept with the block, so that all subscribers of a block
-with the same view share it, and it goes with the block.
+The log stores bodies, images, metadata and lists of changed fields as JSON. They are copied into the event, and parsed only
+for a view that shows parts of them. Encoded events are cached with the block, so that all subscribers of a block with the
+same view share them; the cache goes with the block.
 """
 
 import json
@@ -28,14 +28,12 @@ _OPERATIONS: Final = {
     operation.value: b',"operation":"%s"' % operation.name.encode() for operation in Operation
 }
 _FORMAT: Final = "penstock.v1+json"
-_ATTACHED_MAX: Final = (
-    16  # a stream that is stamped with its schema has the same few attachments in every change
-)
-_EVENT_BYTES: Final = 64  # what the entry in the memo weighs beside its bytes
+_ATTACHED_MAX: Final = 16  # a stream stamped with its schema has the same few attachments in every change
+_EVENT_BYTES: Final = 64  # the weight of a cached event beside its bytes
 
 
 def encode_text(text: str) -> bytes:
-    """A JSON string. Lone surrogates, which stand for bytes that are not UTF-8, are written as escapes."""
+    """Returns a JSON string. Lone surrogates, which stand for bytes that are not UTF-8, become escapes."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
@@ -43,9 +41,9 @@ def encode_text(text: str) -> bytes:
 
 
 def encode_change(change: Change, cursor: str, integers: Integers = Integers.NUMBER) -> bytes:
-    """The event of a change that lies in no block, with the cursor after it; the same JSON as ``EventEncoder`` makes.
+    """Encodes a change outside a block, with the cursor behind it, to the same JSON as ``EventEncoder``.
 
-    ``integers`` is that of the view through which the change was seen; it concerns the numbers beside its JSON.
+    ``integers`` is the format of the view; here it applies to the numbers outside the stored JSON.
     """
     plain: dict[str, Any] = {
         "cursor": cursor,
@@ -85,17 +83,17 @@ def _number(number: int | None, integers: Integers) -> msgspec.Raw | None:
 
 
 def _stamp(moment: datetime) -> str:
-    """RFC 3339 in UTC, always with microseconds."""
+    """Formats a time as RFC 3339 in UTC, always with microseconds."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def next_head(subscription: str) -> bytes:
-    """How every ``next`` of a subscription begins; only this part differs between subscribers with the same view."""
+    """Returns the start of every ``next`` of a subscription, the only part that differs between subscribers with the same view."""
     return b'{"type":"next","id":%s,"events":[' % encode_text(subscription)
 
 
 class _Shelf(Shelf):
-    """What was encoded of one block for one view."""
+    """The cached events of one block for one view."""
 
     __slots__ = ("attached", "head", "made", "middle", "types")
 
@@ -122,11 +120,11 @@ class EventEncoder:
         self._token = token
 
     def cursor(self, position: Position) -> str:
-        """The opaque text of a position."""
+        """Returns the opaque text of a position."""
         return str(self._token(position))
 
     def events(self, parts: Iterable[Slice], view: View) -> list[bytes]:
-        """The events of some slices, each as one JSON object."""
+        """Encodes the events of slices, each as one JSON object."""
         encoded: list[bytes] = []
         for part in parts:
             block = part.block
@@ -143,7 +141,7 @@ class EventEncoder:
         return encoded
 
     def next(self, head: bytes, batch: Batch) -> bytes:
-        """A ``next`` message: what ``next_head`` made, the events of a batch, and the cursor after them."""
+        """Returns a ``next`` message: the head from ``next_head``, the events of a batch, and the cursor behind them."""
         told: bytes | None = batch.memo.get(_FORMAT)
         if told is None:
             events = b",".join(self.events(batch.slices, batch.view))
@@ -154,7 +152,7 @@ class EventEncoder:
 
     def _shelf(self, block: Block, view: View) -> _Shelf:
         def make() -> _Shelf:
-            # Each event has the cursor behind it, before which a change of this very version stands.
+            # Each event carries the cursor behind it. All but the last have this very version, so they share the prefix.
             return _Shelf(block, self.cursor(Position(block.version, 1)).rsplit(":", 2)[0] + ":")
 
         return block.shelf((_FORMAT, view), make)
@@ -204,7 +202,7 @@ class EventEncoder:
 
     @staticmethod
     def _stored(block: Block, index: int, view: View) -> list[bytes]:
-        """Key and images as they lie in the log; what most subscribers want, so nothing is asked for in vain."""
+        """Returns key and images as they are stored, which suits most subscribers; parses nothing."""
         parts = []
         columns = block.columns
         key = block.key(index)
@@ -221,7 +219,7 @@ class EventEncoder:
 
     @staticmethod
     def _shown(block: Block, index: int, view: View) -> list[bytes]:
-        """Key and images as a view shows them."""
+        """Returns key and images as a view shows them."""
         key = block.shown_key(index, view)
         shown = block.shown(index, view)
         parts = []

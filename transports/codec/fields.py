@@ -1,4 +1,4 @@
-"""Fields of what clients send, checked."""
+"""Validation of single fields of client messages."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -12,10 +12,10 @@ _T = TypeVar("_T")
 
 
 def typed(payload: Mapping[str, Any], name: str, kind: type[_T], right: str) -> _T | None:
-    """A field of a type, or None.
+    """Returns a field of the given type, or None if it is absent.
 
     Raises:
-        InvalidRequest: If it is of another one.
+        InvalidRequest: If the field has another type.
     """
     value = payload.get(name)
     if value is not None and not isinstance(value, kind):
@@ -24,10 +24,10 @@ def typed(payload: Mapping[str, Any], name: str, kind: type[_T], right: str) -> 
 
 
 def word(payload: Mapping[str, Any], name: str, default: str, words: list[str]) -> str:
-    """A field that is one of some words.
+    """Returns a field with one of the given values, or the default if it is absent.
 
     Raises:
-        InvalidRequest: If it is none of them.
+        InvalidRequest: If the field has another value.
     """
     value = payload.get(name)
     if value is None:
@@ -38,10 +38,10 @@ def word(payload: Mapping[str, Any], name: str, default: str, words: list[str]) 
 
 
 def whole(path: str, value: object, low: int, high: int, default: int | None = None) -> int:
-    """A whole number within bounds.
+    """Checks a whole number within bounds.
 
     Raises:
-        InvalidRequest: If it is none.
+        InvalidRequest: If the value is not a whole number within the bounds.
     """
     if value is None and default is not None:
         return default
@@ -51,11 +51,11 @@ def whole(path: str, value: object, low: int, high: int, default: int | None = N
 
 
 def checked_credits(path: str, value: object) -> int:
-    """Credits.
+    """Checks credits.
 
     Raises:
-        InvalidRequest: If they are no whole number.
-        InvalidDemand: If they are out of their range.
+        InvalidRequest: If the value is not a whole number.
+        InvalidDemand: If the value is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequest(path, value, f"a whole number from 0 to {CREDITS_MAX}")

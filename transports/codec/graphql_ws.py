@@ -1,7 +1,7 @@
-"""Messages of ``graphql-transport-ws``: read, checked and typed before anything acts on them.
+"""Messages of ``graphql-transport-ws``: parsed, validated and typed before anything acts on them.
 
-Every shape is checked here, so that whatever a client sends ends in the right close code: what is no message of the
-protocol is a ``Violation`` 4400. What is wrong with a document concerns its operation only, and is found later.
+Every shape is validated here, so that any input ends in the right close code: what is not a message of the protocol is a
+``Violation`` 4400. Errors in a document are found later and concern its operation only.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class GraphQLRequest(msgspec.Struct, frozen=True, rename={"operation_name": "operationName"}):
-    """What is to be executed; unchecked but for the types."""
+    """A request to execute; only the types are checked."""
 
     query: str
     operation_name: str | None = None
@@ -47,7 +47,7 @@ class GraphQLSubscribe(msgspec.Struct, frozen=True):
 
 
 class GraphQLComplete(msgspec.Struct, frozen=True):
-    """``complete``: the client wants nothing more for this id."""
+    """``complete``: the client cancels the operation of this id."""
 
     id: _Id
 
@@ -66,20 +66,20 @@ _envelope: Final[Envelope[GraphQLMessage]] = Envelope(
 
 
 def parse(text: bytes | str) -> GraphQLMessage:
-    """Reads one message.
+    """Parses one message.
 
     Raises:
-        Violation: 4400, with what was wrong and what would be right.
+        Violation: 4400, with the error and the expected form.
     """
     return _envelope.read(text)
 
 
 def credits_of(request: GraphQLRequest) -> int | None:
-    """How many events may be sent before the client asks for more; None if it leaves that to the server.
+    """Returns the number of events that may be sent before the client requests more; None for no limit.
 
     Raises:
-        InvalidRequest: If ``extensions.flow`` is not understood.
-        InvalidDemand: If the credits are out of their range.
+        InvalidRequest: If ``extensions.flow`` is malformed.
+        InvalidDemand: If the credits are out of range.
     """
     flow = (request.extensions or {}).get("flow")
     if flow is None:
@@ -89,9 +89,9 @@ def credits_of(request: GraphQLRequest) -> int | None:
 
 
 def asked_by(ping: Ping) -> tuple[Mapping[str, int], Mapping[str, object]]:
-    """Of which operations a ping requests how many more events, and which rows once more, unchecked.
+    """Returns the demand and the requests for rows in a ping, by operation; the latter are unchecked.
 
-    What else it says is the client's own affair.
+    Other content of the payload belongs to the client.
     """
     raw = bytes(ping.payload)
     if b'"request"' not in raw and b'"again"' not in raw:
@@ -107,21 +107,21 @@ def _object(payload: object, name: str) -> dict[str, Any]:
 
 
 def next_head(operation: str) -> bytes:
-    """How every ``next`` of an operation begins; only this part differs between operations that share payloads."""
+    """Returns the start of every ``next`` of an operation, the only part that differs between operations that share payloads."""
     return b'{"id":%s,"type":"next","payload":' % msgspec.json.encode(operation)
 
 
 def complete(operation: str) -> bytes:
-    """The end of an operation."""
+    """Returns the message that completes an operation."""
     return msgspec.json.encode({"id": operation, "type": "complete"})
 
 
 def error(operation: str, errors: list[dict[str, Any]]) -> bytes:
-    """The end of an operation that failed."""
+    """Returns the message that fails an operation."""
     return msgspec.json.encode({"id": operation, "type": "error", "payload": errors})
 
 
 def graphql_error(problem: Problem) -> dict[str, Any]:
-    """What ended an operation, as it travels."""
+    """Returns the GraphQL error of a problem."""
     extensions = {"code": problem.code, "retryable": problem.retryable, **problem.data}
     return {"message": problem.message, "extensions": extensions}

@@ -1,4 +1,4 @@
-"""What consumers of groups ask for from afar, done: writes the disk and waits for it, on the calling thread."""
+"""Executes the calls of remote group consumers; reads and writes the disk, and waits for it, on the calling thread."""
 
 from typing import TYPE_CHECKING
 
@@ -22,17 +22,18 @@ __all__ = ["claim_for", "pending_of", "speak_for"]
 
 
 def speak_for(log: "ChangeLog", member: GroupMember, call: SpokenCall) -> int:
-    """Does what a consumer says of deliveries; answers of how many that was true. Nothing is durable for that yet.
+    """Executes a consumer's call about deliveries. Returns the number of deliveries that it affected; nothing is durable yet.
 
     Raises:
-        PositionError: If a place is none of this history of the log.
+        PositionError: If a cursor does not belong to this history of the log.
         ConsumerFenced: As the methods of ``GroupMember``.
     """
     places = sorted({_place(log, one) for one in call.places}, reverse=True)
     match call:
         case AckCall():
             return member.ack_upto(places[0]) if call.upto else member.ack(*places)
-        case NackCall():  # the last of a key first: it goes back with those before it
+        # From the last of a key to the first: a delivery returns together with those before it.
+        case NackCall():
             return sum(member.nack(one, call.delay, count=call.count, error=call.error) for one in places)
         case InProgressCall():
             return sum(map(member.in_progress, places))
@@ -41,7 +42,7 @@ def speak_for(log: "ChangeLog", member: GroupMember, call: SpokenCall) -> int:
 
 
 def claim_for(log: "ChangeLog", member: GroupMember, call: ClaimCall) -> ClaimedDeliveries:
-    """Takes over for a consumer what others have.
+    """Claims deliveries of other consumers for a consumer.
 
     Raises:
         PositionError, ConsumerFenced: As `speak_for`.
@@ -56,7 +57,7 @@ def claim_for(log: "ChangeLog", member: GroupMember, call: ClaimCall) -> Claimed
 
 
 def pending_of(log: "ChangeLog", group: ConsumerGroup, call: PendingCall) -> tuple[int, list[PendingRow]]:
-    """How many deliveries of a group are not acknowledged, and those that were asked for.
+    """Returns the number of unacknowledged deliveries of a group, and the requested rows.
 
     Raises:
         PositionError: As `speak_for`.
@@ -67,12 +68,12 @@ def pending_of(log: "ChangeLog", group: ConsumerGroup, call: PendingCall) -> tup
 
 
 def _place(log: "ChangeLog", text: str) -> Position:
-    """Where a delivery lies.
+    """Returns the position of a delivery.
 
     Raises:
-        PositionError: If it is not one of this history of the log.
+        PositionError: If the cursor does not belong to this history of the log.
     """
     try:
         return log.position_of(text)
-    except HistoryPruned:  # what was not done of that is lost, which a claim tells
+    except HistoryPruned:  # the delivery is lost if it was not done; a claim reports it
         return PositionToken.parse(text).position

@@ -1,4 +1,4 @@
-"""What consumers of groups say over ``penstock.v1+json``, checked, and how the server answers."""
+"""Messages of group consumers in ``penstock.v1+json``: validated calls, and the server's answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -37,18 +37,18 @@ _MILLIS_MAX: Final = 86_400_000 * 365
 
 
 class JoinWish(msgspec.Struct, frozen=True):
-    """What a consumer says that joins a group.
+    """A consumer's request to join a group.
 
     Attributes:
-        log: Name of the log; None for the only one.
-        group: Name of the group.
-        consumer: What the consumer is called.
-        credits: How many deliveries may be sent at once.
-        generation: Of a joining that is to go on after a lost connection; None for a new one.
-        opening: What the client calls this joining, so that one whose answer was lost is not a second one.
-        received: How many deliveries have come of that joining.
-        history: Whether what a consumer of this name had before it joined again comes first.
-        integers: How large whole numbers are told.
+        log: The name of the log; None for the only one.
+        group: The name of the group.
+        consumer: The name of the consumer.
+        credits: The number of deliveries that may be sent at once.
+        generation: The generation of a joining to resume after a lost connection; None for a new one.
+        opening: The client's id of this joining, so that a repeated request whose answer was lost does not join twice.
+        received: The number of deliveries of that joining that have arrived.
+        history: Whether deliveries that an earlier consumer of this name held come first again.
+        integers: How large integers are encoded.
     """
 
     log: str | None
@@ -63,11 +63,11 @@ class JoinWish(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "JoinWish":
-        """Checks the payload of ``join``.
+        """Validates the payload of ``join``.
 
         Raises:
-            InvalidRequest, InvalidOption: If a field has a value that it does not take.
-            InvalidDemand: If ``credits`` is out of its range.
+            InvalidRequest, InvalidOption: If the value of a field is invalid.
+            InvalidDemand: If ``credits`` is out of range.
         """
         group = payload.get("group")
         check_slot_name(group)
@@ -89,12 +89,12 @@ class JoinWish(msgspec.Struct, frozen=True):
 
 
 class MemberReply(msgspec.Struct):
-    """What ``joined`` says of a consumer.
+    """The ``group`` field of ``joined``.
 
     Attributes:
-        name: Of the group.
-        consumer: What the consumer is called.
-        generation: Of its joining.
+        name: The name of the group.
+        consumer: The name of the consumer.
+        generation: The generation of its joining.
     """
 
     name: str
@@ -103,12 +103,12 @@ class MemberReply(msgspec.Struct):
 
 
 class AckCall(msgspec.Struct, frozen=True):
-    """``ack``, or ``ack_upto``: some deliveries are done, or everything that the consumer has up to one.
+    """``ack`` or ``ack_upto``: acknowledges deliveries, or all of the consumer's deliveries up to one.
 
     Attributes:
-        places: Their places, as they came with them.
-        durable: Whether it is answered only when a crash cannot take it.
-        upto: Whether it is everything up to the place.
+        places: The cursors of the deliveries.
+        durable: Whether the answer waits until the acknowledgement survives a crash.
+        upto: Whether it covers everything up to the cursor.
     """
 
     places: tuple[str, ...]
@@ -117,13 +117,13 @@ class AckCall(msgspec.Struct, frozen=True):
 
 
 class NackCall(msgspec.Struct, frozen=True):
-    """``nack``: some deliveries are refused.
+    """``nack``: returns deliveries to the group.
 
     Attributes:
-        places: Their places.
-        delay: Seconds until they are due again; None for the next one of ``backoff``.
-        count: Whether they were tried.
-        error: Why.
+        places: The cursors of the deliveries.
+        delay: Seconds until they are due again; None for the next value of ``backoff``.
+        count: Whether the attempt counts.
+        error: The reason.
     """
 
     places: tuple[str, ...]
@@ -133,26 +133,26 @@ class NackCall(msgspec.Struct, frozen=True):
 
 
 class InProgressCall(msgspec.Struct, frozen=True):
-    """``in_progress``: some deliveries take longer."""
+    """``in_progress``: the deliveries need more time."""
 
     places: tuple[str, ...]
 
 
 class TermCall(msgspec.Struct, frozen=True):
-    """``term``: some deliveries are given up."""
+    """``term``: gives up on deliveries."""
 
     places: tuple[str, ...]
     reason: str
 
 
 class PendingCall(msgspec.Struct, frozen=True):
-    """``pending``: what the group has delivered, and is not acknowledged.
+    """``pending``: lists the unacknowledged deliveries of the group.
 
     Attributes:
-        start: From which place on; None for the first.
-        consumer: Of which consumer; None for all.
-        min_idle: Only what was delivered so many seconds ago.
-        limit: Most rows.
+        start: The cursor to begin at; None for the first.
+        consumer: The consumer whose deliveries to list; None for all.
+        min_idle: Only deliveries made at least this many seconds ago.
+        limit: The most rows.
     """
 
     start: str | None
@@ -162,14 +162,14 @@ class PendingCall(msgspec.Struct, frozen=True):
 
 
 class ClaimCall(msgspec.Struct, frozen=True):
-    """``claim``: takes over what other consumers have.
+    """``claim``: takes over deliveries of other consumers.
 
     Attributes:
-        min_idle: Only what was delivered so many seconds ago.
-        places: Which; None for all from ``start`` on.
-        start: From which place on; None for the first.
-        limit: Most of them.
-        only_ids: Whether they are only looked at.
+        min_idle: Only deliveries made at least this many seconds ago.
+        places: The cursors of the deliveries; None for all from ``start`` on.
+        start: The cursor to begin at; None for the first.
+        limit: The most deliveries.
+        only_ids: Whether to list the deliveries without claiming them.
     """
 
     min_idle: float
@@ -180,21 +180,21 @@ class ClaimCall(msgspec.Struct, frozen=True):
 
 
 SpokenCall = AckCall | NackCall | InProgressCall | TermCall
-"""What is said of some deliveries."""
+"""The calls about deliveries."""
 
 ConsumerCall = SpokenCall | PendingCall | ClaimCall
 
 
 def call_of(do: str, payload: Mapping[str, Any], limits: Limits) -> ConsumerCall:
-    """What a consumer asks for, checked.
+    """Validates a call of a consumer.
 
     Args:
-        do: What is to be done.
+        do: The name of the call.
         payload: Its arguments.
-        limits: ``batch_events`` bounds rows and claims.
+        limits: The limits; ``batch_events`` bounds rows and claims.
 
     Raises:
-        InvalidRequest: If there is no such thing, or a field has a value that it does not take.
+        InvalidRequest: If the call is unknown or the value of a field is invalid.
     """
     if do not in _CALLS:
         raise InvalidRequest("do", do, "one of: " + ", ".join(_CALLS))
@@ -264,7 +264,7 @@ _CALLS: Final[Mapping[str, Callable[[Mapping[str, Any], Limits], ConsumerCall]]]
 def deliveries_json(
     found: tuple[GroupDelivery, ...], token: Callable[[Position], object], integers: Integers
 ) -> bytes:
-    """Deliveries as a JSON list: of each its place, how often it was delivered, and its events."""
+    """Returns deliveries as a JSON list, each with its cursor, delivery count and events."""
     told = []
     for one in found:
         events = b",".join(
@@ -276,7 +276,7 @@ def deliveries_json(
 
 
 def pending_json(rows: list[PendingRow], token: Callable[[Position], object]) -> list[dict[str, Any]]:
-    """What is pending, as ``pending`` is answered."""
+    """Returns the JSON rows of a ``pending`` answer."""
     return [
         {
             "at": str(token(row.position)),
@@ -290,7 +290,7 @@ def pending_json(rows: list[PendingRow], token: Callable[[Position], object]) ->
 
 
 def _places(payload: Mapping[str, Any]) -> tuple[str, ...]:
-    """The places that a call is about, at least one; a message has a bound, so they have too."""
+    """Returns the cursors of a call, at least one; the size of the message bounds their number."""
     places = payload.get("at")
     if not isinstance(places, list) or not places or not all(isinstance(one, str) for one in places):
         raise InvalidRequest("at", places, "a list of places, as they came with deliveries")

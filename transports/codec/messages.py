@@ -1,8 +1,8 @@
-"""Messages from a client: read, checked and typed before anything acts on them.
+"""Messages of a client: parsed, validated and typed before anything acts on them.
 
-What is wrong with the envelope (no JSON, no object, an unknown type, an id that is none) breaks the protocol:
-``Violation`` 4400 closes the connection. What is wrong with the wish of one subscription, or with what it requests, is
-told to that subscription only, and nothing else breaks. Unknown fields are ignored, unless they are a criterion's.
+An error in the envelope (malformed JSON, no object, an unknown type, an invalid id) breaks the protocol: ``Violation`` 4400
+closes the connection. An error in the request or the demand of one subscription is reported to that subscription and affects
+nothing else. Unknown fields are ignored, except in a criterion.
 """
 
 from collections.abc import Mapping
@@ -55,33 +55,33 @@ _HEARTBEAT_MAX_MS: Final = 3_600_000
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """``subscribe``: the wish is still unchecked."""
+    """``subscribe``: the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any]
 
 
 class Request(msgspec.Struct, frozen=True):
-    """``request``: ``n`` more events, which may be anything until the session has looked at it."""
+    """``request``: demand for ``n`` more events; the session checks ``n``."""
 
     id: _Id
     n: Any
 
 
 class Complete(msgspec.Struct, frozen=True):
-    """``complete``: the client wants nothing more for this id."""
+    """``complete``: the client cancels the operation of this id."""
 
     id: _Id
 
 
 class Acknowledge(msgspec.Struct, frozen=True):
-    """``ack``: a consumer of a slot needs nothing before the cursor any more.
+    """``ack``: the consumer of a slot needs no change before the cursor any more.
 
     Attributes:
-        id: Of the subscription.
-        cursor: The place, unchecked.
-        n: What the answer is to bear; None for no answer, unless it is refused.
-        durable: Whether it is answered only when a crash cannot take it.
+        id: The id of the subscription.
+        cursor: The cursor, unchecked.
+        n: The number that the answer repeats; None for no answer, unless the acknowledgement is refused.
+        durable: Whether the answer waits until the acknowledgement survives a crash.
     """
 
     id: _Id
@@ -91,26 +91,26 @@ class Acknowledge(msgspec.Struct, frozen=True):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """``again``: rows are asked for once more, of which is still unchecked."""
+    """``again``: a request for more rows; the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Join(msgspec.Struct, frozen=True):
-    """``join``: a consumer of a group, still unchecked."""
+    """``join``: a consumer joins a group; the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any]
 
 
 class Call(msgspec.Struct, frozen=True):
-    """``group``: what such a consumer says or asks.
+    """``group``: a call of a group consumer.
 
     Attributes:
-        id: Of the consumer.
-        n: What the answer is to bear.
-        do: What is to be done, unchecked.
+        id: The id of the consumer.
+        n: The number that the answer repeats.
+        do: The name of the call, unchecked.
         payload: Its arguments, unchecked.
     """
 
@@ -121,35 +121,35 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """``schema``: what is asked is still unchecked."""
+    """``schema``: a question about a schema; the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any]
 
 
 class Steer(msgspec.Struct, frozen=True):
-    """``slot``: what is to be done with a slot is still unchecked."""
+    """``slot``: an order on a slot; the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any]
 
 
 class Append(msgspec.Struct, frozen=True):
-    """``append``: a transaction, still unchecked."""
+    """``append``: a transaction; the payload is unchecked."""
 
     id: _Id
     payload: AppendPayload
 
 
 class BeginParts(msgspec.Struct, frozen=True):
-    """``begin``: a transaction whose changes come in parts, still unchecked."""
+    """``begin``: starts a transaction in parts; the payload is unchecked."""
 
     id: _Id
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class PartPayload(msgspec.Struct, frozen=True):
-    """The payload of ``part``: changes, left as they came."""
+    """The payload of ``part``: changes as raw JSON."""
 
     changes: msgspec.Raw
 
@@ -168,14 +168,14 @@ class CommitPayload(msgspec.Struct, frozen=True):
 
 
 class CommitParts(msgspec.Struct, frozen=True):
-    """``commit``: all parts of a transaction were sent, and it takes its turn."""
+    """``commit``: all parts of a transaction were sent; it enters the append window."""
 
     id: _Id
     payload: CommitPayload = CommitPayload()
 
 
 class Abort(msgspec.Struct, frozen=True):
-    """``abort``: the client does not want a transaction any more."""
+    """``abort``: the client abandons a transaction."""
 
     id: _Id
 
@@ -225,12 +225,12 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """The JSON of a message of the server."""
+    """Returns the JSON of a message."""
     return _encoder.encode(message)
 
 
 def view_json(view: View) -> dict[str, Any]:
-    """A view as ``subscribe`` asks for it; it has at most one lens."""
+    """Returns the fields of ``subscribe`` for a view, which has at most one lens."""
     wish: dict[str, Any] = {"content": view.content.value, "images": view.images.value}
     for lens in view.lenses:
         wish["fields"] = None if lens.fields is None else lens.fields.to_json()
@@ -241,36 +241,36 @@ def view_json(view: View) -> dict[str, Any]:
 
 
 def parse(text: bytes | str) -> Message:
-    """Reads one message.
+    """Parses one message.
 
     Raises:
-        Violation: 4400, with what was wrong and what would be right.
+        Violation: 4400, with the error and the expected form.
     """
     return _envelope.read(text)
 
 
 class SubscribeWish(msgspec.Struct, frozen=True):
-    """What a client subscribes to, checked.
+    """A subscribe request, validated.
 
     Attributes:
-        log: Name of the log, or None for the only one.
-        criteria: Which changes; None where they are too heavy to be read on an event loop, see ``read``.
-        view: How much of each.
-        since: Cursor to start at, unchecked; else ``start`` holds.
-        start: Where to begin without a cursor.
-        until: Last version, or None.
-        credits: Events that may be sent at once.
-        batch_events: Most events in one ``next``.
-        batch_bytes: Most bytes of changes in one ``next``.
+        log: The name of the log; None for the only one.
+        criteria: The criteria; None if they are too heavy to parse on an event loop, see ``read``.
+        view: The view of the changes.
+        since: The cursor to start at, unchecked; None if ``start`` applies.
+        start: The start without a cursor.
+        until: The last version; None for no end.
+        credits: The number of events that may be sent at once.
+        batch_events: The most events in one ``next``.
+        batch_bytes: The most bytes of changes in one ``next``.
         linger: Seconds to wait for more events.
-        fail_on_lag: End with ``LAGGED`` instead of reading on from the log.
-        jump: Go on at the oldest position where history is missing, and tell of the gap.
-        whole: Send a transaction inside which it starts from its beginning.
-        snapshot: When there are rows.
-        wishes: The criteria as they came, where they are not read yet.
-        slot: The slot that is opened, which has the criteria; None for none.
+        fail_on_lag: Whether to end with ``LAGGED`` instead of reading from the WAL.
+        jump: Whether to resume at the oldest position where history is missing, and report the gap.
+        whole: Whether to send a transaction from its beginning if the start lies inside it.
+        snapshot: When rows are delivered.
+        wishes: The criteria as raw objects while they are not parsed.
+        slot: The slot to open, which has the criteria; None without one.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
-        empty: Whether the list of criteria was empty: on the system log that means nothing.
+        empty: Whether the list of criteria was empty; on the system log an empty list selects nothing.
     """
 
     log: str | None
@@ -294,42 +294,42 @@ class SubscribeWish(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Start | Position | datetime | UUID | str:
-        """Where to begin."""
+        """The start: a cursor or ``start``."""
         return self.start if self.since is None else self.since
 
     @property
     def stated(self) -> bool:
-        """Whether the entities that there are come first."""
+        """Whether the rows of the current state come first."""
         return asks_for_state(self.place)
 
     @property
     def takes_rows(self) -> bool:
-        """Whether it may be given rows, at first or some time."""
+        """Whether the subscription may receive rows, at the start or later."""
         return self.stated or self.snapshot not in (None, "never")
 
     def read(self) -> tuple[Criteria, Cost]:
-        """The criteria and what they cost, in time of their size.
+        """Parses and weighs the criteria; takes time in proportion to their size.
 
         Raises:
-            InvalidCriteria: If they are none.
+            InvalidCriteria: If the criteria are invalid.
         """
         criteria = Criteria.from_json(self.wishes) if self.criteria is None else self.criteria
-        hash(criteria)  # kept by what they are made of
+        hash(criteria)  # computes the hash here, which the criteria cache
         return criteria, weigh(criteria)
 
     def bare(self) -> "SubscribeWish":
-        """The same without the criteria, which stay with the publisher."""
+        """Returns the request without the criteria, which the publisher keeps."""
         return msgspec.structs.replace(self, criteria=None, wishes=None)
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], limits: Limits) -> "SubscribeWish":
-        """Checks the payload of a ``subscribe`` message.
+        """Validates the payload of a ``subscribe`` message.
 
         Raises:
-            InvalidRequest, InvalidOption: If a field has a value that it does not take.
-            InvalidCriteria: If a criterion has, or has an unknown field.
-            TooCostly: If they weigh more than ``subscription_weight``, by their lengths.
-            InvalidDemand: If ``credits`` is out of its range.
+            InvalidRequest, InvalidOption: If the value of a field is invalid.
+            InvalidCriteria: If a criterion is invalid or has an unknown field.
+            TooCostly: If the criteria weigh more than ``subscription_weight``, estimated by their lengths.
+            InvalidDemand: If ``credits`` is out of range.
         """
         batch = typed(payload, "batch", dict, "an object") or {}
         linger = whole("batch.lingerMs", batch.get("lingerMs"), 0, _LINGER_MAX_MS, 0)
@@ -385,10 +385,10 @@ class SubscribeWish(msgspec.Struct, frozen=True):
 
 
 def check_weight(cost: Cost, limits: Limits) -> None:
-    """Checks what the criteria of one subscription or query weigh.
+    """Checks the weight of the criteria of one subscription or query.
 
     Raises:
-        TooCostly: If that is above ``subscription_weight``.
+        TooCostly: If the weight exceeds ``subscription_weight``.
     """
     if cost.weight > limits.subscription_weight:
         raise TooCostly("subscription_weight", cost.weight, limits.subscription_weight, cost.cheaper)

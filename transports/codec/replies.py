@@ -1,4 +1,4 @@
-"""Messages from a server, as its client reads them."""
+"""Messages of a server, as its client parses them."""
 
 import re
 from collections.abc import Sequence
@@ -63,17 +63,17 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class RemoteChange(Change, frozen=True, gc=False, eq=False):
-    """A change that came from a server; equal to the change it is made of.
+    """A change that arrived from a server; equal to the original change.
 
     Attributes:
-        cursor: The place after it: store it, and subscribe with ``since=cursor`` to go on behind this change.
+        cursor: The cursor behind the change: store it, and subscribe with ``since=cursor`` to resume behind this change.
     """
 
     cursor: str = ""
 
     @property
     def after(self) -> Position:
-        """The position of the next change. Of a row, those rows that follow it are not before that: keep ``cursor``."""
+        """The position of the next change. For a snapshot row it does not lie behind the row's page: store ``cursor`` instead."""
         return self.position if self.operation is Operation.READ else super().after
 
     @property
@@ -82,13 +82,13 @@ class RemoteChange(Change, frozen=True, gc=False, eq=False):
         cursor = self.cursor.split(":", 3)[-1] if SnapshotCursor.is_text(self.cursor) else self.cursor
         log_id, _, place = cursor.partition(":")
         epoch = place.partition(":")[0]
-        # Epochs of format 1 have no random bits, and are not told apart.
+        # Epochs of format 1 have no random bits and cannot be told apart, so they are left out.
         found = f"{log_id}:{epoch}:{self.position}" if "." in epoch else f"{log_id}:{self.position}"
         return row_id(found, self) if self.operation is Operation.READ else found
 
 
 class RemoteModelChange(RemoteChange, Generic[M], frozen=True, gc=True, eq=False):
-    """A change that came from a server, whose images are objects of a class that was asked for with ``as_``."""
+    """A change from a server whose images are objects of the class given with ``as_``."""
 
     _body: M | None = None
     _before: M | None = None
@@ -106,13 +106,13 @@ class RemoteModelChange(RemoteChange, Generic[M], frozen=True, gc=True, eq=False
 
 @dataclass(frozen=True, slots=True)
 class RemoteDelivery:
-    """What a consumer of a group was given, to be acknowledged.
+    """A delivery to a group consumer, to be acknowledged.
 
     Attributes:
-        cursor: Its place, by which it is known.
-        changes: The change; with ``ack="transaction"`` all of the transaction that match.
-        count: How often it was delivered, this time included.
-        generation: Of the consumer.
+        cursor: The cursor that identifies the delivery.
+        changes: The change; with ``ack="transaction"`` all matching changes of the transaction.
+        count: The number of times it was delivered, this time included.
+        generation: The generation of the consumer.
     """
 
     cursor: str
@@ -122,17 +122,17 @@ class RemoteDelivery:
 
     @property
     def change(self) -> RemoteChange:
-        """The change, or the first one."""
+        """The change, or the first of several."""
         return self.changes[0]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteGap(Gap):
-    """A gap of which a server told.
+    """A gap that a server reported.
 
     Attributes:
-        begin_cursor: The first place that is missing.
-        end_cursor: Where it goes on.
+        begin_cursor: The first missing cursor.
+        end_cursor: The cursor at which the history continues.
     """
 
     begin_cursor: str
@@ -141,11 +141,11 @@ class RemoteGap(Gap):
 
 @dataclass(frozen=True, slots=True)
 class RemoteSignal:
-    """What a server told of a snapshot beside its rows.
+    """A snapshot signal that a server sent between rows.
 
     Attributes:
-        signal: That.
-        cursor: The place there.
+        signal: The signal.
+        cursor: The cursor at the signal.
     """
 
     signal: SnapshotSignal
@@ -153,10 +153,11 @@ class RemoteSignal:
 
 
 class RemoteCommit(Commit):
-    """What became of a transaction that a server has written.
+    """The outcome of a transaction that a server has committed.
 
     Attributes:
-        cursor: The place behind it, to expect or to read from; None for a repetition of what is not its producer's last.
+        cursor: The cursor behind the transaction, to expect or to read from; None for a duplicate that is not the last
+            transaction of its producer.
     """
 
     cursor: str | None
@@ -164,14 +165,14 @@ class RemoteCommit(Commit):
     def __new__(
         cls, version: int, cursor: str | None, *, duplicate: bool, changes: int, committed_at: int = 0
     ) -> Self:
-        """Makes one of what a server tells."""
+        """Makes a commit from the server's answer."""
         made = super().__new__(cls, version, duplicate, changes, committed_at)
         made.cursor = cursor
         return made
 
 
 class WireEvent(msgspec.Struct):
-    """One event; what does not apply is left out."""
+    """One event; fields that do not apply are omitted."""
 
     cursor: str
     version: int
@@ -198,13 +199,13 @@ class WireEvent(msgspec.Struct):
 
     @property
     def _entry_version(self) -> int | None:
-        """That of a change of an entity is its version, unless it is told."""
+        """The entry version: explicit, or the version for a change of an entity."""
         if self.entry_version is None and self.area == Area.DATA.name:
             return self.version
         return _number(self.entry_version)
 
     def change(self) -> RemoteChange:
-        """The change, with bytes of its own."""
+        """Returns the change, with its own copy of the bytes."""
         return RemoteChange(
             self.version,
             self.index,
@@ -232,13 +233,13 @@ class WireEvent(msgspec.Struct):
 
 
 class Ack(msgspec.Struct, tag_field="type", tag="connection_ack"):
-    """The client may subscribe."""
+    """``connection_ack``: the client may subscribe."""
 
     payload: dict[str, Any] | None = None
 
 
 class SubscribedReply(msgspec.Struct, tag_field="type", tag="subscribed"):
-    """Nothing at or after ``cursor`` can be missed."""
+    """``subscribed``: from ``cursor`` on, no change can be missed."""
 
     id: str
     log: str
@@ -250,7 +251,7 @@ class SubscribedReply(msgspec.Struct, tag_field="type", tag="subscribed"):
 
 
 class JoinedReply(msgspec.Struct, tag_field="type", tag="joined"):
-    """A consumer has joined its group, or goes on with the joining that it had."""
+    """``joined``: a consumer has joined its group or resumed its joining."""
 
     id: str
     log: str
@@ -258,36 +259,36 @@ class JoinedReply(msgspec.Struct, tag_field="type", tag="joined"):
 
 
 class WireDelivery(msgspec.Struct):
-    """A delivery, as the server tells it."""
+    """A delivery in the server's encoding."""
 
     at: str
     count: int
     events: list[WireEvent]
 
     def delivery(self, generation: int) -> RemoteDelivery:
-        """The delivery to a consumer of a generation."""
+        """Returns the delivery for a consumer of the given generation."""
         return RemoteDelivery(self.at, tuple(event.change() for event in self.events), self.count, generation)
 
 
 class DeliveriesReply(msgspec.Struct, tag_field="type", tag="deliveries"):
-    """Some deliveries of a group."""
+    """``deliveries``: deliveries of a group."""
 
     id: str
     items: list[WireDelivery]
 
     def deliveries(self, generation: int) -> list[RemoteDelivery]:
-        """The deliveries to a consumer of a generation."""
+        """Returns the deliveries for a consumer of the given generation."""
         return [item.delivery(generation) for item in self.items]
 
 
 class GroupReply(msgspec.Struct, tag_field="type", tag="group"):
-    """What a consumer of a group has said was done; or it was refused, which ``error`` tells.
+    """``group``: the answer to a call of a group consumer, or its refusal.
 
     Attributes:
-        id: Of the consumer.
-        n: Of its call.
-        result: What it answers with, as JSON.
-        error: Why it was refused.
+        id: The id of the consumer.
+        n: The number of the call.
+        result: The result, as JSON.
+        error: The reason of a refusal.
     """
 
     id: str
@@ -297,13 +298,13 @@ class GroupReply(msgspec.Struct, tag_field="type", tag="group"):
 
 
 class AckedReply(msgspec.Struct, tag_field="type", tag="acked"):
-    """What was acknowledged of a slot is noted, or stored where that was asked for; or one was refused.
+    """``acked``: an acknowledgement of a slot is recorded, or durable if that was requested, or refused.
 
     Attributes:
-        id: Of the subscription.
+        id: The id of the subscription.
         cursor: The next change that is not acknowledged.
-        n: Which acknowledgement, and with it everything before it, unless there is an error: then that one only.
-        error: Why it was refused.
+        n: The number of the acknowledgement. The answer covers all earlier ones too, but an error only this one.
+        error: The reason of a refusal.
     """
 
     id: str
@@ -313,7 +314,7 @@ class AckedReply(msgspec.Struct, tag_field="type", tag="acked"):
 
 
 class Next(msgspec.Struct, tag_field="type", tag="next"):
-    """Some events."""
+    """``next``: a batch of events."""
 
     id: str
     events: list[WireEvent]
@@ -321,22 +322,22 @@ class Next(msgspec.Struct, tag_field="type", tag="next"):
     boundary: bool
 
     def changes(self) -> Sequence[RemoteChange]:
-        """The events as changes."""
+        """Returns the events as changes."""
         return [event.change() for event in self.events]
 
 
 class Missing(msgspec.Struct, tag_field="type", tag="gap"):
-    """The history from ``begin`` to ``end`` is not kept any more; what follows begins at ``end``."""
+    """``gap``: the history from ``begin`` to ``end`` is no longer kept; the next event lies at or behind ``end``."""
 
     id: str
     begin: str
     end: str
 
     def gap(self) -> RemoteGap:
-        """The gap.
+        """Returns the gap.
 
         Raises:
-            Violation: 4400, if its ends are no places.
+            Violation: 4400, if an end is not a cursor.
         """
         try:
             begin, end = PositionToken.parse(self.begin), PositionToken.parse(self.end)
@@ -348,7 +349,7 @@ class Missing(msgspec.Struct, tag_field="type", tag="gap"):
 
 
 class SnapshotBeginReply(msgspec.Struct, tag_field="type", tag="snapshot_begin"):
-    """A snapshot begins, or goes on."""
+    """``snapshot_begin``: a snapshot begins or resumes."""
 
     id: str
     snapshot: str
@@ -356,35 +357,35 @@ class SnapshotBeginReply(msgspec.Struct, tag_field="type", tag="snapshot_begin")
     asked: int | None = None
 
     def told(self, asked: int | None) -> RemoteSignal:
-        """What a subscriber is told, that has asked for it under a number of its own."""
+        """Returns the signal for the subscriber, with the subscriber's number of the request."""
         return RemoteSignal(SnapshotBegin(self.snapshot, _position(self.cursor), asked), self.cursor)
 
 
 class ChunkEndReply(msgspec.Struct, tag_field="type", tag="chunk_end"):
-    """The rows of a page have come."""
+    """``chunk_end``: the rows of a page are complete."""
 
     id: str
     cursor: str
 
     def told(self) -> RemoteSignal:
-        """What a subscriber is told."""
+        """Returns the signal for the subscriber."""
         return RemoteSignal(ChunkEnd(self.cursor), self.cursor)
 
 
 class SnapshotEndReply(msgspec.Struct, tag_field="type", tag="snapshot_end"):
-    """All rows have come."""
+    """``snapshot_end``: all rows were sent."""
 
     id: str
     snapshot: str
     cursor: str
 
     def told(self) -> RemoteSignal:
-        """What a subscriber is told."""
+        """Returns the signal for the subscriber."""
         return RemoteSignal(SnapshotEnd(self.snapshot, _position(self.cursor)), self.cursor)
 
 
 class Item(msgspec.Struct):
-    """How far one subscription is."""
+    """The progress of one subscription."""
 
     id: str
     cursor: str
@@ -394,51 +395,51 @@ class Item(msgspec.Struct):
 
 
 class CheckpointReply(msgspec.Struct, tag_field="type", tag="checkpoint"):
-    """How far some subscriptions are."""
+    """``checkpoint``: the progress of subscriptions."""
 
     items: list[Item]
     n: int
-    nextMs: int = 0  # noqa: N815 - as it travels
+    nextMs: int = 0  # noqa: N815 - the spelling of the wire
 
 
 class Failure(msgspec.Struct, tag_field="type", tag="error"):
-    """A subscription ended with an error."""
+    """``error``: a subscription failed."""
 
     id: str
     payload: dict[str, Any]
 
 
 class Done(msgspec.Struct, tag_field="type", tag="complete"):
-    """A subscription came to its end."""
+    """``complete``: a subscription is complete."""
 
     id: str
     cursor: str | None = None
 
 
 class Schema(msgspec.Struct, tag_field="type", tag="schema"):
-    """The schema that was asked for; None if it was not told."""
+    """``schema``: the requested schema; None if there is none."""
 
     id: str
     payload: SchemaAnswer | None
 
     def told(self) -> SchemaVersion | None:
-        """The schema as it is in process."""
+        """Returns the schema as an in-process object."""
         return None if self.payload is None else self.payload.found()
 
 
 class SlotsReply(msgspec.Struct, tag_field="type", tag="slot"):
-    """What slots tell of themselves, of which that was asked."""
+    """``slot``: the slots that an order concerned."""
 
     id: str
     payload: list[SlotTold]
 
     def told(self) -> list[SlotTold]:
-        """What they tell."""
+        """Returns the slots."""
         return self.payload
 
 
 class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
-    """A transaction is as far as was asked for."""
+    """``appended``: a transaction has progressed as far as requested."""
 
     id: str
     version: int
@@ -448,7 +449,7 @@ class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
     timestamp: datetime | None = None
 
     def commit(self) -> RemoteCommit:
-        """What became of it."""
+        """Returns the outcome of the transaction."""
         return RemoteCommit(
             self.version,
             self.cursor,
@@ -459,16 +460,16 @@ class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
 
 
 class SpooledReply(msgspec.Struct, tag_field="type", tag="spooled"):
-    """So many parts of a transaction are kept."""
+    """``spooled``: the number of stored parts of a transaction."""
 
     id: str
     parts: int
 
 
 class Goaway(msgspec.Struct, tag_field="type", tag="goaway"):
-    """The server will stop."""
+    """``goaway``: the server is about to stop."""
 
-    deadlineMs: int = 0  # noqa: N815 - as it travels
+    deadlineMs: int = 0  # noqa: N815 - the spelling of the wire
     reason: str = ""
 
 
@@ -496,20 +497,20 @@ Reply = (
     | Pong
 )
 
-# An escape; a lone low half of 0xdc80 to 0xdcff, as the encoder writes it, is a group.
+# Matches an escape; the group captures a lone low surrogate from 0xdc80 to 0xdcff, as the encoder writes it.
 _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|udc([89a-f][0-9a-f])|.)", re.DOTALL
 )
-_PRIVATE: Final = range(0xE0, 0xF9)  # high bytes of the characters that mean nothing by themselves
+_PRIVATE: Final = range(0xE0, 0xF9)  # high bytes of private-use characters
 
 _decoder: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 
 
 def read(text: bytes | str) -> Reply:
-    """Reads one message of a server.
+    """Parses one message of a server.
 
     Raises:
-        Violation: 4400, if it is none.
+        Violation: 4400, if the text is not a message.
     """
     try:
         return _decoder.decode(text)
@@ -521,9 +522,10 @@ def read(text: bytes | str) -> Reply:
 
 
 def _with_surrogates(text: bytes | str) -> Reply:
-    """Reads a message that holds lone surrogates, which stand for keys that are not UTF-8 and which msgspec refuses.
+    """Parses a message with lone surrogates, which stand for keys that are not UTF-8 and which msgspec refuses.
 
-    They are exchanged for characters that the message does not have, and back; everything else stays the text it is.
+    They are replaced by private-use characters that the message does not contain, and restored afterwards; all other text is
+    unchanged.
     """
     data = text.encode() if isinstance(text, str) else bytes(text)
     high = next(high for high in _PRIVATE if not _occurs(high, data))
@@ -546,7 +548,7 @@ def _with_surrogates(text: bytes | str) -> Reply:
 
 
 def _occurs(high: int, data: bytes) -> bool:
-    """Whether a message has characters with that high byte, escaped or not."""
+    """Whether a message contains characters with this high byte, escaped or not."""
     plain = (chr((high << 8) + low).encode()[:2] for low in (0x80, 0xC0))
     return b"\\u%02x" % high in data.lower() or any(start in data for start in plain)
 
@@ -559,7 +561,7 @@ def _position(cursor: str) -> Position:
 
 
 def _number(told: int | str | None) -> int | None:
-    """A whole number, which is text if it is beyond 2^53 and the subscriber wants that."""
+    """Returns a whole number; beyond 2^53 it may arrive as text, if the subscriber asked for that."""
     return int(told) if isinstance(told, str) else told
 
 

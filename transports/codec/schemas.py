@@ -1,4 +1,4 @@
-"""Schemas on the wire: what is asked, and what is answered."""
+"""Schemas on the wire: questions and answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,12 +16,12 @@ __all__ = ["SchemaAnswer", "SchemaQuestion", "schema_json"]
 
 
 class SchemaQuestion(msgspec.Struct, frozen=True):
-    """Which schema is meant, checked.
+    """A question about a schema, validated.
 
     Attributes:
-        log: Name of the log, or None for the only one.
-        entity_type: Of which entities.
-        version: Its version, or None for the newest.
+        log: The name of the log; None for the only one.
+        entity_type: The entity type.
+        version: The version of the schema; None for the newest.
     """
 
     log: str | None
@@ -30,10 +30,10 @@ class SchemaQuestion(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "SchemaQuestion":
-        """Checks what a client asks.
+        """Validates the payload of a question.
 
         Raises:
-            InvalidRequest: If a field has a value that it does not take.
+            InvalidRequest: If the value of a field is invalid.
         """
         log, entity_type, version = (payload.get(name) for name in ("log", "entity_type", "version"))
         if not isinstance(log, str | None):
@@ -46,14 +46,14 @@ class SchemaQuestion(msgspec.Struct, frozen=True):
 
 
 class SchemaAnswer(msgspec.Struct):
-    """A schema as it travels.
+    """A schema on the wire.
 
     Attributes:
-        log: Name of the log.
-        entity_type: Of which entities.
-        version: Its version.
-        told: The cursor from which on a subscription begins with the change that told it.
-        parts: Its parts by name.
+        log: The name of the log.
+        entity_type: The entity type.
+        version: The version of the schema.
+        told: The cursor from which a subscription begins with the change that recorded the schema.
+        parts: The parts of the schema by name.
     """
 
     log: str
@@ -63,7 +63,7 @@ class SchemaAnswer(msgspec.Struct):
     parts: dict[str, msgspec.Raw]
 
     def found(self) -> SchemaVersion:
-        """The schema as it is in process."""
+        """Returns the schema as an in-process object."""
         parts = {name: bytes(text) for name, text in self.parts.items()}
         return SchemaVersion(self.entity_type, self.version, PositionToken.parse(self.told).position, parts)
 
@@ -71,11 +71,11 @@ class SchemaAnswer(msgspec.Struct):
 def schema_json(
     log: str, found: SchemaVersion | None, token: Callable[[Position], object]
 ) -> SchemaAnswer | None:
-    """A schema as it travels; a part that is no JSON is left out.
+    """Returns a schema for the wire; omits a part that is not JSON.
 
     Args:
-        log: What the client knows the log by.
-        found: The schema, or None if it was not told.
+        log: The name by which the client knows the log.
+        found: The schema; None if there is none.
         token: Makes the cursor of a position.
     """
     if found is None:

@@ -1,4 +1,4 @@
-"""What is asked of a slot, or done with it, from afar, beside opening it; and what is answered."""
+"""Orders on slots from remote clients other than opening one, and the answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, get_args
@@ -23,16 +23,16 @@ _CRITERIA: Final = ("criteria", "granularity", "copyFrom")
 
 
 class SlotOrder(msgspec.Struct, frozen=True):
-    """What is to be done, checked.
+    """An order on a slot, validated.
 
     Attributes:
-        do: What it is.
-        log: Name of the log, or None for the only one.
-        name: Of the slot; empty for ``list``.
-        start: Of ``create`` and ``seek``: where it begins, or is to go.
-        criteria: Of ``create``: which changes; None for all, or with ``copy_from`` for those of that.
-        granularity: Of ``create``: whether its place may stand inside a transaction.
-        copy_from: Of ``create``: a slot whose place is taken.
+        do: The operation.
+        log: The name of the log; None for the only one.
+        name: The name of the slot; empty for ``list``.
+        start: For ``create`` and ``seek``: the position of the slot.
+        criteria: For ``create``: the criteria; None for everything, or with ``copy_from`` for those of the copied slot.
+        granularity: For ``create``: whether the position may lie inside a transaction.
+        copy_from: For ``create``: the slot whose position is copied.
     """
 
     do: SlotDeed
@@ -45,12 +45,12 @@ class SlotOrder(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "SlotOrder":
-        """Checks what a client wants.
+        """Validates the payload of an order.
 
         Raises:
-            InvalidRequest, InvalidOption: If a field has a value that it does not take.
-            InvalidCriteria: If the criteria are none.
-            PositionMalformed: If ``since`` is no cursor.
+            InvalidRequest, InvalidOption: If the value of a field is invalid.
+            InvalidCriteria: If the criteria are invalid.
+            PositionMalformed: If ``since`` is malformed.
         """
         do: Any = word(payload, "do", "info", _DEEDS)
         given = [name for name in _CRITERIA if do != "create" and payload.get(name) is not None]
@@ -91,13 +91,13 @@ def _place(payload: Mapping[str, Any]) -> Any:
 
 
 class SlotLag(msgspec.Struct, frozen=True):
-    """How far a slot is behind.
+    """The lag of a slot.
 
     Attributes:
         versions: Versions that its consumer has not acknowledged.
-        changes: Changes in them, where they are remembered.
-        bytes: Their stored bytes, likewise.
-        seconds: Age of the oldest of them.
+        changes: The changes in them; None if no longer known.
+        bytes: Their stored bytes; None if no longer known.
+        seconds: The age of the oldest.
     """
 
     versions: int
@@ -107,21 +107,21 @@ class SlotLag(msgspec.Struct, frozen=True):
 
 
 class SlotTold(msgspec.Struct, frozen=True, rename="camel"):
-    """A slot as it travels.
+    """A slot on the wire.
 
     Attributes:
-        log: What the client knows its log by.
-        name: What it is called.
+        log: The name by which the client knows the log.
+        name: The name of the slot.
         state: ``free``, ``served``, ``lost`` or ``forked``.
         cursor: The next change that its consumer has not acknowledged.
-        version: The version of that.
-        generation: Of the last opening.
-        owner: Who has it open.
-        paused: Whether it gives nothing until it is resumed.
-        lag: How far it is behind.
-        history: What becomes of the history that is held for it; None if nothing is.
-        held_bytes: Bytes of the log from the segment of its place on.
-        bytes_left: Bytes until it is above its cap; None without that.
+        version: The version of that change.
+        generation: The generation of the last opening.
+        owner: The owner of the current opening.
+        paused: Whether the slot delivers nothing until it is resumed.
+        lag: Its lag.
+        history: The state of the history that is held for it; None if none is held.
+        held_bytes: The bytes of the log from the segment of its position on.
+        bytes_left: The bytes until it exceeds its cap; None without a cap.
         seconds_left: Likewise in seconds.
     """
 
@@ -141,11 +141,11 @@ class SlotTold(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def slot_json(log: str, told: SlotStatistics, token: Callable[[Position], object]) -> SlotTold:
-    """A slot as it travels.
+    """Returns a slot for the wire.
 
     Args:
-        log: What the client knows its log by.
-        told: What it tells of itself.
+        log: The name by which the client knows the log.
+        told: The statistics of the slot.
         token: Makes the cursor of a position.
     """
     lag = told.lag

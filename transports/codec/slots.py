@@ -1,4 +1,4 @@
-"""What ``subscribe`` says of a slot, and how the server answers."""
+"""The slot field of ``subscribe`` and the server's answer."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["SlotReply", "SlotWish", "acknowledged", "flush", "slot_of", "slot_wish"]
 
 _FIXED: Final = ("criteria", "start", "until", "onGap", "whole", "snapshot")
-"""Fields of ``subscribe`` that a slot says itself."""
+"""Fields of ``subscribe`` that the slot determines."""
 _TEXT_MAX: Final = 128
 _GENERATION_MAX: Final = 2**53 - 1
 _TEXT: Final = f"a text of 1 to {_TEXT_MAX} characters"
 
 
 class SlotWish(msgspec.Struct, frozen=True):
-    """The slot that a client wants to open.
+    """A request to open a slot.
 
     Attributes:
-        name: Of the slot.
-        take_over: Whether to take it from the consumer that has it.
-        generation: Of an opening that is to go on after a lost connection; None for a new one.
-        opening: What the client calls this opening, so that one whose answer was lost is not a second one.
-        owner: What another consumer is told that has it; None for the name of the principal.
+        name: The name of the slot.
+        take_over: Whether to take the slot over from its current consumer.
+        generation: The generation of an opening to resume after a lost connection; None for a new one.
+        opening: The client's id of this opening, so that a repeated request whose answer was lost does not open it twice.
+        owner: The owner that other consumers see; None for the name of the principal.
     """
 
     name: str
@@ -43,13 +43,13 @@ class SlotWish(msgspec.Struct, frozen=True):
 
 
 class SlotReply(msgspec.Struct):
-    """What ``subscribed`` says of a slot.
+    """The ``slot`` field of ``subscribed``.
 
     Attributes:
-        name: Of the slot.
-        generation: Of the opening.
-        cursor: The next change that was not acknowledged.
-        paused: Whether nothing is given until an operator resumes it.
+        name: The name of the slot.
+        generation: The generation of the opening.
+        cursor: The next change that is not acknowledged.
+        paused: Whether the slot delivers nothing until an operator resumes it.
     """
 
     name: str
@@ -59,10 +59,10 @@ class SlotReply(msgspec.Struct):
 
 
 def slot_of(payload: Mapping[str, Any]) -> SlotWish | None:
-    """The slot that the payload of ``subscribe`` names, checked; None if it names none.
+    """Validates the ``slot`` field of ``subscribe``; None if it is absent.
 
     Raises:
-        InvalidRequest, InvalidOption: If a field has a value that it does not take, or says what the slot says.
+        InvalidRequest, InvalidOption: If the value of a field is invalid, or a field is given that the slot determines.
     """
     told = typed(payload, "slot", dict, "an object")
     if told is None:
@@ -77,10 +77,10 @@ def slot_of(payload: Mapping[str, Any]) -> SlotWish | None:
 
 
 def slot_wish(told: Mapping[str, Any]) -> SlotWish:
-    """An object that names a slot, checked.
+    """Validates an object that names a slot.
 
     Raises:
-        InvalidRequest, InvalidOption: If a field has a value that it does not take.
+        InvalidRequest, InvalidOption: If the value of a field is invalid.
     """
     check_slot_name(told.get("name"))
     take_over = typed(told, "takeOver", bool, "true or false") or False
@@ -100,22 +100,22 @@ def _text(told: Mapping[str, Any], name: Literal["opening", "owner"]) -> str | N
 
 
 def acknowledged(log: "ChangeLog", cursor: str) -> Position:
-    """The position before which everything is acknowledged by a cursor.
+    """Returns the position up to which a cursor acknowledges.
 
     Raises:
-        PositionError: If it is no place of the log.
+        PositionError: If the cursor does not belong to the log.
     """
     try:
         return log.position_of(cursor)
     except HistoryPruned as error:
-        return error.oldest  # far behind the place of the slot, unless that is lost
+        return error.oldest  # far behind the position of the slot, unless the slot is lost
 
 
 def flush(slot: Slot) -> None:
-    """Makes what was acknowledged durable, although more is acknowledged meanwhile.
+    """Makes the acknowledgements so far durable, even if further ones arrive meanwhile.
 
     Raises:
-        SlotsUnwritten: If the disk has no room or fails.
+        SlotsUnwritten: If the disk is full or fails.
     """
     while not slot.ack(slot.position, durable=True):
         pass

@@ -1,8 +1,8 @@
-"""Places inside a snapshot as text for clients, sealed for those who may not see every key.
+"""Snapshot cursors as text for clients, sealed for clients that may not see every key.
 
-Such a place names the last row of a page, which may be one that criteria or a grant leave out, and whose key a mask may hide. For
-a client from whom something is kept that name is encrypted with a key of this process, so that it comes back as it went, and tells
-nothing. In another process it cannot be read: the snapshot is gone, and the client begins a new one.
+A snapshot cursor names the last row of a page. Criteria or a grant may exclude that row, and a mask may hide its key. For a
+client with such a restriction the name is encrypted with a key of this process: the client returns it unchanged and learns
+nothing. Another process cannot decrypt it; there the snapshot is gone, and the client begins a new one.
 """
 
 import hmac
@@ -21,14 +21,12 @@ _KEY: Final = secrets.token_bytes(32)
 _MARK: Final = "~"
 _TAG: Final = 16
 _SALT: Final = 8
-"""Random bytes before the name of a row, lest the same row have the same text, with which a guess could be confirmed."""
-_PADDED: Final = (
-    64  # bytes, to a multiple of which the name of a row is filled up, as its length tells something too
-)
+"""Random bytes before the name of a row: the same row never has the same text, so no guess can be confirmed."""
+_PADDED: Final = 64  # bytes; the name of a row is padded to a multiple, because its length is information too
 
 
 def sealed(cursor: SnapshotCursor | str) -> str:
-    """The text of a place that tells nothing of its row."""
+    """Returns the text of a snapshot cursor, which reveals nothing about its row."""
     head, snapshot, last, token = str(cursor).split(":", 3)
     if not last:
         return str(cursor)
@@ -40,11 +38,11 @@ def sealed(cursor: SnapshotCursor | str) -> str:
 
 
 def opened(text: str, oldest: Position) -> str:
-    """The text of a place, sealed or not, as the log knows it.
+    """Returns the log's text of a snapshot cursor, sealed or not.
 
     Raises:
-        PositionMalformed: If it is none.
-        SnapshotGone: If it was not sealed by this process; ``oldest`` is that of the log.
+        PositionMalformed: If the text is malformed.
+        SnapshotGone: If another process sealed it; ``oldest`` is the log's oldest position.
     """
     parts = text.split(":", 3)
     if len(parts) != 4 or not parts[2].startswith(_MARK):
@@ -64,10 +62,10 @@ def opened(text: str, oldest: Position) -> str:
 
 
 def token_in(text: str) -> PositionToken:
-    """The place in the log that the text of a place in a snapshot holds.
+    """Returns the log position inside a cursor, which may be a snapshot cursor.
 
     Raises:
-        PositionMalformed: If it is none.
+        PositionMalformed: If the text is malformed.
     """
     return PositionToken.parse(text.split(":", 3)[-1] if SnapshotCursor.is_text(text) else text)
 
@@ -77,7 +75,7 @@ def _tag(snapshot: str, data: bytes) -> bytes:
 
 
 def _crossed(tag: bytes, data: bytes) -> bytes:
-    """The data crossed with a stream that the tag determines: the same encrypts and decrypts."""
+    """XORs the data with a stream derived from the tag, which both encrypts and decrypts."""
     blocks = -(-len(data) // 32)
     stream = b"".join(hmac.digest(_KEY, b"%d:" % n + tag, sha256) for n in range(blocks))
     return bytes(one ^ other for one, other in zip(data, stream, strict=False))

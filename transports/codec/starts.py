@@ -1,4 +1,4 @@
-"""Where to begin, as it travels: one vocabulary for every wire, and the same places as in process.
+"""Start positions on the wire: one vocabulary for all transports, the same as in process.
 
 ========================  ==================================================  ===================================
 in process                JSON: ``start`` of a subscription                   text: ``penstock tail --since``
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 VERSION_MAX: Final = 2**53 - 1
-"""The greatest version that a number of JSON tells exactly to everybody."""
+"""The greatest version that every JSON parser represents exactly."""
 
 _INDEX_MAX: Final = 2**31 - 1
 _TIME: Final = "a time of RFC 3339 with its offset, such as 2026-03-01T12:00:00Z"
@@ -65,10 +65,10 @@ _WORDS: Final = (
 
 
 def start_of(value: object) -> Start | Position | datetime | UUID | Literal["state"]:
-    """Reads the ``start`` of a subscription; None is the latest place.
+    """Parses the ``start`` of a subscription; None means the latest position.
 
     Raises:
-        InvalidRequest: If it is none; its path names what is wrong: ``start``, or ``start.time`` for example.
+        InvalidRequest: If the value is invalid; names the path, such as ``start`` or ``start.time``.
     """
     if value is None:
         return Start.LATEST
@@ -97,10 +97,10 @@ def start_of(value: object) -> Start | Position | datetime | UUID | Literal["sta
 
 
 def start_json(since: Since) -> dict[str, Any]:
-    """The fields ``since`` or ``start`` of a subscription that begins at a place as it is named in process.
+    """Returns the ``since`` or ``start`` field for a start position as given in process.
 
     Raises:
-        InvalidOption: If it is no place.
+        InvalidOption: If the value is not a start position.
     """
     match since:
         case None:
@@ -129,14 +129,14 @@ def start_json(since: Since) -> dict[str, Any]:
 
 
 def start_of_text(name: str, text: str) -> Since:
-    """Reads a place that a person has typed.
+    """Parses a start position that a user typed.
 
     Args:
-        name: What it was given as, for the error.
-        text: The place.
+        name: The name of the option, for the error.
+        text: The text.
 
     Raises:
-        InvalidOption: If it is none.
+        InvalidOption: If the text is not a start position.
     """
     if text in ("latest", "earliest"):
         return Start(text)
@@ -155,15 +155,15 @@ def start_of_text(name: str, text: str) -> Since:
 
 
 def asks_for_state(since: Since) -> bool:
-    """Whether the entities that there are come first: of ``"state"``, and of a cursor that was kept before these had ended."""
+    """Whether rows of the current state come first: for ``"state"``, and for a cursor inside those rows."""
     return since == "state" or SnapshotCursor.is_text(since)
 
 
 def checked_snapshot(mode: SnapshotMode | None, since: Since, *, jump: bool) -> SnapshotMode | None:
-    """When there are rows, as a client wishes it.
+    """Checks the ``snapshot`` mode of a subscription.
 
     Raises:
-        InvalidRequest: If that does not go with where it begins, or with gaps that are jumped over.
+        InvalidRequest: If the mode does not fit the start position, or conflicts with ``onGap: jump``.
     """
     if mode == ("never" if asks_for_state(since) else "initial_only"):
         raise InvalidRequest(
@@ -175,27 +175,27 @@ def checked_snapshot(mode: SnapshotMode | None, since: Since, *, jump: bool) -> 
 
 
 def reads_disk(since: Since) -> bool:
-    """Whether it takes reading to find the place, which is not for an event loop."""
+    """Whether finding the start position reads the disk, which an event loop must not do."""
     return isinstance(since, (datetime, UUID))
 
 
 def kept_place(log: "ChangeLog", place: Since, *, jump: bool) -> Since:
-    """Where to begin, as it is given: a cursor, which is text, or what ``start_of`` has read.
+    """Resolves a start position: the text of a cursor, or the result of ``start_of``.
 
     Raises:
-        PositionError: If it is no place of this log, or, unless gaps are jumped over, one that is no longer kept.
+        PositionError: If it does not belong to this log; also if its history is no longer kept, unless gaps are jumped over.
     """
     if jump or place is None or isinstance(place, Start | datetime | UUID):
         return place
     position = place if isinstance(place, Position) else log.position_of(str(place))
-    # Asked again by the feed, after registration; here it lets the error be the first answer.
+    # The feed checks this again after registration. The check here makes the error the first answer.
     if position < log.oldest:
         raise HistoryPruned(log.oldest)
     return position
 
 
 def explained(error: PenstockError, since: Since) -> PenstockError:
-    """What a client is told of an error that came of where it begins: by the name that it gave."""
+    """Returns an error about the start position under the name that the client gave."""
     if isinstance(error, InvalidOption) and error.parameter == "since" and isinstance(since, UUID):
         return InvalidRequest("start.transaction", str(since), "the id of a transaction that is kept")
     return error
@@ -213,21 +213,21 @@ def feed_of(
     prepared: bool,
     snapshot: SnapshotMode | None = None,
 ) -> ChangeFeed:
-    """What a client subscribes to; may read the disk, see ``reads_disk``.
+    """Makes the feed of a client's subscription; may read the disk, see ``reads_disk``.
 
     Args:
         log: The log.
-        criteria: Which changes; an empty tuple where the client gave an empty list.
-        since: Where to begin.
-        until: The last version, or None.
-        view: How changes are seen.
-        whole: Whether to send a transaction inside which it begins from its beginning.
-        jump: Whether to go on behind a gap.
+        criteria: The criteria; an empty tuple if the client gave an empty list.
+        since: The start position.
+        until: The last version; None for no end.
+        view: The view of the changes.
+        whole: Whether to send a transaction from its beginning if the start lies inside it.
+        jump: Whether to resume behind a gap.
         prepared: Whether to compile the criteria here.
-        snapshot: When there are rows.
+        snapshot: When rows are delivered.
 
     Raises:
-        PenstockError: If that cannot be.
+        PenstockError: If the feed cannot be made.
     """
     gaps: OnGap = "jump" if jump else "fail"
     try:
@@ -242,7 +242,7 @@ def feed_of(
 
 
 def moment_of(text: object) -> datetime | None:
-    """The time of a text of RFC 3339, or None if it is none, or has no offset."""
+    """Parses a time of RFC 3339; None if it is malformed or has no offset."""
     try:
         moment = msgspec.convert(text, datetime) if isinstance(text, str) else None
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""GraphQL operations: read, weighed, and executed once for all who ask for the same.
+"""GraphQL operations: parsed, weighed, and executed once for all clients with the same operation.
 
 Needs the extra ``graphql``: ``pip install 'penstock-cdc[graphql,server]'``.
 """

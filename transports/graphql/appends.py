@@ -1,4 +1,4 @@
-"""What clients append, and what they are told of it."""
+"""The inputs and the result of ``append``."""
 
 from datetime import datetime
 from typing import Any
@@ -23,7 +23,7 @@ strawberry.enum(
 
 @strawberry.input(name="KeyInput", description="An entity.")
 class KeyInput:
-    """A key as it is given in a document or in variables."""
+    """A key in a document or in variables."""
 
     entity_type: str = described("Its type.")
     key: str = described("Its key.")
@@ -34,7 +34,7 @@ class KeyInput:
     description="A change to append. JSON keeps what its numbers are in the variables of the request; POST /changes keeps their text.",
 )
 class ChangeInput:
-    """A change as it is given in a document or in variables."""
+    """A change in a document or in variables."""
 
     entity_type: str = described("What kind of entity.")
     key: str | None = described("Which one; left out with TRUNCATE.", default=None)
@@ -59,7 +59,7 @@ class ChangeInput:
     action: Action | None = described("What is done to it.", default=None)
 
     def plain(self) -> dict[str, Any]:
-        """The change as it travels elsewhere."""
+        """Returns the change in the format of the other transports."""
         told: dict[str, Any] = {
             "entity_type": self.entity_type,
             "key": self.key,
@@ -93,7 +93,7 @@ class ChangeInput:
 
 @strawberry.type(name="Appended", description="What became of a transaction.")
 class AppendOutcome:
-    """An answer."""
+    """The result of ``append``."""
 
     version: Long = described("Its version; 0 for a repetition of what lies too far back to be found.")
     cursor: Cursor | None = described("The place behind it, to expect or to subscribe from.")
@@ -102,7 +102,7 @@ class AppendOutcome:
 
     @classmethod
     def of(cls, commit: Commit, cursor: str | None) -> "AppendOutcome":
-        """What the schema tells of a commit."""
+        """Makes the result from a commit."""
         place = None if cursor is None else Cursor(cursor)
         return cls(
             version=Long(commit.version), cursor=place, duplicate=commit.duplicate, changes=commit.changes

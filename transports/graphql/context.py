@@ -1,4 +1,4 @@
-"""What the resolvers of one operation work with."""
+"""The context of the resolvers of one operation."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,17 +25,17 @@ __all__ = ["Context"]
 
 @dataclass(slots=True)
 class Context:
-    """What resolvers of one operation work with.
+    """The context of the resolvers of one operation.
 
     Attributes:
         logs: The logs of the server, by name.
-        limits: Bounds of pages and of the answer, and of what criteria may weigh.
-        left: How many of the bytes that all pages of the operation may have there still are.
+        limits: The bounds of pages, of the answer, and of the weight of criteria.
+        left: The bytes that the pages of the operation may still have.
         access: What each principal may do.
-        principal: Who asks.
-        appending: What the server does for those who append; None for an operation of its own.
-        openings: Finds what a client has open.
-        check: Called between records that are read; what it raises ends the reading.
+        principal: The principal of the client.
+        appending: The server's shared state for appends; None for a state of the operation's own.
+        openings: Finds the slots and consumers that a client has open.
+        check: Called between records that are read; an exception ends the reading.
     """
 
     logs: "Mapping[str, ChangeLog]"
@@ -51,16 +51,16 @@ class Context:
         self.left = self.limits.answer_bytes
 
     def find(self, name: str | None) -> "tuple[str, ChangeLog, Grant]":
-        """The log of a name, that name, and what the principal may do with it.
+        """Finds a log; returns its name, the log and the grant.
 
         Raises:
-            Forbidden: If it may not read it.
-            LogNotFound: If there is none, or there are several and no name.
+            Forbidden: If the principal may not read it.
+            LogNotFound: If no log has the name, or if there are several and no name was given.
         """
         return self.access.find(self.logs, name, self.principal)
 
     def find_slot(self, name: str, log: str | None) -> "tuple[str, ChangeLog, Grant]":
-        """The log of a slot that the principal may open, as `find`.
+        """Finds the log of a slot that the principal may open, as `find`.
 
         Raises:
             Forbidden, LogNotFound: As `find`.
@@ -70,7 +70,7 @@ class Context:
         return known, found, grant
 
     def find_group(self, name: str, log: str | None) -> "tuple[str, ChangeLog, Grant]":
-        """The log of a group that the principal may use, as `find`.
+        """Finds the log of a group that the principal may use, as `find`.
 
         Raises:
             Forbidden, LogNotFound: As `find`.
@@ -80,7 +80,7 @@ class Context:
         return known, found, grant
 
     def known(self) -> "Iterator[tuple[str, ChangeLog]]":
-        """The logs that the principal may read."""
+        """Yields the logs that the principal may read."""
         for name, log in self.logs.items():
             if self.access.allows(self.principal, name, LogAction.READ) is not None:
                 yield name, log
@@ -94,11 +94,11 @@ class Context:
         mask: list[MaskRuleInput] | None,
         integers: Integers,
     ) -> tuple[View, Criteria]:
-        """The widest view of an operation, if its selection takes bodies, and the criteria as they are granted.
+        """Returns the widest view of an operation, which applies if its selection includes bodies, and the granted criteria.
 
         Raises:
-            Forbidden: If the criteria ask about what the caller may not see.
-            InvalidOption: If something is no path or no rule.
+            Forbidden: If the criteria ask about what the grant hides.
+            InvalidOption: If a path or a rule is invalid.
         """
         rules = None if mask is None else {each.path: each.plain() for each in mask}
         wanted = View.of(Content.BODY, images, fields=fields, mask=rules, integers=integers)
@@ -108,10 +108,10 @@ class Context:
         return view, narrowed
 
     def page_bytes(self) -> int:
-        """How many bytes the next page may have.
+        """Returns the most bytes of the next page.
 
         Raises:
-            TooCostly: If the pages before it have taken everything that the answer may hold.
+            TooCostly: If earlier pages have used up the size of the answer.
         """
         if self.left <= 0:
             most = self.limits.answer_bytes

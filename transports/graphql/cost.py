@@ -1,9 +1,9 @@
-"""What a request costs, counted before it is validated or run.
+"""The cost of a request, counted before it is validated or executed.
 
-Each count ends at its bound, so to refuse a document costs no more than to take the largest one. Fields are counted after
-their fragments are spread, since a few fragments that spread each other twice stand for millions of fields. Validation
-compares all fields with one response name in one place with each other, and all fragments that are spread there
-(https://spec.graphql.org/October2021/#sec-Field-Selection-Merging), so the squares of their numbers are counted too.
+Each count stops at its bound, so refusing a document costs no more than accepting the largest one. Fields are counted with
+fragments spread, because a few fragments that spread each other twice stand for millions of fields. Validation compares all
+fields with the same response name in one place pairwise, and all fragments that are spread there
+(https://spec.graphql.org/October2021/#sec-Field-Selection-Merging), so these pairs are counted too.
 """
 
 import re
@@ -39,7 +39,7 @@ def check_text(text: str, limits: Limits) -> None:
     """Checks the length of a document, before it is parsed.
 
     Raises:
-        TooCostly: If it is too long.
+        TooCostly: If the document is too long.
     """
     if len(text) > limits.document_bytes:
         cheaper = "pass large values as variables"
@@ -47,12 +47,12 @@ def check_text(text: str, limits: Limits) -> None:
 
 
 def beyond(option: str, found: int, limits: Limits, cheaper: str, what: str) -> TooCostly:
-    """The error of a request that is beyond a limit."""
+    """Returns the error of a request that exceeds a limit."""
     return TooCostly(option, found, getattr(limits, option), f"to {cheaper}", what=what)
 
 
 def is_light(text: str, variables: Mapping[str, Any] | None) -> bool:
-    """Whether a request is so small that to read and check it may take place on an event loop."""
+    """Whether a request is small enough to be prepared on an event loop."""
     return (
         len(text) <= _LIGHT_CHARACTERS
         and sum(1 for _ in _TOKEN.finditer(text)) <= _LIGHT
@@ -61,14 +61,14 @@ def is_light(text: str, variables: Mapping[str, Any] | None) -> bool:
 
 
 def values_of(variables: Mapping[str, Any] | None, most: int) -> int:
-    """How many values there are in variables; above ``most`` the count may end early."""
+    """Counts the values in variables; above ``most`` the count may stop early."""
     found = 0
     waiting: list[Any] = [variables or {}]
     while waiting and found <= most:
         one = waiting.pop()
         found += 1
         if isinstance(one, Mapping):
-            found += len(one)  # the names, which are compared with those of the schema
+            found += len(one)  # the names count, because they are compared with those of the schema
             if found <= most:
                 waiting += one.values()
         elif isinstance(one, list):
@@ -81,7 +81,7 @@ def values_of(variables: Mapping[str, Any] | None, most: int) -> int:
 
 
 def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None:
-    """Checks the size of variables, before they are coerced.
+    """Checks the number of values in variables, before they are coerced.
 
     Raises:
         TooCostly: If there are too many values.
@@ -93,23 +93,23 @@ def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None
 
 
 def check_document(node: DocumentNode, limits: Limits) -> None:
-    """Checks what a document costs, before it is validated.
+    """Checks the cost of a document, before it is validated.
 
     Raises:
-        TooCostly: If that is more than one of the limits.
+        TooCostly: If the cost exceeds a limit.
     """
     definitions = node.definitions
     fragments = [each for each in definitions if isinstance(each, FragmentDefinitionNode)]
     count = _Count(fragments, limits)
     count.fragments(len(fragments))
-    # A fragment that no operation spreads is validated too.
+    # Validation covers fragments that no operation spreads, too.
     for each in definitions:
         if isinstance(each, OperationDefinitionNode | FragmentDefinitionNode):
             count.walk(each.selection_set, _Place(), 1, frozenset())
 
 
 class _Place:
-    """What is selected in one place of the answer, by response name."""
+    """The fields selected in one place of the answer, by response name."""
 
     __slots__ = ("count", "inner", "weight")
 
@@ -119,14 +119,14 @@ class _Place:
         self.inner: dict[str, _Place] = {}
 
     def at(self, name: str) -> "_Place":
-        """The place of a response name in this one."""
+        """Returns the place of a response name in this one."""
         place = self.inner.get(name)
         if place is None:
             place = self.inner[name] = _Place()
         return place
 
     def add(self, weight: int) -> int:
-        """Notes one more field, and answers what it costs to compare it with those that are there."""
+        """Adds a field; returns the cost of comparing it with the fields that are there."""
         pairs = self.count * weight + self.weight
         self.count += 1
         self.weight += weight
@@ -134,26 +134,26 @@ class _Place:
 
 
 class _Count:
-    """The costs of one document, as far as they were counted."""
+    """The running costs of one document."""
 
     def __init__(self, fragments: list[FragmentDefinitionNode], limits: Limits) -> None:
         self._limits = limits
         self._spread = {each.name.value: each for each in fragments}
         self._fields = self._aliases = self._pairs = 0
-        self._weights: dict[int, int] = {}  # by identity of the field; there once it was seen
+        self._weights: dict[int, int] = {}  # by identity of the field node; contains the fields seen so far
 
     def fragments(self, count: int) -> None:
-        """Checks how many there are."""
+        """Checks the number of fragments."""
         self._check("fragments", count, "use fewer, or name the fields where they are needed")
 
     def walk(self, selected: SelectionSetNode, place: _Place, depth: int, within: frozenset[str]) -> None:
-        """Counts a selection, fragments spread.
+        """Counts a selection with fragments spread.
 
         Args:
             selected: The selection.
-            place: Where in the answer it lies.
-            depth: In how many others it lies, itself counted.
-            within: Fragments that it is part of; a circle ends here, and validation tells of it.
+            place: Its place in the answer.
+            depth: Its nesting depth, from 1.
+            within: The fragments that contain it; a cycle ends here, and validation reports it.
         """
         self._check("depth", depth, "select fewer levels")
         for each in selected.selections:
@@ -181,7 +181,7 @@ class _Count:
         found = self._spread.get(name)
         if found is None or name in within:
             return
-        # No response name has three dots, so fragments are compared with each other only.
+        # No response name has three dots, so fragments are compared only with each other.
         self._compare(place.at("...").add(len(found.selection_set.selections)))
         self.walk(found.selection_set, place, depth + 1, within | {name})
 
@@ -206,7 +206,7 @@ _WORDS: Final = {
 
 
 def _weight(node: SelectionNode) -> int:
-    """How many values a comparison of a field looks at, one for the field itself."""
+    """Returns the number of values that a comparison of a field inspects, including the field itself."""
     found = 1
     waiting: list[ValueNode] = [each.value for each in getattr(node, "arguments", None) or ()]
     waiting += [each.value for one in node.directives or () for each in one.arguments or ()]

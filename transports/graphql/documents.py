@@ -27,10 +27,10 @@ from transports.limits import Limits
 __all__ = ["Document", "Documents", "essence"]
 
 _ERRORS: Final = 20
-_OVERHEAD: Final = 2048  # what is kept of any document, or of what is wrong with it
-_TOKEN_BYTES: Final = 512  # about what the syntax tree takes for each token, measured
+_OVERHEAD: Final = 2048  # bytes kept for any document, or for its error
+_TOKEN_BYTES: Final = 512  # approximate bytes of the syntax tree per token, measured
 _WORD: Final = re.compile(r"\w+|[^\s\w,]")
-_WRONG: Final = "#"  # with it begins the key of what is no document; no essence begins so
+_WRONG: Final = "#"  # prefix of the cache key of an invalid document; no essence begins with it
 _MARK: Final = re.compile(r'#|"""|"')
 _BLANK: Final = re.compile(r"[\s,]+")
 _LINE_END: Final = re.compile(r"[\r\n]")
@@ -46,9 +46,9 @@ class Document:
 
     Attributes:
         node: Its syntax tree.
-        printed: Its text in one normal form: part of the key under which payloads are shared.
-        transport_only: Variables that say only where the stream begins or ends, and so do not change what an event
-            looks like; or how events are seen, which the view says that is part of the key too.
+        printed: Its text in a normal form: part of the key under which payloads are shared.
+        transport_only: Variables that do not change the payload of an event: they determine where the stream begins or ends,
+            or the view, which is itself part of the key.
     """
 
     __slots__ = ("node", "printed", "transport_only")
@@ -62,7 +62,7 @@ class Document:
 
 
 class _Uses(Visitor):
-    """For what variables are used."""
+    """Collects the uses of variables."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,32 +70,32 @@ class _Uses(Visitor):
         self.others: set[str] = set()
 
     def enter_variable_definition(self, node: VariableDefinitionNode, *_: Any) -> Any:
-        """A definition is no use."""
+        """Skips a definition, which is not a use."""
         return self.SKIP
 
     def enter_argument(self, node: ArgumentNode, *_: Any) -> Any:
-        """A variable that is the whole value of such an argument."""
+        """Records a variable that is the whole value of a transport-only argument."""
         if node.name.value in _TRANSPORT_ONLY and isinstance(node.value, VariableNode):
             self.transport_only.add(node.value.name.value)
             return self.SKIP
         return None
 
     def enter_variable(self, node: VariableNode, *_: Any) -> None:
-        """Any other use."""
+        """Records any other use."""
         self.others.add(node.name.value)
 
 
 class Documents:
-    """The documents of one schema; what was read lately is kept, valid or not. From any thread.
+    """The documents of one schema, with a cache of recent ones, valid or not. From any thread.
 
-    They are kept by what they say: comments, and white space beyond one blank, make no other document.
+    The cache key ignores comments and the amount of white space.
 
     Attributes:
-        nbytes: About how much memory the kept documents take.
+        nbytes: The approximate memory of the cached documents.
 
     Args:
-        schema: What they are validated against.
-        limits: What one may cost, and how much memory all take.
+        schema: The schema for validation.
+        limits: The bounds of a document and of the cache.
     """
 
     def __init__(self, schema: GraphQLSchema, limits: Limits) -> None:
@@ -109,21 +109,22 @@ class Documents:
         return len(self._kept)
 
     def read(self, text: str) -> Document:
-        """The document of a text.
+        """Returns the document of a text.
 
         Raises:
-            RequestRefused: If it is not valid.
-            TooCostly: If it is beyond a limit.
+            RequestRefused: If the document is invalid.
+            TooCostly: If it exceeds a limit.
         """
         check_text(text, self._limits)
         content = essence(text)
         found = self._find(content) or self._find(_WRONG + text)
         if found is None:
             found = self._read(text)
-            # What is wrong is told with lines and columns, which comments move.
+            # Errors have lines and columns, which comments shift.
             self._keep(content if isinstance(found, Document) else _WRONG + text, found)
         if not isinstance(found, Document):
-            raise found.with_traceback(None)  # it is raised again and again
+            # Without the traceback, which would grow because the same object is raised again and again.
+            raise found.with_traceback(None)
         return found
 
     def _find(self, key: str) -> "_Read | None":
@@ -138,7 +139,7 @@ class Documents:
         nbytes = len(key) + _OVERHEAD
         nbytes += _TOKEN_BYTES * sum(1 for _ in _WORD.finditer(key)) if isinstance(found, Document) else 0
         with self._lock:
-            replaced = self._kept.pop(key, None)  # another thread may have read the same
+            replaced = self._kept.pop(key, None)  # another thread may have parsed the same document
             self._kept[key] = found, nbytes
             self.nbytes += nbytes - (0 if replaced is None else replaced[1])
             while self.nbytes > self._limits.document_cache_bytes:
@@ -166,10 +167,10 @@ _Read = Document | RequestRefused | TooCostly
 
 
 def essence(text: str) -> str:
-    """A document without comments, and with one blank for each run of what separates tokens.
+    """Returns a document without comments, and with one space for each run of separators.
 
-    Each character is looked at a bounded number of times, whatever the text is. What follows a quotation mark without its
-    fellow is left as it is: it is no document.
+    Each character is inspected a bounded number of times, for any text. The text behind an unbalanced quotation mark is left
+    unchanged: it is not a valid document.
     """
     found: list[str] = []
     code: list[str] = []

@@ -1,4 +1,4 @@
-"""Errors of operations as GraphQL tells them: the words of the one table, in ``extensions``."""
+"""Errors of operations as GraphQL errors, with the codes of the wire in ``extensions``."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,10 @@ __all__ = ["RequestRefused", "formatted", "problem_of", "told"]
 
 
 class RequestRefused(Exception):
-    """A request that is not executed: its document, its variables or its arguments are wrong.
+    """A request that is not executed: its document, variables or arguments are invalid.
 
     Attributes:
-        errors: What is wrong, as it travels.
+        errors: The errors, in the format of the wire.
     """
 
     def __init__(self, errors: Iterable[GraphQLError]) -> None:
@@ -29,25 +29,25 @@ class RequestRefused(Exception):
 
 
 def problem_of(error: BaseException, log: "ChangeLog | None") -> Problem:
-    """What a subscriber of a log is told of an error; positions in it become cursors."""
+    """Returns the problem of an error for a client of a log; positions become cursors."""
     return describe(error) if log is None else describe(error, lambda position: str(log.token(position)))
 
 
 def told(error: PenstockError, log: "ChangeLog | None" = None) -> GraphQLError:
-    """An error of the log or of the transport, as resolvers raise it."""
+    """Returns an error of the log or of the transport in the form that resolvers raise."""
     return GraphQLError(**graphql_error(problem_of(error, log)))
 
 
 def formatted(errors: Iterable[GraphQLError]) -> list[dict[str, Any]]:
-    """Errors as they travel.
+    """Returns errors in the format of the wire.
 
-    An error that a resolver did not raise on purpose is logged with an id, and only the id is told. One that is
-    graphql-core's own concerns the request.
+    An unexpected error of a resolver is logged with an id, and the client gets only the id. An error of graphql-core itself
+    concerns the request.
     """
     found = []
     for error in errors:
         plain: dict[str, Any] = dict(error.formatted)
-        plain["message"] = shortened(error.message)  # it may repeat what the client sent
+        plain["message"] = shortened(error.message)  # it may repeat the client's input
         if not plain.get("extensions"):
             original = error.original_error
             if original is None or isinstance(original, GraphQLError):

@@ -1,10 +1,9 @@
-"""Operations: what a request asks for, and what an event looks like to all who ask for the same.
+"""Operations: prepared requests, and the payloads of events, shared by all clients with the same operation.
 
-The bytes of a payload are kept in the memo of the block that the event lies in, under a key of everything that can
-change them; whoever needs the same takes them from there, and they go with the block. They are spliced by a projection
-that was read off one trial execution. What a projection cannot tell is executed with graphql-core's public functions,
-and so with an executor of its own each time: one that lives as long as a subscription keeps a memo that grows with
-every event.
+The bytes of a payload are cached in the memo of the event's block, under a key of everything that can change them.
+Operations with the same key share them, and they go with the block. A projection, derived from one trial execution, splices
+them. Where a projection is not possible, graphql-core's public functions execute the event, with a new executor each time:
+an executor that lives as long as a subscription keeps a memo that grows with every event.
 """
 
 import itertools
@@ -52,8 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "GraphQLOperation", "encode_response"]
 
-_PAYLOAD_BYTES: Final = 64  # what the entry in the memo weighs beside its bytes
-_NUMBER: Final = 8  # bytes for which a number, a switch or nothing is taken
+_PAYLOAD_BYTES: Final = 64  # the weight of a cached payload beside its bytes
+_NUMBER: Final = 8  # bytes assumed for a number, a boolean or null
 _ids: Final = itertools.count(1)
 _encoder: Final = msgspec.json.Encoder()
 
@@ -62,16 +61,16 @@ class Engine:
     """Executes the operations of one server.
 
     Attributes:
-        encodings: Payloads that were made; one that is shared counts once.
-        executions: How many of them graphql-core had to make.
-        refused: Requests and answers that were beyond a limit of what they may cost.
+        encodings: The number of payloads made; a shared one counts once.
+        executions: How many of them graphql-core made.
+        refused: The number of requests and answers that exceeded a limit.
 
     Args:
         logs: The logs of the server, by name.
-        limits: Bounds of documents and pages.
-        access: What each principal may do; everything but writing if left out.
-        appending: What the server does for those who append; of this engine alone if left out.
-        openings: Finds what its clients have open; they have nothing if left out.
+        limits: The bounds of documents and pages.
+        access: What each principal may do; by default everything but writing.
+        appending: The server's shared state for appends; by default one for this engine alone.
+        openings: Finds the slots and consumers that clients have open; by default none.
     """
 
     def __init__(
@@ -102,11 +101,11 @@ class Engine:
         *,
         principal: Principal = ANONYMOUS,
     ) -> "GraphQLOperation":
-        """The operation of a request of a principal, ready to be executed; from any thread.
+        """Prepares the operation of a request for execution; from any thread.
 
         Raises:
-            RequestRefused: If the document is not valid, has no such operation, or the variables are not right for it; or
-                if it costs more than a limit.
+            RequestRefused: If the document is invalid or has no such operation, if the variables do not fit it, or if it
+                exceeds a limit.
         """
         try:
             check_variables(variables, self._limits)
@@ -131,11 +130,11 @@ class Engine:
         )
 
     def context(self, principal: Principal) -> Context:
-        """What the resolvers of one operation work with."""
+        """Returns the context of the resolvers of one operation."""
         return Context(self._logs, self._limits, self._access, principal, self._appending, self._openings)
 
     def answer(self, result: ExecutionResult) -> bytes:
-        """The JSON of an answer; if it is too large, of an error that says so."""
+        """Returns the JSON of an answer, or of an error if the answer is too large."""
         nbytes, most = _size(result.data, self._limits.answer_bytes), self._limits.answer_bytes
         if nbytes > most:
             self.refused += 1
@@ -145,7 +144,7 @@ class Engine:
         return encode_response(result)
 
     def statistics(self) -> dict[str, int]:
-        """What is kept, and what was refused."""
+        """Returns the counts of cached documents and of refused requests."""
         return {
             "documents": len(self._documents),
             "documentBytes": self._documents.nbytes,
@@ -155,14 +154,14 @@ class Engine:
     def key(
         self, document: Document, operation_name: str | None, coerced: Mapping[str, Any]
     ) -> tuple[object, ...]:
-        """Under what the payloads of an operation are shared."""
+        """Returns the key under which the payloads of an operation are shared."""
         variables = {name: value for name, value in coerced.items() if name not in document.transport_only}
         text = json.dumps(variables, sort_keys=True, default=repr)
         return ("graphql", self._id, document.printed, operation_name, text)
 
 
 class _Payloads(Shelf):
-    """What was made of one block for one operation."""
+    """The cached payloads of one block for one operation."""
 
     __slots__ = ("made",)
 
@@ -177,10 +176,10 @@ class GraphQLOperation:
 
     Attributes:
         kind: ``query``, ``mutation`` or ``subscription``.
-        key: Under what the payloads of its events are shared; with the view, once ``open`` was called.
-        source: Where its events come from, once ``open`` was called.
-        cost: What its criteria cost, once ``open`` was called.
-        view: How its events are seen, BODY exactly if the selection takes bodies; known once ``open`` was called.
+        key: The key under which the payloads of its events are shared; includes the view after ``open``.
+        source: The source of its events, after ``open``.
+        cost: The cost of its criteria, after ``open``.
+        view: The view of its events, after ``open``; it has BODY exactly if the selection includes bodies.
     """
 
     _engine: Engine
@@ -203,14 +202,14 @@ class GraphQLOperation:
         """Executes a query, once; may read the disk on the calling thread.
 
         Args:
-            check: Called between records that are read; what it raises ends the reading.
+            check: Called between records that are read; an exception ends the reading.
         """
         context = self._engine.context(self._principal)
         context.check = check
         return self._execute(None, context)
 
     def answer(self, check: Callable[[], None] | None = None) -> bytes:
-        """The JSON of the answer to a query, of bounded length; as ``run``."""
+        """Returns the JSON of the answer to a query, of bounded length; as ``run``."""
         return self._engine.answer(self.run(check))
 
     # Subscriptions.
@@ -219,7 +218,7 @@ class GraphQLOperation:
         """Resolves the arguments of a subscription.
 
         Raises:
-            RequestRefused: If they are wrong.
+            RequestRefused: If they are invalid.
         """
         executor, self._executor = self._executor, None
         if executor is None:
@@ -231,7 +230,7 @@ class GraphQLOperation:
             raise TypeError(f"the source of a subscription is {source!r}")
         self.source = source
         if source.member is not None:
-            return source  # a delivery is one client's: nothing of it is shared
+            return source  # a delivery belongs to one client, so nothing of it is shared
         probe = SelectionProbe()
         trial = execute_subscription_event(executor.build_per_event_executor(probe))
         if not isinstance(trial, ExecutionResult):
@@ -239,12 +238,12 @@ class GraphQLOperation:
         self.view = probe.view(source.view)
         self.key = (*self.key, self.view)
         self._projection = PayloadProjection.of(trial, source.log.token, self.view)
-        hash(source.criteria)  # kept by what they are made of; here, as this may be a thread
+        hash(source.criteria)  # computes the hash here, possibly on a thread; the criteria cache it
         self.cost = weigh(source.criteria)
         return source
 
     def payloads(self, parts: Iterable[Slice]) -> list[bytes]:
-        """The payloads of some events, each made at most once for all subscribers with the same key."""
+        """Returns the payloads of events, each made at most once for all subscribers with the same key."""
         found = []
         view = self.view
         for part in parts:
@@ -265,11 +264,11 @@ class GraphQLOperation:
         return self.payload(block.change(index, view)) if payload is None else payload
 
     def payload(self, change: Change) -> bytes:
-        """The payload of one event, as graphql-core makes it."""
+        """Returns the payload of one event, made by graphql-core."""
         return self._event(ChangeEvent.of(change, self.source.cursor(change)))
 
     def delivery(self, delivery: GroupDelivery) -> bytes:
-        """The payload of a delivery, likewise."""
+        """Returns the payload of a delivery, made by graphql-core."""
         return self._event(GivenDelivery.of(delivery, self.source.log.token))
 
     def _event(self, root: object) -> bytes:
@@ -288,7 +287,7 @@ class GraphQLOperation:
 
 
 def encode_response(result: ExecutionResult) -> bytes:
-    """The JSON of an execution result; JSON scalars are spliced in as they are."""
+    """Returns the JSON of an execution result; JSON scalars are spliced in unchanged."""
     plain: dict[str, Any] = {"data": result.data}
     if result.errors:
         plain["errors"] = formatted(result.errors)
@@ -299,7 +298,7 @@ def encode_response(result: ExecutionResult) -> bytes:
 
 
 def _size(value: Any, most: int) -> int:
-    """About how many bytes the JSON of an answer has; above ``most`` the count may end early."""
+    """Returns the approximate size of the JSON of an answer; above ``most`` the count may stop early."""
     found = 0
     waiting = [value]
     while waiting and found <= most:
@@ -318,7 +317,7 @@ def _size(value: Any, most: int) -> int:
 
 
 def _escaped(value: Any) -> Any:
-    """The same with lone surrogates, which stand for bytes that are not UTF-8, as escapes."""
+    """Returns the value with lone surrogates, which stand for bytes that are not UTF-8, as escapes."""
     if isinstance(value, dict):
         return {name: _escaped(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What clients say: wishes, masks, and where to begin."""
+"""Inputs of clients: criteria, masks, and start positions."""
 
 import enum
 import re
@@ -43,7 +43,7 @@ class MaskRule(enum.Enum):
 
 @strawberry.input(name="MaskRuleInput", description="What is shown in place of the value at a path.")
 class MaskRuleInput:
-    """One rule of a mask as it is given in a document or in variables."""
+    """One rule of a mask in a document or in variables."""
 
     path: str = described("Names separated by dots, `$key`, or `$meta` and what is in it.")
     rule: MaskRule = described("What is shown.", default=MaskRule.REDACT)
@@ -52,14 +52,14 @@ class MaskRuleInput:
     last: int | None = described("PARTIAL: how many characters are shown, 4 if left out.", default=None)
 
     def plain(self) -> dict[str, str | int]:
-        """The rule as it travels elsewhere."""
+        """Returns the rule in the format of the other transports."""
         parts = {"rule": self.rule.value, "text": self.text, "key": self.key, "last": self.last}
         return {name: value for name, value in parts.items() if value is not None}
 
 
 @strawberry.input(name="Condition", description="A condition on the value of a field.")
 class ConditionInput:
-    """A condition as it is given in a document or in variables."""
+    """A condition in a document or in variables."""
 
     path: str = described("Names of the fields that lead to the value, separated by dots.")
     compare: Comparison = described("How it is compared.")
@@ -70,10 +70,10 @@ class ConditionInput:
     image: Image = described("Which image of the entity is looked at.", default=Image.AFTER)
 
     def condition(self, place: str) -> Where:
-        """The condition, checked.
+        """Returns the condition, validated.
 
         Raises:
-            InvalidCriteria: If it is none; ``path`` tells where, in the words of the schema.
+            InvalidCriteria: If it is invalid; ``path`` names the place in the terms of the schema.
         """
         value = ABSENT if self.value is strawberry.UNSET else self.value
         try:
@@ -87,7 +87,7 @@ class ConditionInput:
     description="One wish. All its fields must hold; a field that is left out holds for every change.",
 )
 class CriterionInput:
-    """A wish as it is given in a document or in variables."""
+    """A criterion in a document or in variables."""
 
     areas: list[Area] | None = described("Any of these areas.", default=None)
     entity_types: list[str] | None = described("Any of these entity types.", default=None)
@@ -111,10 +111,11 @@ class CriterionInput:
     )
 
     def criterion(self, place: int) -> Criterion:
-        """The wish, checked.
+        """Returns the criterion, validated.
 
         Raises:
-            InvalidCriteria: If values contradict each other; ``path`` tells where, in the words of the schema.
+            InvalidCriteria: If values are invalid or contradict each other; ``path`` names the place in the terms of the
+                schema.
         """
         conditions = {
             name: [
@@ -133,7 +134,7 @@ class CriterionInput:
 
 @strawberry.enum(name="Place", description="A place that moves: found out when the operation begins.")
 class StartPlace(enum.Enum):
-    """The words of a start."""
+    """The symbolic start positions."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -146,7 +147,7 @@ class StartPlace(enum.Enum):
 
 @strawberry.enum(name="OnGap", description="What happens where history is no longer kept.")
 class OnGap(enum.Enum):
-    """The ways to take it."""
+    """The reactions to a gap."""
 
     FAIL = strawberry.enum_value("fail", description="The operation ends in HISTORY_PRUNED.")
     JUMP = strawberry.enum_value(
@@ -159,7 +160,7 @@ class OnGap(enum.Enum):
     name="Snapshot", description="When the entities that there are come, as changes of operation `READ`."
 )
 class RowsMode(enum.Enum):
-    """The ways to be given rows."""
+    """The times at which rows are delivered."""
 
     INITIAL = strawberry.enum_value(
         "initial",
@@ -175,7 +176,7 @@ class RowsMode(enum.Enum):
 
 @strawberry.input(name="Start", description="Where to begin, in one way only; `index` goes with `version`.")
 class StartInput:
-    """A start as it is given in a document or in variables."""
+    """A start position in a document or in variables."""
 
     place: StartPlace | None = described("The oldest place, or the next version.", default=None)
     version: Long | None = described("The beginning of this version.", default=None)
@@ -188,10 +189,10 @@ class StartInput:
     )
 
     def plain(self) -> Word | Position | datetime | UUID | Literal["state"]:
-        """The start, checked.
+        """Returns the start position, validated.
 
         Raises:
-            InvalidRequest: If it is none; its path names what is wrong.
+            InvalidRequest: If it is invalid; names the path.
         """
         parts = {
             "version": self.version,

@@ -1,4 +1,4 @@
-"""What clients of a server have open: slots, and the consumers that they have joined as."""
+"""The slots and group consumers that clients of a server have open."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["NOTHING_OPEN", "OpenedMember", "OpenedSlot", "Openings"]
 
 OpenedSlot = Callable[["ChangeLog", str, str, Principal], Slot]
-"""Finds the slot of a log, by its name and by what a principal calls its opening; raises ``SlotNotOpen``."""
+"""Finds the open slot of a log, given its name, the client's id of the opening, and the principal; raises ``SlotNotOpen``."""
 
 OpenedMember = Callable[["ChangeLog", JoinWish, Principal], GroupMember]
 """Finds the consumer of a group, likewise; raises ``ConsumerNotJoined``."""
@@ -30,7 +30,7 @@ def _none_joined(_: "ChangeLog", wish: JoinWish, __: Principal) -> GroupMember:
 
 
 class Openings(NamedTuple):
-    """How resolvers find what a client has open; by itself, of a server that opens nothing."""
+    """Finds open slots and consumers for resolvers; the default suits a server that opens none."""
 
     slot: OpenedSlot = _none_open
     member: OpenedMember = _none_joined

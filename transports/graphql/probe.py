@@ -1,8 +1,8 @@
-"""Which fields of a change an operation selects, and under which names: asked of graphql-core itself.
+"""Determines which fields of a change an operation selects, and under which names, by asking graphql-core itself.
 
-One trial execution is given a sample in which every field has a value of its own. What it asks the sample for says what
-has to be read of a change; where the values turn up in its result says what the payload of any change looks like. So
-aliases, fragments, directives and ``__typename`` are resolved as for real events, and by the same code.
+One trial execution gets a sample in which every field has a distinct value. The fields that it reads from the sample are
+those to read from a change; the places of the values in its result give the shape of every payload. Aliases, fragments,
+directives and ``__typename`` are thus resolved exactly as for real events, by the same code.
 """
 
 import enum
@@ -47,11 +47,11 @@ _SAMPLE: Final = ChangeEvent(
 )
 _DIFFERENCES: Final = frozenset({Images.CHANGE, Images.CHANGED_WITH_OLD})
 _BODIES: Final = frozenset({"body", "before", "error", "lacking"})
-_FOUND_OUT: Final = frozenset({"changed"})  # by comparing bodies
+_FOUND_OUT: Final = frozenset({"changed"})  # determined by comparing bodies
 
 
 def _text(value: object) -> str:
-    """A value of the sample as it stands in a result."""
+    """A value of the sample as it appears in a result."""
     if isinstance(value, enum.Enum):
         return value.name
     return bytes(value).decode() if isinstance(value, bytes | msgspec.Raw) else str(value)
@@ -63,10 +63,10 @@ _BY_VALUE: Final[Mapping[str, str]] = {_text(value): name for name, value in var
 
 
 class SelectionProbe:
-    """Stands for a change in a trial execution, and remembers what it is asked for.
+    """Stands for a change in a trial execution, and records the fields that are read.
 
     Attributes:
-        asked: Names of the fields.
+        asked: The names of the fields.
     """
 
     def __init__(self) -> None:
@@ -77,23 +77,23 @@ class SelectionProbe:
         return getattr(_SAMPLE, name)
 
     def view(self, widest: View) -> View:
-        """The view that shows what was asked for."""
+        """Returns the view that shows the fields that were read."""
         return view_for(widest, self.asked)
 
 
 def view_for(widest: View, fields: AbstractSet[str]) -> View:
-    """The view that shows some fields of a change: BODY exactly if one of them takes bodies."""
+    """Returns the view that shows the given fields of a change: BODY exactly if one of them needs bodies."""
     takers = _BODIES | _FOUND_OUT if widest.images in _DIFFERENCES else _BODIES
     content = widest.content if fields & takers else Content.HEADER
     return View(content, widest.images, widest.lenses, widest.integers, widest.apart)
 
 
 def fields_of(trial: ExecutionResult) -> tuple[str, list[tuple[str, str]]] | None:
-    """What the payloads of a subscription look like, read off a trial execution.
+    """Derives the shape of a subscription's payloads from a trial execution.
 
     Returns:
-        The name of the root field, and of each field in it the name and what it holds, in order; None if the result has
-        another shape than that, so that it must be left to graphql-core each time.
+        The name of the root field, and for each field in it the response name and the field of the change, in order; None if
+        the result has another shape, so that graphql-core must execute each event.
     """
     if trial.errors or not trial.data or len(trial.data) != 1:
         return None

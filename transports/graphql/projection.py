@@ -1,6 +1,6 @@
-"""Payloads spliced from what the log stores, as graphql-core would make them.
+"""Payloads spliced from stored data, identical to those of graphql-core.
 
-Every field of an event is a leaf that is read off the change, so the payloads of an operation differ in the values only.
+Every field of an event is a leaf that is read from the change, so the payloads of an operation differ only in the values.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from transports.graphql.types import stamp
 
 __all__ = ["PayloadProjection"]
 
-_INT_MAX: Final = 2**31 - 1  # GraphQL's Int; beyond it the error is graphql-core's to make
+_INT_MAX: Final = 2**31 - 1  # GraphQL's Int; beyond it graphql-core makes the error
 _AREAS: Final = {area.value: b'"%s"' % area.name.encode() for area in Area}
 _OPERATIONS: Final = {operation.value: b'"%s"' % operation.name.encode() for operation in Operation}
 _NULL: Final = b"null"
@@ -55,7 +55,7 @@ def _field(field: str | None, view: View) -> bytes:
 
 
 def _error(block: Block, index: int, view: View) -> bytes:
-    block.error(index)  # looks at every part, as only what was looked at is noted
+    block.error(index)  # reads every part, because only errors of parts that were read are recorded
     return _text(seen_error(block, index, view))
 
 
@@ -94,13 +94,13 @@ _SHOWN: Final[Mapping[str, ReadShown]] = {
 
 
 class PayloadProjection:
-    """How the payloads of one operation are made.
+    """Makes the payloads of one operation.
 
     Args:
-        root: Response name of the root field.
-        fields: Of each selected field its response name, and what it holds.
+        root: The response name of the root field.
+        fields: For each selected field its response name and the field of the change.
         token: Makes the text of a position.
-        view: How the changes are seen.
+        view: The view of the changes.
     """
 
     __slots__ = ("_steps", "_tail", "_view")
@@ -129,12 +129,12 @@ class PayloadProjection:
     def of(
         cls, trial: ExecutionResult, token: Callable[[Position], object], view: View
     ) -> "PayloadProjection | None":
-        """The projection of an operation, read off a trial execution; None if it has none."""
+        """Derives the projection of an operation from a trial execution; None if it has none."""
         found = fields_of(trial)
         return cls(*found, token, view) if found is not None and found[1] else None
 
     def payload(self, block: Block, index: int) -> bytes | None:
-        """The payload of one event; None if graphql-core must make it."""
+        """Returns the payload of one event; None if graphql-core must make it."""
         if block.transaction_count > _INT_MAX:
             return None
         parts: list[bytes] = []

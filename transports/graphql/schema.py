@@ -1,4 +1,4 @@
-"""The schema: ``onChange`` and ``history`` over every change of a log, untyped."""
+"""The schema: subscriptions, queries and mutations on every log, without types per entity."""
 
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Annotated, Final, cast
@@ -90,10 +90,10 @@ MaskRules = Annotated[
 
 
 def _criteria(wishes: list[CriterionInput] | None, limits: "Limits") -> Criteria:
-    """The criteria of an operation, weighed before they are read and before they are compiled.
+    """Returns the criteria of an operation; weighs them before parsing and before compiling.
 
     Raises:
-        InvalidCriteria: If they are none.
+        InvalidCriteria: If they are invalid.
         TooCostly: If they weigh more than ``subscription_weight``.
     """
     check_weight(weigh_json(wishes, limits.subscription_weight), limits)
@@ -103,17 +103,17 @@ def _criteria(wishes: list[CriterionInput] | None, limits: "Limits") -> Criteria
 
 
 def _place(log: "ChangeLog", since: str | None, start: StartInput | None, *, pruned: bool = False) -> Since:
-    """Where an operation begins; None if it did not say.
+    """Returns the start position of an operation; None if none was given.
 
     Args:
         log: The log.
         since: A cursor.
-        start: Another place.
-        pruned: Whether it may be one that is no longer kept.
+        start: Another start position.
+        pruned: Whether a position that is no longer kept is allowed.
 
     Raises:
-        InvalidRequest: If it says it twice, or wrongly.
-        PositionError: If it is no place of this log, or one that is no longer kept.
+        InvalidRequest: If two start positions are given, or one is invalid.
+        PositionError: If the position does not belong to this log, or is no longer kept.
     """
     if start is not None and since is not None:
         raise InvalidRequest("since", since, "left out where start is given")
@@ -126,19 +126,19 @@ def _place(log: "ChangeLog", since: str | None, start: StartInput | None, *, pru
 def _live_place(
     log: "ChangeLog", since: str | None, start: StartInput | None, grant: Grant, *, rows: bool, pruned: bool
 ) -> Since:
-    """Where a subscription begins: as an operation, or with the state, or within it.
+    """Returns the start position of a subscription, which may also be the state, or a cursor inside it.
 
     Args:
         log: The log.
         since: A cursor.
-        start: Another place.
+        start: Another start position.
         grant: What the principal may do with the log.
         rows: Whether rows may come later too.
         pruned: As for ``_place``.
 
     Raises:
         InvalidRequest, PositionError: As ``_place``.
-        Forbidden: If the state may not be given.
+        Forbidden: If the grant does not allow rows.
     """
     place: Since = since if start is None else start.plain()
     stated = asks_for_state(place) and (since is None or start is None)
@@ -168,7 +168,7 @@ def _schema(
     ] = None,
     log: LogName = None,
 ) -> SchemaState | None:
-    """A schema; may read the disk on the calling thread."""
+    """Resolves ``schema``; may read the disk on the calling thread."""
     found: ChangeLog | None = None
     try:
         _, found, grant = info.context.find(log)
@@ -181,7 +181,7 @@ def _schema(
 
 
 def _schemas(info: strawberry.Info[Context, None], log: LogName = None) -> list[SchemaVersions]:
-    """What there is; may read the disk on the calling thread."""
+    """Resolves ``schemas``; may read the disk on the calling thread."""
     found: ChangeLog | None = None
     try:
         _, found, grant = info.context.find(log)
@@ -216,7 +216,7 @@ def _history(
     integers: IntegersName = Integers.NUMBER,
     log: LogName = None,
 ) -> HistoryPage:
-    """A page of changes; reads the disk on the calling thread."""
+    """Resolves ``history``: a page of changes; reads the disk on the calling thread."""
     context = info.context
     found: ChangeLog | None = None
     place: Since = None
@@ -268,7 +268,7 @@ def _on_change(
     ] = None,
     log: LogName = None,
 ) -> AsyncGenerator[ChangeEvent, None]:
-    """The source of the events; subscribes to nothing yet."""
+    """Resolves ``onChange`` to the source of the events, without subscribing yet."""
     found: ChangeLog | None = None
     try:
         name, found, grant = info.context.find(log)
@@ -294,7 +294,7 @@ def _on_change(
         )
     except PenstockError as error:
         raise told(error, found) from None
-    # The annotation tells strawberry the type of an event; the value is what graphql-core asks for.
+    # strawberry needs the annotation for the type of an event; graphql-core needs the value
     return cast("AsyncGenerator[ChangeEvent, None]", source)
 
 
@@ -307,7 +307,7 @@ def _on_slot(
     integers: IntegersName = Integers.NUMBER,
     log: LogName = None,
 ) -> AsyncGenerator[ChangeEvent, None]:
-    """The source of the events; opens nothing yet."""
+    """Resolves ``onSlot`` to the source of the events, without opening the slot yet."""
     found: ChangeLog | None = None
     try:
         wish = slot.wish()
@@ -328,7 +328,7 @@ def _ack_slot(
     durable: Annotated[bool, argument("Whether to answer only when a crash cannot take it.")] = False,
     log: LogName = None,
 ) -> AcknowledgedSlot:
-    """Acknowledges; waits for the disk on the calling thread if it is to be durable."""
+    """Resolves ``ackSlot``; a durable acknowledgement waits for the disk on the calling thread."""
     context = info.context
     found: ChangeLog | None = None
     try:
@@ -358,7 +358,7 @@ def _append(
     wait: Annotated[Wait, argument("How far the transaction is to be.")] = Wait.DURABLE,
     log: LogName = None,
 ) -> AppendOutcome:
-    """Commits a transaction; waits for that on the calling thread."""
+    """Resolves ``append``: commits a transaction, and waits for it on the calling thread."""
     context = info.context
     found: ChangeLog | None = None
     appending = context.appending or Appending(context.logs, context.access, context.limits)
@@ -387,7 +387,7 @@ def _append(
 
 @strawberry.type(name="Mutation", description="What can be written, where the server allows it.")
 class MutationRoot:
-    """The root of mutations; each of several is a transaction of its own."""
+    """The root of mutations; each of several is its own transaction."""
 
     append: AppendOutcome = strawberry.mutation(resolver=_append, description="Appends a transaction.")
     ack_slot: AcknowledgedSlot = strawberry.mutation(
@@ -455,6 +455,6 @@ _SCHEMA: Final = strawberry.Schema(
 
 
 def make_schema() -> GraphQLSchema:
-    """The executable schema."""
+    """Returns the executable schema."""
     schema: GraphQLSchema = _SCHEMA._schema  # noqa: SLF001 - strawberry has no public name for it
     return schema

@@ -1,4 +1,4 @@
-"""Which fields an operation selects below the one that is being resolved."""
+"""Determines the fields that an operation selects below the field that is being resolved."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ __all__ = ["selected"]
 
 
 def selected(info: strawberry.Info[Any, Any], name: str) -> frozenset[str]:
-    """Names of the fields that are selected in a field of what is being resolved; fragments and directives resolved.
+    """Returns the names of the fields that are selected in a subfield, with fragments and directives resolved.
 
     Args:
-        info: Of the field that is being resolved.
-        name: The field in it.
+        info: The info of the field that is being resolved.
+        name: The name of the subfield.
     """
-    raw: GraphQLResolveInfo[Any] = info._raw_info  # noqa: SLF001 - strawberry's public form has its directives unresolved
+    raw: GraphQLResolveInfo[Any] = info._raw_info  # noqa: SLF001 - strawberry's public form has unresolved directives
     found: set[str] = set()
     for node in raw.field_nodes:
         for inner in _fields(raw, node.selection_set, set()):
@@ -37,7 +37,7 @@ def selected(info: strawberry.Info[Any, Any], name: str) -> frozenset[str]:
 def _fields(
     raw: GraphQLResolveInfo[Any], where: SelectionSetNode | None, spread: set[str]
 ) -> list[FieldNode]:
-    """The fields of a selection; what is spread twice is looked at once."""
+    """Returns the fields of a selection; a fragment that is spread twice is visited once."""
     found: list[FieldNode] = []
     for each in where.selections if where is not None else ():
         if not _included(raw, each):
@@ -53,7 +53,7 @@ def _fields(
 
 
 def _included(raw: GraphQLResolveInfo[Any], node: SelectionNode) -> bool:
-    """Whether ``@skip`` and ``@include`` leave a selection in its place."""
+    """Whether ``@skip`` and ``@include`` keep a selection."""
     skip = get_directive_values(GraphQLSkipDirective, node, raw.variable_values)
     include = get_directive_values(GraphQLIncludeDirective, node, raw.variable_values)
     return not (skip and skip["if"]) and (include is None or bool(include["if"]))

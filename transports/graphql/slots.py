@@ -1,4 +1,4 @@
-"""What clients say of slots, and what they are told of them."""
+"""The inputs and results of operations on slots."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ __all__ = ["AcknowledgedSlot", "SlotInput"]
 
 @strawberry.input(name="SlotInput", description="The slot that is opened.")
 class SlotInput:
-    """A slot as it is named in a document or in variables."""
+    """A slot in a document or in variables."""
 
     name: str = described("Its name.")
     opening: str = described(
@@ -29,10 +29,10 @@ class SlotInput:
     )
 
     def wish(self) -> SlotWish:
-        """The same, checked.
+        """Returns the request, validated.
 
         Raises:
-            InvalidRequest, InvalidOption: If something has a value that it does not take.
+            InvalidRequest, InvalidOption: If the value of a field is invalid.
         """
         return slot_wish(
             {"name": self.name, "opening": self.opening, "takeOver": self.take_over, "owner": self.owner}
@@ -41,7 +41,7 @@ class SlotInput:
 
 @strawberry.type(name="SlotPlace", description="Where a slot stands.")
 class AcknowledgedSlot:
-    """What an acknowledgement is answered with."""
+    """The result of an acknowledgement."""
 
     name: str = described("Of the slot.")
     generation: Long = described("Of the opening.")
@@ -49,10 +49,10 @@ class AcknowledgedSlot:
 
     @classmethod
     def acknowledge(cls, log: "ChangeLog", slot: Slot, cursor: str, *, durable: bool) -> "AcknowledgedSlot":
-        """Acknowledges everything before a cursor; waits for the disk if it is to be durable.
+        """Acknowledges everything before a cursor; waits for the disk if ``durable``.
 
         Raises:
-            PositionError: If it is no place of the log.
+            PositionError: If the cursor does not belong to the log.
             SlotError: As ``Slot.ack``.
         """
         slot.ack(acknowledged(log, cursor))

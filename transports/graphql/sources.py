@@ -1,4 +1,4 @@
-"""Where the events of a subscription come from."""
+"""The source of a subscription's events."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -30,25 +30,25 @@ _BODY: Final = View(Content.BODY)
 
 @dataclass(frozen=True, slots=True)
 class OperationSource:
-    """Where the events of one subscription come from.
+    """The source of one subscription's events.
 
-    Our connection subscribes to its feed in its own way, batch by batch and shared. To be what graphql-core takes for a
-    source it can be iterated too, so the schema also works under other servers.
+    Our connection subscribes to the feed in its own way, in shared batches. The source is also an async iterable, as
+    graphql-core requires, so the schema works under other servers too.
 
     Attributes:
         log: The log.
-        criteria: Which changes.
-        since: Where to begin.
-        until: The last version, or None.
-        view: How changes are seen.
-        empty: Whether the list of criteria was empty: on the system log that means nothing.
-        jump: Whether to go on behind a gap, and tell of it.
-        whole: Whether to send a transaction inside which it begins from its beginning.
-        name: What the client knows the log by.
-        grant: What the principal may do with it.
-        snapshot: When the entities that there are come.
-        slot: The slot that is opened, which says where it begins and which changes; None for none.
-        member: The consumer of a group that joins, which says likewise; None for none.
+        criteria: The criteria.
+        since: The start position.
+        until: The last version; None for no end.
+        view: The view of the changes.
+        empty: Whether the list of criteria was empty; on the system log an empty list selects nothing.
+        jump: Whether to resume behind a gap, and report it.
+        whole: Whether to send a transaction from its beginning if the start lies inside it.
+        name: The name by which the client knows the log.
+        grant: What the principal may do with the log.
+        snapshot: When rows are delivered.
+        slot: The slot to open, which determines start and criteria; None without one.
+        member: The group consumer that joins, whose group determines them; None without one.
     """
 
     log: "ChangeLog"
@@ -67,26 +67,26 @@ class OperationSource:
 
     @property
     def stated(self) -> bool:
-        """Whether the entities that there are come first."""
+        """Whether rows of the current state come first."""
         return asks_for_state(self.since)
 
     def cursor(self, change: Change) -> str:
-        """The place behind a change."""
+        """Returns the cursor behind a change."""
         if isinstance(change, SnapshotChange):
             return self.text(change.cursor)
         return str(self.log.token(change.after))
 
     def text(self, cursor: SnapshotCursor) -> str:
-        """A place in a snapshot as the client gets it."""
+        """Returns the text of a snapshot cursor for the client; sealed if the grant hides rows."""
         return sealed(cursor) if self.grant.narrow else str(cursor)
 
     @property
     def reads_disk(self) -> bool:
-        """Whether ``feed`` reads the disk, which is not for an event loop."""
+        """Whether ``feed`` reads the disk, which an event loop must not do."""
         return reads_disk(self.since)
 
     def feed(self, view: View, prepared: bool = False) -> ChangeFeed:
-        """What is subscribed to; see ``feed_of``."""
+        """Returns the feed to subscribe to; see ``feed_of``."""
         criteria = () if self.empty else self.criteria
         since, until = self.since, self.until
         return feed_of(

@@ -1,4 +1,4 @@
-"""What the schema speaks of: changes, logs, pages of history, and wishes."""
+"""Types and scalars of the schema: changes, logs, pages of history, and schemas."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -44,12 +44,12 @@ Value = NewType("Value", object)
 
 
 def described(description: str, **named: Any) -> Any:
-    """A field of the schema, with what is said of it there."""
+    """A field of the schema with its description."""
     return strawberry.field(description=description, **named)
 
 
 def argument(description: str) -> Any:
-    """An argument of a field, likewise."""
+    """An argument of a field with its description."""
     return strawberry.argument(description=description)
 
 
@@ -108,7 +108,7 @@ strawberry.enum(
 
 @strawberry.type(name="Change", description="One event of a change log.")
 class ChangeEvent:
-    """A change as the schema sees it; JSON stays the text that it is in the log."""
+    """A change in the schema; JSON stays the stored text."""
 
     version: Long = described("Version of the transaction.")
     index: int = described("Place in the transaction; 0 is the leading TRANSACTION event.")
@@ -141,7 +141,7 @@ class ChangeEvent:
 
     @classmethod
     def of(cls, change: Change, cursor: str) -> "ChangeEvent":
-        """A change, with the cursor after it."""
+        """Makes the event of a change, with the cursor behind it."""
         return cls(
             **{name: getattr(change, name) for name in _AS_IT_IS},
             cursor=Cursor(cursor),
@@ -156,18 +156,18 @@ class ChangeEvent:
 
 
 def stamp(moment: datetime) -> str:
-    """RFC 3339 of a moment in UTC, always with microseconds."""
+    """Formats a UTC time as RFC 3339, always with microseconds."""
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _image(text: bytes | None) -> JSON | None:
-    """An image, unless it is damaged and would spoil the payload; then ``error`` says so."""
+    """Returns an image; None if it is damaged and would spoil the payload, in which case ``error`` reports it."""
     return None if text is None or flaw_of(text) is not None else JSON(text)
 
 
 @strawberry.type(name="History", description="A page of past changes.")
 class HistoryPage:
-    """Past changes, and where to go on."""
+    """A page of past changes, and where to continue."""
 
     changes: list[ChangeEvent] = described("The changes, in order.")
     since: Cursor = described("Where the page begins.")
@@ -180,7 +180,7 @@ class HistoryPage:
     def of(
         cls, changes: list[ChangeEvent], since: str = "", following: str = "", *, more: bool = False
     ) -> "HistoryPage":
-        """A page."""
+        """Makes a page."""
         return cls(changes=changes, since=Cursor(since), next=Cursor(following), has_next=more)
 
 
@@ -196,7 +196,7 @@ class LogState:
 
 @strawberry.type(name="SchemaPart", description="A part of a schema.")
 class SchemaPart:
-    """One part."""
+    """One part of a schema."""
 
     name: str = described("Its name; `entity` describes the entity itself.")
     body: JSON | None = described("What it says; null if it cannot be rendered.")
@@ -204,7 +204,7 @@ class SchemaPart:
 
 @strawberry.type(name="Schema", description="A schema of entities, as it was told.")
 class SchemaState:
-    """A schema of one version."""
+    """One version of a schema."""
 
     entity_type: str = described("Of which entities.")
     version: Long = described("Its version: `schemaVersion` of changes.")
@@ -213,14 +213,14 @@ class SchemaState:
 
     @classmethod
     def of(cls, found: SchemaVersion, told: str) -> "SchemaState":
-        """A schema, with the cursor of the change that told it."""
+        """Makes a schema, with the cursor of the change that recorded it."""
         parts = [SchemaPart(name=name, body=_image(text)) for name, text in found.parts.items()]
         return cls(entity_type=found.entity_type, version=Long(found.version), told=Cursor(told), parts=parts)
 
 
 @strawberry.type(name="SchemaVersions", description="The schemas of an entity type.")
 class SchemaVersions:
-    """What there is of one entity type."""
+    """The schema versions of one entity type."""
 
     entity_type: str = described("Of which entities.")
     versions: list[Long] = described("Every version that was told, rising.")

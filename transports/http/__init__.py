@@ -1,1 +1,1 @@
-"""What is answered over HTTP: who may read it, and GraphQL."""
+"""The HTTP endpoints: appends, GraphQL, and cross-origin access."""

@@ -1,4 +1,4 @@
-"""The types of ASGI 3.0, and how an HTTP request is answered by it."""
+"""The types of ASGI 3.0, and the function that sends an HTTP response."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from http import HTTPStatus
@@ -18,7 +18,7 @@ ASGIApplication = Callable[[Scope, Receive, ASGISend], Awaitable[None]]
 async def respond(
     send: ASGISend, status: HTTPStatus, headers: Iterable[tuple[bytes, bytes]], body: bytes = b""
 ) -> None:
-    """Answers; a long body in pieces, each when the one before was taken, so that no more than one is unsent."""
+    """Sends a response; a long body in pieces, each once the previous one was accepted, so that at most one is unsent."""
     await send({"type": "http.response.start", "status": int(status), "headers": list(headers)})
     left = memoryview(body)
     while len(left) > _PIECE:

@@ -1,7 +1,7 @@
-"""``POST /changes``: one transaction a request, as JSON, as lines of JSON that are streamed, or as MessagePack.
+"""``POST /changes``: one transaction per request, as JSON, as streamed lines of JSON, or as MessagePack.
 
-A page of another origin cannot post here by a form or a simple request: the content types need a preflight (Fetch standard,
-3.2), and an ``Origin`` that is not welcome is refused.
+A page of another origin cannot post here with a form or a simple request: the content types require a preflight (Fetch
+standard §3.2), and an ``Origin`` that is not allowed is refused.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _PACKED: Final = frozenset({"application/msgpack", "application/vnd.msgpack", "a
 _PARAMETERS: Final = ("log", "producer", "sequence", "expect", "wait")
 _PIECE: Final = 256 * 1024
 _ROWS: Final = 4096
-_DRAINED: Final = 4 * 2**20  # bytes of a body that is refused
+_DRAINED: Final = 4 * 2**20  # bytes of a refused body that are read before the answer
 _STATUS: Final = {
     "CURSOR_AHEAD": HTTPStatus.CONFLICT,
     "CURSOR_FOREIGN": HTTPStatus.CONFLICT,
@@ -65,7 +65,7 @@ _STATUS: Final = {
 
 
 class _Refused(Exception):
-    """The request is none for this place."""
+    """The request is refused with a status and a text."""
 
     def __init__(self, status: HTTPStatus, why: str, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(why)
@@ -74,18 +74,19 @@ class _Refused(Exception):
 
 
 class _Left(Exception):
-    """The client has left, and nobody is to be answered."""
+    """The client has disconnected, so there is no response."""
 
 
 class ChangesEndpoint:
-    """What is at ``/changes``.
+    """The endpoint ``/changes``.
 
     Args:
-        appending: What the server does for those who append.
-        access: Who is let in.
-        origins: Which pages may send.
-        pools: Threads of the server.
-        limits: Bounds: ``message_bytes`` for a body that is read as a whole, ``transaction_bytes`` for one that is streamed.
+        appending: The server's shared state for appends.
+        access: Authenticates clients and authorises appends.
+        origins: The pages that may send.
+        pools: The threads of the server.
+        limits: The bounds: ``message_bytes`` for a body that is read as a whole, ``transaction_bytes`` for one that is
+            streamed.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class ChangesEndpoint:
         except _Refused as refused:
             status, headers = refused.status, list(refused.headers)
             told = {"error": str(refused), "code": "INVALID_REQUEST", "retryable": False}
-        except Exception as error:  # noqa: BLE001 - one request fails, with an id if nobody knows why, and the server goes on
+        except Exception as error:  # noqa: BLE001 - one request fails, with an id if the error is unexpected, and the server continues
             problem = describe(error, token)
             self._appending.figures.count(problem.code)
             otherwise = HTTPStatus.SERVICE_UNAVAILABLE if problem.retryable else HTTPStatus.BAD_REQUEST
@@ -136,7 +137,7 @@ class ChangesEndpoint:
     async def _request(
         self, scope: Scope, receive: Receive
     ) -> "tuple[_Request, Coroutine[None, None, tuple[Commit, str | None]]]":
-        """The transaction of a request, and its writing."""
+        """Returns the transaction of a request, and the coroutine that writes it."""
         headers = headers_of(scope)
         if scope["method"] != "POST":
             raise _Refused(
@@ -173,7 +174,7 @@ class _Request:
         asked: dict[str, Any],
         pieces: AsyncIterator[bytes],
     ) -> None:
-        self._appending = endpoint._appending  # noqa: SLF001 - they are one
+        self._appending = endpoint._appending  # noqa: SLF001 - this class is a part of the endpoint
         self._limits = endpoint._limits  # noqa: SLF001 - likewise
         self._pool = endpoint._pools.appending  # noqa: SLF001 - likewise
         self._principal = principal
@@ -184,11 +185,11 @@ class _Request:
         self._taken = 0
 
     def token(self, position: Position) -> str:
-        """The cursor of a position of its log."""
+        """Returns the cursor of a position of its log."""
         return str(position if self._log is None else self._log.token(position))
 
     async def whole(self, size: int, *, packed: bool) -> tuple[Commit, str | None]:
-        """Takes a body that is one document."""
+        """Writes a body that is one document."""
         most = self._limits.message_bytes
         taken = 0
         body = bytearray()
@@ -210,12 +211,12 @@ class _Request:
             self._appending.unanswered.give(taken)
 
     async def lines(self, size: int) -> tuple[Commit, str | None]:
-        """Takes a body of lines, which are spooled: nothing is written before all of them have come, and are good."""
+        """Writes a body of lines, which are spooled: nothing is written before all lines have arrived and are valid."""
         most, run = self._limits.transaction_bytes, partial(self._pool.run, self._client)
         wish = AppendWish.of(self._asked)
         log = self._log = self._appending.target(
             self._principal, wish.log
-        )  # before anything is stored for it
+        )  # before anything is stored for the log
         taken = 0
         with tempfile.SpooledTemporaryFile(max_size=_PIECE) as spool:
             try:
@@ -240,7 +241,9 @@ class _Request:
                 self._appending.spooled.give_for(self._principal.name, taken)
 
     async def _refuse(self, option: str, most: int) -> None:
-        """Refuses a body that is too large; not before some of the rest has come, as many clients read no answer while they send.
+        """Refuses a body that is too large.
+
+        Reads up to 4 MiB of the rest first, because many clients read no response while they send.
 
         Raises:
             _Refused: 413.
@@ -267,7 +270,7 @@ class _Request:
 
     @contextlib.contextmanager
     def _under_way(self, log: "ChangeLog") -> Iterator[None]:
-        """While a transaction that has come is written; it is answered at once."""
+        """Measures the writing of a transaction that has arrived; the answer follows at once."""
         figures = self._appending.figures
         came = figures.come()
         try:
@@ -300,11 +303,11 @@ def _rewound(spool: IO[bytes]) -> IO[bytes]:
 
 
 async def _pieces(receive: Receive, patience: float) -> AsyncIterator[bytes]:
-    """The body, piece by piece.
+    """Yields the pieces of the body.
 
     Raises:
-        _Refused: If the next piece does not come.
-        _Left: If the client leaves before the end.
+        _Refused: If the next piece does not arrive in time.
+        _Left: If the client disconnects before the end.
     """
     while True:
         try:
@@ -321,10 +324,10 @@ async def _pieces(receive: Receive, patience: float) -> AsyncIterator[bytes]:
 
 
 def _asked(query: bytes) -> dict[str, Any]:
-    """What is said in the address.
+    """Parses the query string.
 
     Raises:
-        InvalidRequest: If something else is, or something twice.
+        InvalidRequest: If a parameter is unknown or repeated.
     """
     found: dict[str, Any] = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
@@ -338,7 +341,7 @@ def _asked(query: bytes) -> dict[str, Any]:
 
 
 def _wish(told: Mapping[str, Any], asked: Mapping[str, Any]) -> AppendWish:
-    """What is said of a transaction, in its body and in the address."""
+    """Merges the fields of a transaction in its body and in the query string."""
     given = {name: value for name, value in told.items() if value is not None}
     for name in asked:
         if name in given:

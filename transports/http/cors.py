@@ -1,4 +1,4 @@
-"""Cross-origin resource sharing (Fetch standard, 3.2): which web pages may read what is answered over HTTP."""
+"""Cross-origin resource sharing (Fetch standard §3.2): which web pages may read HTTP responses."""
 
 from http import HTTPStatus
 from typing import Final
@@ -8,8 +8,8 @@ from transports.http.asgi import ASGIApplication, ASGIMessage, ASGISend, Receive
 
 __all__ = ["Cors"]
 
-# Of what is said beside the headers that a page may always send: a token, JSON, and what clients of GraphQL add, to be
-# told from forms or to name themselves.
+# Headers beyond those that a page may always send: the token, the content type, and headers that GraphQL clients add to
+# force a preflight or to name themselves.
 _HEADERS: Final = (
     "apollo-require-preflight",
     "apollographql-client-name",
@@ -21,7 +21,7 @@ _HEADERS: Final = (
     "x-apollo-operation-name",
     "x-requested-with",
 )
-_MAX_AGE: Final = 7200  # seconds; Chromium keeps an answer no longer
+_MAX_AGE: Final = 7200  # seconds; Chromium caches no longer
 _PREFLIGHT: Final = [
     (b"access-control-allow-methods", b"GET, HEAD, POST"),
     (b"access-control-allow-headers", ", ".join(_HEADERS).encode()),
@@ -30,14 +30,14 @@ _PREFLIGHT: Final = [
 
 
 class Cors:
-    """Lets pages of welcome origins read every answer of an application, also of an error, and answers preflights.
+    """Lets pages of allowed origins read every response of an application, errors included, and answers preflights.
 
-    An answer to any other page is as it would be without this class: the page cannot read it. Cookies mean nothing
-    here, so ``Access-Control-Allow-Credentials`` is never sent; a page gives its token in ``Authorization``.
+    For any other page the responses stay as they are, and the page cannot read them. Cookies have no meaning here, so
+    ``Access-Control-Allow-Credentials`` is never sent; a page sends its token in ``Authorization``.
 
     Args:
-        application: What answers.
-        origins: Which pages may read.
+        application: The application.
+        origins: The pages that may read.
     """
 
     def __init__(self, application: ASGIApplication, origins: WebOrigins) -> None:
@@ -52,7 +52,7 @@ class Cors:
         if origin and self._origins.welcomes(origin.decode("latin-1")):
             added.append((b"access-control-allow-origin", origin))
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
-                # For whatever path: the answer to the request itself says what is wrong with it.
+                # For any path: the response to the request itself reports its errors.
                 await respond(send, HTTPStatus.NO_CONTENT, [*_PREFLIGHT, *added])
                 return
 

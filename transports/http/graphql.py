@@ -1,6 +1,6 @@
 """GraphQL over HTTP: queries by GET and POST, and the GraphiQL page for browsers.
 
-The media type ``application/graphql-response+json`` tells by its status whether the request was executed (200) or not
+Under the media type ``application/graphql-response+json`` the status says whether the request was executed (200) or not
 (400); under ``application/json`` both are 200, as older clients expect.
 """
 
@@ -59,7 +59,7 @@ class _Answer(NamedTuple):
 
 
 class _Refused(Exception):
-    """The request is none of GraphQL's: it gets a status, and a body that says why."""
+    """The request is not a GraphQL request: it gets a status, and a body with the reason."""
 
     def __init__(
         self, status: HTTPStatus, why: str, *headers: tuple[bytes, bytes], code: str = "INVALID_REQUEST"
@@ -70,19 +70,19 @@ class _Refused(Exception):
         self.code = code
 
     def answer(self, media_type: str) -> _Answer:
-        """As it travels: a GraphQL response with errors and without data."""
+        """Returns the response: a GraphQL response with errors and without data."""
         error = {"message": str(self), "extensions": {"code": self.code, "retryable": False}}
         return _Answer(self.status, msgspec.json.encode({"errors": [error]}), media_type, self.headers)
 
 
 class HttpEndpoint:
-    """What is at ``/graphql`` beside the WebSocket.
+    """The endpoint ``/graphql`` beside the WebSocket.
 
     Args:
         engine: Executes the queries.
-        limits: Bounds; a body holds at most ``message_bytes``.
-        access: Who is let in, and what each may do. The page is for everybody.
-        pools: Threads for what reads the disk.
+        limits: The bounds; a body holds at most ``message_bytes``.
+        access: Authenticates clients and authorises queries. The page is public.
+        pools: The threads for disk reads.
     """
 
     def __init__(self, engine: Engine, limits: Limits, access: Access, pools: Pools) -> None:
@@ -103,17 +103,17 @@ class HttpEndpoint:
     async def _try(
         self, scope: Scope, asker: "_Asker", headers: Mapping[str, str], media_type: str | None
     ) -> _Answer | None:
-        """What is answered; None to a client that has left."""
+        """Returns the response; None if the client has disconnected."""
         try:
             answer = await self._answer(scope, asker, headers, media_type)
         except _Refused as refused:
             answer = refused.answer(_RESPONSE if media_type == _RESPONSE else _JSON)
         except _Left:
             return None
-        except Exception as error:  # noqa: BLE001 - one request fails, with an id, and the server goes on
+        except Exception as error:  # noqa: BLE001 - one request fails, with an id, and the server continues
             problem = describe(error)
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            if problem.retryable:  # the server stops, or too much waits
+            if problem.retryable:  # the server is stopping, or too much work waits
                 status = HTTPStatus.SERVICE_UNAVAILABLE
             body = msgspec.json.encode({"errors": [graphql_error(problem)]})
             answer = _Answer(status, body, _RESPONSE if media_type == _RESPONSE else _JSON)
@@ -210,13 +210,13 @@ class HttpEndpoint:
 
 
 class _Left(Exception):
-    """The client of a request has left before it was answered."""
+    """The client has disconnected before the response."""
 
 
 class _Asker:
-    """The client of one request: whose share of the threads it takes, and whether it is still there.
+    """The client of one request: charges threads to it, and detects that it disconnects.
 
-    A share that is held ends with the request, when the answer was taken.
+    A share that is held ends with the request, once the client has accepted the response.
     """
 
     def __init__(self, client: Hashable, receive: Receive) -> None:
@@ -233,11 +233,11 @@ class _Asker:
             turn.release()
 
     async def ask(self, pool: Pool, work: Callable[[Turn[_T]], _T], *, held: bool = False) -> _T:
-        """Has something done on a thread, unless the client leaves before.
+        """Runs work on a thread, unless the client disconnects first.
 
         Raises:
-            _Left: If it did.
-            TooCostly: If too much waits already.
+            _Left: If the client has disconnected.
+            TooCostly: If too much work waits.
         """
         turn = pool.submit(self._client, work, held=held)
         self._turns.append(turn)
@@ -258,15 +258,15 @@ class _Asker:
 
 
 def _looked_at(done: "asyncio.Future[Any]") -> None:
-    """Takes an error that nobody asks for any more, so that it is not reported as forgotten."""
+    """Retrieves an error that no caller awaits any more, so that asyncio does not report it."""
     if not done.cancelled():
         done.exception()
 
 
 def _negotiate(accept: str) -> str | None:
-    """The media type that the client likes best of those that there are; None if it takes none of them.
+    """Returns the media type that the client prefers among those offered; None if it accepts none.
 
-    A client without wishes gets ``application/json``, which every client reads.
+    A client without preference gets ``application/json``, which every client can read.
     """
     best, chosen = 0.0, None
     for each in accept.split(","):
@@ -285,7 +285,7 @@ def _takes_gzip(accepted: str) -> bool:
 
 
 def _weight(parameters: Iterable[str]) -> float:
-    """The quality of one entry of an ``Accept`` or ``Accept-Encoding`` header (RFC 9110 12.4.2)."""
+    """Returns the quality of one entry of an ``Accept`` or ``Accept-Encoding`` header (RFC 9110 §12.4.2)."""
     for parameter in parameters:
         if parameter.startswith("q="):
             try:
@@ -334,7 +334,7 @@ def _read(name: str) -> bytes:
     return resources.files("transports.graphql").joinpath("static", name).read_bytes()
 
 
-# The addresses in the page are relative, so it must not be at a path that ends with a slash.
+# URLs in the page are relative, so its own path must not end with a slash.
 _ELSEWHERE: Final = _Answer(
     HTTPStatus.TEMPORARY_REDIRECT, b"", "text/html; charset=utf-8", ((b"location", b"../graphql"),)
 )
@@ -346,7 +346,7 @@ def _page() -> _Answer:
 
 
 def _static(name: str, accepted: str | None) -> _Answer:
-    """A file as it lies in the package. What is compressed there is for those who take that (RFC 9110 12.5.3)."""
+    """Returns a file as it is stored in the package; a compressed one only to clients that accept gzip (RFC 9110 §12.5.3)."""
     found = _STATIC.get(name)
     if found is None:
         raise _Refused(HTTPStatus.NOT_FOUND, f"/graphql/{name[:100]} is not served")

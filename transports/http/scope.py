@@ -1,4 +1,4 @@
-"""What the scope of a request tells: where it goes in an application, wherever that is mounted, and whose it is."""
+"""Information in the scope of a request: its path below the mount point, its headers, and its credentials."""
 
 from collections.abc import Hashable, Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -11,21 +11,21 @@ __all__ = ["PEER", "bearer", "client_of", "credentials_of", "headers_of", "path_
 
 
 PEER: Final = "penstock.peer_certificate"
-"""Where the state of a scope has the certificate of the client; under other servers it is what the ``tls`` extension tells."""
+"""The key of the client's certificate in the state of a scope; other hosts supply it in the ``tls`` extension."""
 
 
 def path_below(scope: Mapping[str, Any]) -> str:
-    """The path of a request below the place where the application is mounted.
+    """Returns the path of a request below the mount point of the application.
 
-    By ASGI (3.0, "HTTP") ``path`` is whole and begins with ``root_path``; uvicorn and Starlette from 0.33 on have it so.
-    Other hosts take the prefix off ``path``. Litestar does that too, leaves ``root_path`` as it was, and puts a slash at
-    the end. Where two of these readings fit, ``raw_path`` decides, which all of them leave as the request had it.
+    By ASGI (3.0, "HTTP") ``path`` is complete and begins with ``root_path``; uvicorn, and Starlette from 0.33, follow this.
+    Other hosts strip the prefix from ``path``. Litestar does so too, but leaves ``root_path`` unchanged and appends a slash.
+    Where two of these readings fit, ``raw_path`` decides, which all hosts leave as the request had it.
 
     Args:
-        scope: Of a request for HTTP, or for a WebSocket.
+        scope: The scope of an HTTP or WebSocket request.
 
     Returns:
-        A path that begins with a slash; an empty one if the request is for the prefix without a slash behind it.
+        A path that begins with a slash; empty if the request is for the prefix without a trailing slash.
     """
     path: str = scope["path"]
     root: str = (scope.get("root_path") or "").rstrip("/")
@@ -39,24 +39,24 @@ def path_below(scope: Mapping[str, Any]) -> str:
 
 
 def client_of(scope: Mapping[str, Any]) -> Hashable:
-    """Whose share of the threads a request takes: the address that it comes from; None where the host tells none."""
+    """Returns the client to which a request is charged: its address; None if the host reports none."""
     client = scope.get("client")
     return client[0] if client else None
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
-    """The headers of a request, by their names in small letters."""
+    """Returns the headers of a request, by lower-case name."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:
-    """The token of an ``Authorization`` header, if there is one."""
+    """Returns the token of an ``Authorization`` header; None without one."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def credentials_of(scope: Mapping[str, Any]) -> Credentials:
-    """By what a request shows whose it is."""
+    """Returns the credentials of a request."""
     headers = headers_of(scope)
     client = scope.get("client")
     return Credentials(
@@ -73,7 +73,7 @@ def _shown(scope: Mapping[str, Any]) -> PeerCertificate | None:
     shown = (scope.get("state") or {}).get(PEER)
     if isinstance(shown, PeerCertificate):
         return shown
-    # ASGI extension "tls" 0.2: there is a name only if the host has verified the certificate.
+    # ASGI extension "tls" 0.2: the name is present only if the host has verified the certificate.
     told = (scope.get("extensions") or {}).get("tls") or {}
     name = told.get("client_cert_name")
     if not name or told.get("client_cert_error"):

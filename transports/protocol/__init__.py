@@ -1,1 +1,1 @@
-"""Both protocols as machines without I/O, on the side of the server and of the client: messages in, effects out."""
+"""Both protocols as sans-I/O machines, for the server and the client: messages in, effects out."""

@@ -1,8 +1,9 @@
-"""The appends of one connection, as a machine: how many may be unanswered, in which order they are, and what follows a refusal.
+"""The append window of one connection as a machine: the bound on unanswered appends, their order, and what follows a refusal.
 
-They are answered in the order in which they came. A refusal refuses everything behind it, with ``PREDECESSOR_FAILED``, until the
-client says in an append that it has all answers (``first``): what was under way when it was refused would else be written
-without it, and the log, which knows of each producer the last sequence only, would take its repetition for one of that.
+Appends are answered in order of arrival. After a refusal every later append is refused with ``PREDECESSOR_FAILED`` until the
+client marks an append with ``first``, which says that it has received all answers. Otherwise appends that were in flight at
+the refusal would be written without their predecessor. The log keeps only the last sequence of each producer, so it would
+then mistake the repeated predecessor for a duplicate.
 """
 
 from publishers.errors import PredecessorFailed
@@ -19,9 +20,9 @@ class AppendEntry(WireEntry):
     """An append that is not answered yet.
 
     Attributes:
-        nbytes: Of its message.
-        run: Which run of appends it belongs to: those between two refusals.
-        answer: What its client is told, as soon as it is its turn; None while nobody knows.
+        nbytes: The bytes of its message.
+        run: The run of appends that it belongs to; a refusal ends a run.
+        answer: The answer, which is sent in the append's turn; None while the outcome is unknown.
     """
 
     __slots__ = ("answer", "nbytes", "run")
@@ -34,9 +35,9 @@ class AppendEntry(WireEntry):
 
 
 class Write(Effect, frozen=True):
-    """Read, check and commit what is to be appended, and call ``appended`` or ``append_failed``.
+    """Parse, check and commit an append, then call ``appended`` or ``append_failed``.
 
-    Those of one connection are committed in the order of these effects, and each behind those of its run before it.
+    The appends of one connection are committed in the order of these effects, each behind the earlier appends of its run.
     """
 
     entry: AppendEntry
@@ -51,15 +52,15 @@ class AppendWindow:
         limits: Bounds of the connection.
 
     Attributes:
-        nbytes: Of their messages.
+        nbytes: The bytes of their messages.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.nbytes = 0
         self._limits = limits
-        self._entries: dict[str, AppendEntry] = {}  # in the order in which they came
+        self._entries: dict[str, AppendEntry] = {}  # in order of arrival
         self._run = 0
-        self._refused = False  # in this run
+        self._refused = False  # whether an append of this run was refused
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
@@ -68,10 +69,10 @@ class AppendWindow:
         return len(self._entries)
 
     def take(self, name: str, nbytes: int) -> AppendEntry:
-        """Notes that an append has come; it is to be admitted or refused.
+        """Enters an append that has arrived; the caller then admits or refuses it.
 
         Raises:
-            Violation: 4490, if there are far more than there may be.
+            Violation: 4490, if twice as many appends as allowed are unanswered.
         """
         if len(self._entries) >= 2 * self._limits.appends:
             most = 2 * self._limits.appends
@@ -82,12 +83,12 @@ class AppendWindow:
         return entry
 
     def admit(self, entry: AppendEntry, wish: AppendWish) -> None:
-        """Checks whether an append that was taken may be written.
+        """Checks whether an entered append may be written.
 
         Raises:
-            InvalidRequest: If it says that all are answered, and they are not.
-            PredecessorFailed: If one before it was refused, and it does not say that this is known.
-            TooManyAppends: If too much is unanswered.
+            InvalidRequest: If ``first`` is set while appends are unanswered.
+            PredecessorFailed: If an earlier append was refused and ``first`` is not set.
+            TooManyAppends: If too many appends or bytes are unanswered.
         """
         limits = self._limits
         alone = len(self._entries) == 1
@@ -105,13 +106,13 @@ class AppendWindow:
             raise TooManyAppends("append_bytes", limits.append_bytes)
 
     def refuse(self, entry: AppendEntry, answer: bytes) -> list[Effect]:
-        """An append was refused, and with it is everything of its run that comes."""
+        """Refuses an append and with it the rest of its run."""
         if entry.run == self._run:
             self._refused = True
         return self.answer(entry, answer)
 
     def answer(self, entry: AppendEntry, answer: bytes) -> list[Effect]:
-        """What is to be told of an append is known: tells it, and what waited behind it, or waits itself."""
+        """Stores the answer of an append, and returns the answers whose turn has come."""
         if entry.ended:
             return []
         entry.answer = answer
@@ -124,7 +125,7 @@ class AppendWindow:
         return effects
 
     def clear(self) -> list[AppendEntry]:
-        """The connection is gone, and nobody is told of what is under way."""
+        """Drops all appends without an answer, because the connection is gone. Returns them."""
         entries = list(self._entries.values())
         for entry in entries:
             self._forget(entry)

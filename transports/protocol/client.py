@@ -1,7 +1,7 @@
-"""The client's side of ``penstock.v1+json`` as a machine: messages in, effects out.
+"""The client side of ``penstock.v1+json`` as a machine: messages in, effects out.
 
-It does no I/O, awaits nothing and knows no clock. It outlives connections: on each new one it asks again for what was not
-answered, and subscribes again behind what has come.
+The machine does no I/O, awaits nothing and has no clock. It outlives connections: on each new one it repeats unanswered
+questions and resumes each subscription behind the last event that arrived.
 """
 
 import itertools
@@ -32,7 +32,7 @@ __all__ = [
     "Retry",
 ]
 
-# Ends that a reconnecting client takes for interruptions: it subscribes again where it was.
+# Errors that a reconnecting client treats as interruptions: it resumes the subscription.
 _RESUMED: Final = frozenset(
     {
         "GOING_AWAY",
@@ -46,15 +46,15 @@ _RESUMED: Final = frozenset(
 )
 _Signalled = replies.SnapshotBeginReply | replies.ChunkEndReply | replies.SnapshotEndReply
 _CLIENT: Final = "penstock-python/1.0"
-_CROWDED: Final = 0.1  # seconds to wait for room at a server, if nothing is said of reconnecting
+_CROWDED: Final = 0.1  # seconds to wait for room at a server, if the client does not reconnect
 
 
 class ClientQuestion(WireEntry):
-    """A schema that is asked for, or what is to be done with a slot.
+    """A question about a schema, or an order on a slot.
 
     Attributes:
         kind: ``schema`` or ``slot``.
-        payload: What is asked.
+        payload: The question or order.
     """
 
     __slots__ = ("kind", "payload")
@@ -66,7 +66,7 @@ class ClientQuestion(WireEntry):
 
 
 class Deliver(Effect, frozen=True):
-    """Buffer some events, a gap, or what was told of a snapshot, behind which the cursor is."""
+    """Buffer events, a gap or a snapshot signal; the cursor lies behind them."""
 
     entry: ClientSubscription
     events: Sequence[RemoteChange | RemoteDelivery | RemoteGap | RemoteSignal]
@@ -74,14 +74,14 @@ class Deliver(Effect, frozen=True):
 
 
 class Progress(Effect, frozen=True):
-    """Note how far a subscription is."""
+    """Record the progress of a subscription."""
 
     entry: ClientSubscription
     item: replies.SubscribedReply | replies.JoinedReply | replies.Item
 
 
 class Acked(Effect, frozen=True):
-    """Tell what became of acknowledgements up to a number; with an error, of that one."""
+    """Report the outcome of the acknowledgements up to number ``n``; an error concerns number ``n`` alone."""
 
     entry: ClientSubscription
     n: int
@@ -89,21 +89,21 @@ class Acked(Effect, frozen=True):
 
 
 class Ended(Effect, frozen=True):
-    """End a subscription, which the machine has forgotten, behind what is buffered."""
+    """End a subscription behind its buffered events; the machine has forgotten it."""
 
     entry: ClientSubscription
     error: Exception | None
 
 
 class Answered(Effect, frozen=True):
-    """Answer a question, which the machine has forgotten."""
+    """Answer a question; the machine has forgotten it."""
 
     entry: ClientQuestion
     answer: SchemaVersion | list[SlotTold] | Exception | None
 
 
 class Retry(Effect, frozen=True):
-    """Call ``subscribe`` again after a delay, in seconds."""
+    """Call ``subscribe`` again after ``delay`` seconds."""
 
     entry: ClientSubscription
     error: RemoteError
@@ -111,15 +111,15 @@ class Retry(Effect, frozen=True):
 
 
 class ClientSession:
-    """What a client wants of a server.
+    """The subscriptions, questions and appends of a client at one server.
 
     Attributes:
-        phase: Where the connection is; CLOSED while there is none.
-        appends: What it appends.
+        phase: The phase of the connection; CLOSED while there is none.
+        appends: The appends of the client.
 
     Args:
-        token: Progress to the server, unless it is None.
-        delay: Tells the seconds until a subscription is made again, for the time that its argument tells; None if it is not.
+        token: The token to send to the server; None for none.
+        delay: Returns the seconds until a subscription is retried, given the number of earlier attempts; None for no retry.
     """
 
     def __init__(self, token: str | None, delay: Callable[[int], float | None]) -> None:
@@ -130,11 +130,11 @@ class ClientSession:
         self._subscriptions: dict[str, ClientSubscription] = {}
         self._asked: set[str] = (
             set()
-        )  # those of them that were subscribed on this connection, and did not fail
+        )  # subscriptions that were requested on this connection and have not failed
         self._questions: dict[str, ClientQuestion] = {}
         self.appends = ClientAppends(lambda attempt: delay(attempt) or _CROWDED)
-        self._checkpoints = 0  # of this connection, which the server numbers
-        self._window = 1  # calls of a consumer that its server takes before it has answered them
+        self._checkpoints = 0  # checkpoints of this connection, which the server numbers
+        self._window = 1  # calls of a group consumer that the server accepts before it has answered them
 
     @property
     def ready(self) -> bool:
@@ -142,30 +142,30 @@ class ClientSession:
         return self.phase in (ConnectionPhase.ACKNOWLEDGED, ConnectionPhase.DRAINING)
 
     def name(self) -> str:
-        """An id that no other entry has; from any thread."""
+        """Returns an id that no other entry has; from any thread."""
         return str(next(self._ids))
 
-    # What the client wants.
+    # Requests of the client.
 
     def subscribe(self, entry: ClientSubscription) -> list[Effect]:
-        """Subscribes, now or as soon as the server has acknowledged."""
+        """Subscribes now, or as soon as the server has acknowledged the connection."""
         if entry.stage is EntryStage.ENDED:
             return []
         self._subscriptions[entry.id] = entry
         if not self.ready or entry.id in self._asked:
-            return []  # it was made again with the connection, before its own time had come
+            return []  # the new connection has subscribed it already, before the retry was due
         self._asked.add(entry.id)
         return self._say(entry.kind, entry, payload=entry.wish())
 
     def request(self, entry: ClientSubscription) -> list[Effect]:
-        """Requests what is wanted; what is not ready yet says so when it subscribes."""
+        """Requests the outstanding demand; before the connection is ready, ``subscribe`` carries it instead."""
         if not self.ready or entry.id not in self._subscriptions:
             return []
         more = entry.unannounced()
         return self._say("request", entry, n=more) if more > 0 else []
 
     def ask_rows(self, entry: ClientSubscription) -> list[Effect]:
-        """Asks for rows once more; what is not subscribed now says so when it is."""
+        """Requests more rows; if the subscription is not active yet, the request follows once it is."""
         if not self.ready or entry.id not in self._subscriptions:
             return []
         return [
@@ -173,43 +173,43 @@ class ClientSession:
         ]
 
     def acknowledge(self, entry: ClientSubscription) -> list[Effect]:
-        """Sends what was acknowledged of a slot and not sent yet; what is not open now says so when it is."""
+        """Sends acknowledgements of a slot that are not sent yet; if the slot is not open yet, they follow once it is."""
         if entry.slot is None or not self.ready or entry.id not in self._subscriptions:
             return []
         message = entry.slot.message(entry.id)
         return [] if message is None else [Send(encode(message))]
 
     def call(self, entry: ClientConsumer) -> list[Effect]:
-        """Sends what a consumer has said and was not sent yet; one that has not joined says so when it has."""
+        """Sends calls of a consumer that are not sent yet; if it has not joined yet, they follow once it has."""
         if not self.ready or entry.id not in self._subscriptions:
             return []
         return [Send(encode(message)) for message in entry.unsent()]
 
     def ask(self, entry: ClientQuestion) -> list[Effect]:
-        """Asks, now or as soon as the server has acknowledged."""
+        """Sends a question now, or as soon as the server has acknowledged the connection."""
         self._questions[entry.id] = entry
         return self._say(entry.kind, entry, payload=entry.payload) if self.ready else []
 
     def cancel(self, entry: WireEntry) -> list[Effect]:
-        """The client wants nothing more of this."""
+        """Cancels a subscription or a question; sends its last acknowledgements first."""
         effects = self.acknowledge(entry) if isinstance(entry, ClientSubscription) else []
         known = self._forget(entry)
         return [*effects, *self._say("complete", entry)] if known and self.ready else []
 
-    # From the server.
+    # Events of the connection.
 
     def begin(self) -> list[Effect]:
-        """There is a new connection."""
+        """Begins a new connection with ``connection_init``."""
         self.phase, self._checkpoints = advance(ConnectionPhase.OPENED, PhaseEvent.INIT), 0
         payload = {"client": _CLIENT} | ({} if self._token is None else {"token": self._token})
         return [Send(encode({"type": "connection_init", "payload": payload}))]
 
     def receive(self, text: bytes | str) -> list[Effect]:
-        """What one message leads to.
+        """Handles one message of the server.
 
         Raises:
-            Violation: If the server must not send it; then the connection is to be closed.
-            ConnectionError: If something was lost.
+            Violation: If the message breaks the protocol; the caller has to close the connection.
+            ConnectionError: If a checkpoint number shows that a message was lost.
         """
         reply = read(text)
         if not self.ready:
@@ -314,7 +314,7 @@ class ClientSession:
             told = reply.told()
         effects: list[Effect] = [Deliver(entry, [told], reply.cursor)]
         if isinstance(reply, replies.SnapshotEndReply) and entry.ends_with_rows:
-            # Its end is on the way; were it lost, there would be a place to go on, and nothing to go on with.
+            # The completion follows. If it were lost, the client would have a cursor to resume at but nothing left to read.
             self._forget(entry)
             effects.append(Ended(entry, None))
         return effects
@@ -340,7 +340,7 @@ class ClientSession:
         resumed = error.retryable and error.code in _RESUMED
         delay = self._delay(entry.attempts if entry else 0) if resumed else None
         if delay is not None and error.code == "GOING_AWAY":
-            return []  # after that the connection ends: it is resumed on the next one
+            return []  # the connection ends next; the subscription resumes on the new one
         if question is not None:
             self._forget(question)
             return [Answered(question, error)]
@@ -355,10 +355,10 @@ class ClientSession:
             entry.slot.lost()
         return [Retry(entry, error, delay)]
 
-    # The end.
+    # End of the connection.
 
     def lost(self) -> None:
-        """The connection is gone; there may be another one."""
+        """Handles the loss of the connection; another one may follow."""
         self.phase = advance(self.phase, PhaseEvent.CLOSE)
         self._asked.clear()
         for entry in self._subscriptions.values():
@@ -367,7 +367,7 @@ class ClientSession:
         self.appends.lost()
 
     def give_up(self, error: Exception) -> list[Effect]:
-        """There will be no connection."""
+        """Ends everything with the error, because no connection will follow."""
         effects: list[Effect] = [Answered(question, error) for question in self._questions.values()]
         effects += [Ended(entry, error) for entry in self._subscriptions.values()]
         for entry in (*self._questions.values(), *self._subscriptions.values()):
@@ -377,7 +377,7 @@ class ClientSession:
         return effects
 
     def _forget(self, entry: WireEntry) -> bool:
-        """Whether it was known."""
+        """Forgets an entry; returns whether it was known."""
         entry.stage = EntryStage.ENDED
         self._asked.discard(entry.id)
         known = self._subscriptions.pop(entry.id, None) or self._questions.pop(entry.id, None)

@@ -1,8 +1,8 @@
-"""What a client appends, as a machine that outlives connections: nothing is lost, nothing is written twice, all in order.
+"""The appends of a client as a machine that outlives connections: no append is lost or written twice, and all stay in order.
 
-What is sent and not answered when a connection is lost is sent again on the next one, under the producer and the sequence that it
-had. What is refused for the sake of something before it is sent again behind that, once everything is answered. What does not fit
-in one message is sent in parts; while it is, nothing behind it is sent, as it would be written before it.
+Appends that are unanswered when a connection is lost are sent again on the next one, with the same producer and sequence. An
+append that was refused because of a predecessor is sent again behind it, once all appends are answered. A transaction that
+does not fit in one message is sent in parts; meanwhile nothing behind it is sent, because it would be written first.
 """
 
 import itertools
@@ -23,19 +23,20 @@ __all__ = ["AppendAnswered", "ClientAppend", "ClientAppends", "ResumeAppends"]
 
 _PREDECESSOR: Final = "PREDECESSOR_FAILED"
 _CROWDED: Final = frozenset({"TOO_MANY_APPENDS", "TOO_COSTLY", "TRANSACTION_IDLE"})
-_LEAST: Final = 8  # bytes of a change in a message
-# Told behind the look for repetitions, and as true of what a cut connection has sent and may still be written: nothing is.
+_LEAST: Final = 8  # bytes of the smallest change in a message
+# The server gives these answers only after its check for duplicates, so they hold for what a lost connection has sent as
+# well: nothing was or will be written.
 _DEFINITE: Final = frozenset(
     {"EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_TOO_LARGE"}
 )
 
 
 class ClientAppend(WireEntry):
-    """A transaction, over all connections.
+    """A transaction to append, over all connections.
 
     Attributes:
-        payload: Of its message.
-        nbytes: Of its message, once that was sent.
+        payload: The payload of its message.
+        nbytes: The bytes of its message, once it was sent.
         large: Whether it is known not to fit in one message.
         maybe: Whether it was sent on a connection that was lost before the answer.
     """
@@ -50,19 +51,19 @@ class ClientAppend(WireEntry):
 
     @property
     def outcome(self) -> str:
-        """What became of it, if that is never told."""
+        """The outcome to report if no answer ever arrives."""
         return "unknown" if self.maybe else "refused"
 
 
 class AppendAnswered(Effect, frozen=True):
-    """Tell what became of a transaction, which the machine has forgotten."""
+    """Report the outcome of a transaction; the machine has forgotten it."""
 
     entry: ClientAppend
     answer: RemoteCommit | Exception
 
 
 class ResumeAppends(Effect, frozen=True):
-    """Call ``resume`` after a delay, in seconds: the server has no room for more."""
+    """Call ``resume`` after ``delay`` seconds: the server has no room for more appends."""
 
     delay: float
 
@@ -71,18 +72,18 @@ class ClientAppends:
     """The appends of a client.
 
     Args:
-        delay: Tells the seconds to wait before the attempt that its argument tells.
+        delay: Returns the seconds to wait, given the number of earlier attempts.
     """
 
     def __init__(self, delay: Callable[[int], float]) -> None:
         self._delay = delay
         self._queue: deque[ClientAppend] = deque()  # not sent on this connection
-        self._sent: dict[str, ClientAppend] = {}  # and not answered, in order
-        self._again: list[ClientAppend] = []  # refused for the sake of something else, in order
+        self._sent: dict[str, ClientAppend] = {}  # sent and not answered, in order
+        self._again: list[ClientAppend] = []  # refused because of a predecessor or for lack of room, in order
         self._uploads = itertools.count(1)
-        self._upload: tuple[ClientAppend, Upload] | None = None  # sent in parts, and not committed
+        self._upload: tuple[ClientAppend, Upload] | None = None  # being sent in parts, not committed
         self._bytes = 0
-        self._held = True  # nothing is sent until all is answered, or there is another connection
+        self._held = True  # whether sending waits until all appends are answered, or for the next connection
         self._ready = self._crowded = False
         self._attempts = 0
         self._limits: Mapping[str, Any] = {}
@@ -91,25 +92,25 @@ class ClientAppends:
         return name in self._sent or (self._upload is not None and self._upload[1].name == name)
 
     def append(self, entry: ClientAppend) -> list[Effect]:
-        """Sends something, now or as soon as there is room."""
+        """Sends an append now, or as soon as there is room."""
         self._queue.append(entry)
         return list(self._flush())
 
     def began(self, limits: Mapping[str, Any]) -> list[Effect]:
-        """A connection was acknowledged, with these limits."""
+        """Begins a connection: the server has acknowledged it, with these limits."""
         self._limits = limits
         self._ready, self._held, self._crowded = True, False, False
         return list(self._flush())
 
     def resume(self) -> list[Effect]:
-        """The delay is over."""
+        """Resumes sending after the delay."""
         if not self._ready or not self._crowded:
             return []
         self._held = self._crowded = False
         return list(self._flush())
 
     def answered(self, reply: replies.AppendedReply) -> list[Effect]:
-        """A transaction was written."""
+        """Handles the commit of a transaction."""
         entry = self._take(reply.id)
         if entry is None:
             return []
@@ -118,14 +119,14 @@ class ClientAppends:
         return [AppendAnswered(entry, reply.commit()), *self._settle()]
 
     def spooled(self, reply: replies.SpooledReply) -> list[Effect]:
-        """The server has kept some parts of a transaction."""
+        """Handles a report that the server has stored parts of a transaction."""
         if self._upload is None or self._upload[1].name != reply.id:
             return []
         self._upload[1].stored(reply.parts)
         return list(self._flush())
 
     def refused(self, name: str, error: RemoteError) -> list[Effect]:
-        """A transaction was refused; for its own sake, or for that of another one."""
+        """Handles the refusal of a transaction, because of itself or of a predecessor."""
         if self._upload is not None and self._upload[1].name == name:
             return self._refused_early(self._upload[0], error)
         entry = self._take(name)
@@ -144,7 +145,7 @@ class ClientAppends:
         return [AppendAnswered(entry, error), *self._settle()]
 
     def _refused_early(self, entry: ClientAppend, error: RemoteError) -> list[Effect]:
-        """What was refused before it was committed refuses nothing else."""
+        """Handles a refusal before ``commit``, which refuses no other append."""
         self._upload = None
         if error.code == "GOING_AWAY" or (error.code in _CROWDED and error.retryable):
             self._queue.appendleft(entry)
@@ -156,7 +157,7 @@ class ClientAppends:
         return [AppendAnswered(entry, error), *self._settle()]
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Queues all unanswered appends again, because the connection is gone."""
         for entry in self._sent.values():
             entry.maybe = True
         uploading = [] if self._upload is None else [self._upload[0]]
@@ -168,7 +169,7 @@ class ClientAppends:
         self._ready = False
 
     def give_up(self) -> list[ClientAppend]:
-        """There will be no connection: what is not answered, and never will be."""
+        """Ends and returns all unanswered appends, because no connection will follow."""
         self.lost()
         entries = list(self._queue)
         self._queue.clear()
@@ -183,13 +184,14 @@ class ClientAppends:
         return entry
 
     def _settle(self) -> list[Effect]:
-        """Goes on, if something is held back and all is answered."""
+        """Resumes sending if it was held back and all appends are answered."""
         if not self._held:
             return list(self._flush())
         if self._sent:
             return []
         effects: list[Effect] = []
-        if self._again and self._upload is not None:  # it is behind them, and so it begins again
+        # The upload is behind the refused appends, so it starts over.
+        if self._again and self._upload is not None:
             entry, upload = self._upload
             self._upload = None
             self._queue.appendleft(entry)
@@ -210,7 +212,7 @@ class ClientAppends:
         largest = int(self._limits.get("messageBytes", 2**63))
         while self._ready and not self._held and self._queue and len(self._sent) < most and not self._upload:
             entry = self._queue[0]
-            # What cannot fit is not encoded as a whole to find that out.
+            # A transaction that obviously does not fit is not encoded just to measure it.
             entry.large = entry.large or _LEAST * len(entry.payload["changes"]) > largest
             data = b"" if entry.large else self._message("append", entry.id, entry.payload)
             if entry.large or len(data) > largest:
@@ -229,16 +231,17 @@ class ClientAppends:
         return encode({"type": kind, "id": name, "payload": {**payload, **first}})
 
     def _send(self, entry: ClientAppend, name: str, data: bytes) -> Effect:
-        """Sends what takes a place in the window."""
+        """Sends a message that takes a place in the window."""
         entry.nbytes = len(data)
         self._bytes += len(data)
         self._sent[name] = entry
         return Send(data)
 
     def _begin(self, entry: ClientAppend, nbytes: int, largest: int, room: int) -> Iterator[Effect]:
-        """Sends the first of what does not fit in one message, if the server takes parts."""
+        """Starts a transaction that does not fit in one message, if the server accepts parts."""
         payload = {name: value for name, value in entry.payload.items() if name != "changes"}
-        name = f"{entry.id}.{next(self._uploads)}"  # another one each time, lest old answers are taken for new ones
+        # A new name each time, so that a late answer is not mistaken for a new one.
+        name = f"{entry.id}.{next(self._uploads)}"
         data = encode({"type": "begin", "id": name, "payload": payload})
         if "transactions" not in self._limits or len(data) > largest:
             size = max(nbytes, len(data))
@@ -250,7 +253,7 @@ class ClientAppends:
         yield from self._flow()
 
     def _flow(self) -> Iterator[Effect]:
-        """Sends parts as far as there is room, and behind the last of them the commit, when it is its turn."""
+        """Sends parts as far as there is room, and the commit behind the last part, in its turn."""
         if self._upload is None or not self._ready:
             return
         entry, upload = self._upload

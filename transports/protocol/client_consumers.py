@@ -1,7 +1,7 @@
-"""What a client knows of a consumer of a group, over all connections: which joining it is, what has come, and what it has said.
+"""A group consumer on the client, over all connections: its generation, the count of deliveries, and its calls.
 
-What it has said and was not answered is said again on the next connection, in the same order: none of it does anything twice. A claim
-alone is not, as nobody knows what it has moved.
+Unanswered calls are repeated on the next connection in the same order, which is safe because they are idempotent. Only a
+claim is not repeated, because its effect is unknown.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class ClientConsumer(ClientSubscription):
     """One joining of a group.
 
     Attributes:
-        generation: Of the joining, as the server last told; None before that.
+        generation: The generation of the joining, as the server last reported; None before.
     """
 
     __slots__ = ("_calls", "_last", "_open", "_received", "_sent", "_window", "generation")
@@ -36,13 +36,13 @@ class ClientConsumer(ClientSubscription):
         self.generation: int | None = None
         self._window = 1
         self._received = 0  # deliveries of this generation
-        self._open = False  # whether the server knows it on this connection
-        self._calls: dict[int, dict[str, Any]] = {}  # not answered
-        self._sent = 0  # the newest of them that was sent
+        self._open = False  # whether the server knows the consumer on this connection
+        self._calls: dict[int, dict[str, Any]] = {}  # unanswered calls
+        self._sent = 0  # number of the newest call that was sent on this connection
         self._last = 0
 
     def wish(self) -> dict[str, Any]:
-        """The payload with which to join, the first time or again."""
+        """Returns the payload for joining, the first time or again."""
         self._open = False
         payload = {**self._payload, "credits": self.credits()}
         if self.generation is not None:
@@ -50,14 +50,14 @@ class ClientConsumer(ClientSubscription):
         return payload
 
     def joined(self, reply: JoinedReply, window: int) -> list[Effect]:
-        """The server has let it join, or goes on with it.
+        """Handles the server's confirmation that the consumer has joined or resumed.
 
         Args:
-            reply: What the server says.
-            window: Most calls that may be unanswered.
+            reply: The reply of the server.
+            window: The most calls that may be unanswered.
 
         Returns:
-            The claims that were lost with a connection.
+            Errors for the claims that were lost with a connection.
         """
         if self.generation != reply.group.generation:
             self.generation, self._received = reply.group.generation, 0
@@ -70,12 +70,12 @@ class ClientConsumer(ClientSubscription):
         return [Called(self, n, b"", error) for n in lost]
 
     def take(self, count: int) -> None:
-        """Counts deliveries that have come. Errors are those of `ClientSubscription.take`."""
+        """Counts deliveries that have arrived; raises as `ClientSubscription.take` does."""
         super().take(count)
         self._received += count
 
     def call(self, do: str, payload: Mapping[str, Any]) -> int:
-        """Notes a call; answers its number."""
+        """Records a call and returns its number."""
         self._last += 1
         self._calls[self._last] = {
             "type": "group",
@@ -87,7 +87,7 @@ class ClientConsumer(ClientSubscription):
         return self._last
 
     def unsent(self) -> list[dict[str, Any]]:
-        """The calls that may be sent now; they count as sent."""
+        """Returns the calls that may be sent now; they count as sent."""
         if not self._open:
             return []
         found = [self._calls[n] for n in list(self._calls)[: self._window] if n > self._sent]
@@ -96,7 +96,7 @@ class ClientConsumer(ClientSubscription):
         return found
 
     def answered(self, reply: GroupReply) -> list[Effect]:
-        """A call was answered."""
+        """Handles the answer to a call."""
         if self._calls.pop(reply.n, None) is None:
             return []
         return [
@@ -110,7 +110,7 @@ class ClientConsumer(ClientSubscription):
 
 
 class Called(Effect, frozen=True):
-    """A call was answered, with JSON or an error."""
+    """Report the answer to a call: JSON, or an error."""
 
     entry: ClientConsumer
     n: int

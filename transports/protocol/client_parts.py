@@ -1,4 +1,4 @@
-"""A transaction on its way in parts, on one connection of a client: as much at a time as the server keeps up with."""
+"""A transaction that a client sends in parts on one connection, no faster than the server stores them."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -9,20 +9,20 @@ from transports.codec.messages import encode
 
 __all__ = ["Upload"]
 
-_PART: Final = 256 * 1024  # bytes of a message, so that other messages are not kept waiting behind it
+_PART: Final = 256 * 1024  # bytes of a message, so that other messages do not wait long behind it
 
 
 class Upload:
     """The parts of one transaction.
 
     Args:
-        name: What it is called on this connection.
+        name: Its id on this connection.
         changes: Its changes.
-        largest: Most bytes of a message.
-        room: Most bytes of parts that are not stored yet.
+        largest: The most bytes of a message.
+        room: The most bytes of parts that may be unstored.
 
     Attributes:
-        name: What it is called.
+        name: Its id.
     """
 
     def __init__(self, name: str, changes: Sequence[Any], largest: int, room: int) -> None:
@@ -32,21 +32,21 @@ class Upload:
         self._most = min(_PART, largest)
         self._largest = largest
         self._room = room
-        self._sent: deque[int] = deque()  # bytes of parts that are not stored
+        self._sent: deque[int] = deque()  # bytes of each part that is not stored
         self._under_way = self._stored = 0
-        self._next = self._read()  # a change that has no part yet
+        self._next = self._read()  # the next change that is in no part yet
 
     def stored(self, parts: int) -> None:
-        """The server has stored so many parts."""
+        """Records that the server has stored ``parts`` parts."""
         while self._stored < parts and self._sent:
             self._under_way -= self._sent.popleft()
             self._stored += 1
 
     def flow(self) -> Iterator[bytes]:
-        """The messages that may be sent now.
+        """Yields the messages that may be sent now.
 
         Raises:
-            TransactionTooLarge: If a change is larger than a message may be.
+            TransactionTooLarge: If a change does not fit in a message.
         """
         while not self.complete and (not self._sent or self._under_way + self._most <= self._room):
             part = self._part()
@@ -55,7 +55,7 @@ class Upload:
             yield part
 
     def abort(self) -> bytes:
-        """The message that ends it."""
+        """Returns the message that aborts the transaction."""
         return encode({"type": "abort", "id": self.name})
 
     @property
@@ -64,13 +64,13 @@ class Upload:
         return self._next is None
 
     def _read(self) -> bytes | None:
-        """The next change; None behind the last."""
+        """Returns the next change as JSON; None behind the last."""
         for change in self._changes:
             return encode(change)
         return None
 
     def _part(self) -> bytes:
-        """The next message."""
+        """Returns the next message."""
         taken: list[bytes] = []
         size = len(self._head) + len(_TAIL)
         while self._next is not None and (not taken or size + len(self._next) + 1 <= self._most):

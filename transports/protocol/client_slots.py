@@ -1,7 +1,7 @@
-"""What a client knows of a slot that it has open, over all connections: which opening it is, and what is acknowledged of it.
+"""An open slot on the client, over all connections: its generation and its acknowledgements.
 
-Acknowledgements are cumulative, so the last one stands for all before it, and at most one that is to be durable is under way. What
-was sent on a connection that was lost is sent again on the next one.
+Acknowledgements are cumulative: the newest one covers all earlier ones. At most one durable acknowledgement is in flight.
+Acknowledgements that a lost connection may not have delivered are sent again on the next one.
 """
 
 from typing import Any
@@ -16,17 +16,17 @@ class ClientSlot:
     """One opening of a slot.
 
     Attributes:
-        name: Of the slot.
-        generation: Of the opening, as the server last told; None before that.
-        cursor: The next change that is not acknowledged, as the server last told; None before that.
-        paused: Whether an operator has paused it, as the server told when it was opened.
+        name: The name of the slot.
+        generation: The generation of the opening, as the server last reported; None before.
+        cursor: The next change that is not acknowledged, as the server last reported; None before.
+        paused: Whether an operator had paused the slot when it was opened.
         last: The number of the newest acknowledgement.
 
     Args:
-        name: Of the slot.
-        opening: What this opening is called.
-        take_over: Whether to take it from the consumer that has it.
-        owner: What another consumer is told that has it; None for the name of the principal.
+        name: The name of the slot.
+        opening: The id of this opening.
+        take_over: Whether to take the slot over from its current consumer.
+        owner: The owner that other consumers see while the slot is open; None for the name of the principal.
     """
 
     def __init__(self, name: str, *, opening: str, take_over: bool, owner: str | None) -> None:
@@ -36,17 +36,15 @@ class ClientSlot:
         self.paused = False
         self.last = 0
         self._wish = {"name": name, "opening": opening, "owner": owner, "takeOver": take_over or None}
-        self._place: str | None = None  # the newest that was acknowledged
+        self._place: str | None = None  # cursor of the newest acknowledgement
         self._sent = 0  # the newest acknowledgement that was sent on this connection
-        self._durable = 0  # the newest that is to be durable
-        self._stored = 0  # everything up to this was answered
-        self._storing = False  # whether one that is to be durable is under way
-        self._open = (
-            False  # whether the server has opened it on this connection: what it hears before, it drops
-        )
+        self._durable = 0  # the newest durable acknowledgement
+        self._stored = 0  # everything up to this one was answered
+        self._storing = False  # whether a durable acknowledgement is in flight
+        self._open = False  # whether the server has opened the slot on this connection; it drops earlier acknowledgements
 
     def wish(self) -> dict[str, Any]:
-        """What to say of it in ``subscribe``."""
+        """Returns the ``slot`` field of ``subscribe``."""
         told: dict[str, Any] = {name: value for name, value in self._wish.items() if value is not None}
         if self.generation is not None:
             told.pop("takeOver", None)
@@ -54,17 +52,17 @@ class ClientSlot:
         return told
 
     def opened(self, reply: SlotReply) -> None:
-        """The server has opened it, or goes on with it."""
+        """Records that the server has opened the slot or resumed the opening."""
         self._open = True
         self.generation, self.cursor, self.paused = reply.generation, reply.cursor, reply.paused
 
     @property
     def unsent(self) -> bool:
-        """Whether something was acknowledged that was not sent on this connection."""
+        """Whether an acknowledgement was not sent on this connection."""
         return self._sent != self.last
 
     def acknowledge(self, cursor: str | None, *, durable: bool) -> int:
-        """Notes an acknowledgement, None for the newest once more; answers its number."""
+        """Records an acknowledgement and returns its number. A cursor of None repeats the newest one."""
         self._place = cursor or self._place
         self.last += 1
         if durable:
@@ -72,7 +70,7 @@ class ClientSlot:
         return self.last
 
     def message(self, subscription: str) -> dict[str, Any] | None:
-        """What is to be sent of what was acknowledged; None for nothing."""
+        """Returns the next ``ack`` message; None if nothing is to be sent."""
         wanted = self._durable > self._stored and not self._storing
         if self._place is None or not self._open or not (self.unsent or wanted):
             return None
@@ -84,7 +82,7 @@ class ClientSlot:
         return message
 
     def answered(self, reply: AckedReply) -> int:
-        """An answer has come; tells the number of the acknowledgement."""
+        """Handles an answer and returns the number of the acknowledgement."""
         self.cursor = reply.cursor
         if reply.n is not None:
             self._storing = False
@@ -92,5 +90,5 @@ class ClientSlot:
         return reply.n or 0
 
     def lost(self) -> None:
-        """The connection is gone, or the server has ended the subscription and will be asked again."""
+        """Resets the sending state: the connection is gone, or the server has ended a subscription that will be retried."""
         self._sent, self._storing, self._open = min(self._sent, self._stored), False, False

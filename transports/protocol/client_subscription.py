@@ -1,4 +1,4 @@
-"""What a client knows of a subscription, over all connections: how much was requested of it, and how far it is."""
+"""A subscription on the client, over all connections: its demand and its progress."""
 
 import itertools
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ class ClientSubscription(WireEntry):
     """One subscription, over all connections.
 
     Attributes:
-        wanted: How many events were requested of it so far. Only what drains it adds to this; all else is the machine's.
-        cursor: Behind everything that has come; None before that is known.
-        attempts: How often it was subscribed again since it last went on.
-        slot: The slot that it opens; None for none.
-        takes_rows: Whether rows may be asked for once more.
-        subscribed: Whether the server has answered, on this connection.
+        wanted: The total demand so far. Only the drain adds to it; the machine owns every other field.
+        cursor: The position behind the last event that arrived; None until it is known.
+        attempts: The number of retries since the subscription last made progress.
+        slot: The slot that it opens; None without one.
+        takes_rows: Whether more rows may be requested.
+        subscribed: Whether the server has confirmed it on this connection.
     """
 
     kind: ClassVar[str] = "subscribe"
-    """The message that begins it."""
+    """The type of the message that begins it."""
 
     __slots__ = (
         "_again",
@@ -55,13 +55,13 @@ class ClientSubscription(WireEntry):
             (None, "initial", "on_gap") if stated else ("initial", "on_gap")
         )
         self._numbers = itertools.count(1)
-        self._again: dict[int, Mapping[str, Any]] = {}  # rows that were asked for and have not begun
-        self._told: list[int] = []  # those of which the server was told on this connection, in this order
-        self._announced = 0  # how much of that the server was told on this connection,
-        self._came = 0  # and how much it has sent
+        self._again: dict[int, Mapping[str, Any]] = {}  # requests for rows that have not begun
+        self._told: list[int] = []  # the numbers of those that were sent on this connection, in order
+        self._announced = 0  # the part of ``wanted`` that was requested on this connection,
+        self._came = 0  # and the events that have arrived
 
     def wish(self) -> dict[str, Any]:
-        """The payload with which to subscribe, the first time or again."""
+        """Returns the payload for subscribing, the first time or again."""
         self._told, self.subscribed = [], False
         payload = {**self._payload, "credits": self.credits()}
         if self.slot is not None:
@@ -69,21 +69,21 @@ class ClientSubscription(WireEntry):
         if self.cursor is not None:
             payload["since"] = self.cursor
             if self.cursor != self._payload.get("since"):
-                payload.pop("whole", None)  # what has come is not to come again
+                payload.pop("whole", None)  # events that have arrived must not arrive again
             payload.pop("start", None)
             if self.takes_rows and not SnapshotCursor.is_text(self.cursor):
-                # So that rows can be asked for, now that it does not begin with them.
+                # Makes requests for rows possible although the subscription no longer begins with them.
                 payload["snapshot"] = "on_gap" if payload.get("snapshot") == "on_gap" else "initial"
         return payload
 
     def ask_again(self, payload: Mapping[str, Any]) -> int:
-        """Notes that rows are asked for once more, and answers their number; from any thread."""
+        """Records a request for more rows and returns its number; from any thread."""
         number = next(self._numbers)
         self._again[number] = payload
         return number
 
     def unasked(self) -> list[Mapping[str, Any]]:
-        """Payloads of what is to be asked for on this connection; counted as asked for from now on."""
+        """Returns the requests for rows that are not sent on this connection yet; they count as sent."""
         if not self.subscribed:
             return []
         found = {number: payload for number, payload in list(self._again.items()) if number not in self._told}
@@ -91,10 +91,10 @@ class ClientSubscription(WireEntry):
         return list(found.values())
 
     def begun(self, asked: int | None) -> int | None:
-        """Rows begin that were the ``asked``-th on this connection; answers their number.
+        """Handles the beginning of rows: ``asked`` counts the requests on this connection. Returns the number of the request.
 
         Raises:
-            Violation: If so many were not asked for.
+            Violation: If there is no such request.
         """
         if asked is None:
             return None
@@ -105,25 +105,25 @@ class ClientSubscription(WireEntry):
         return number
 
     def credits(self) -> int:
-        """How many events to ask for with that; what was requested counts as requested from now on."""
+        """Returns the credits for ``subscribe``: the outstanding demand, which counts as requested from now on."""
         self._announced = self.wanted
         return self._announced - self._came
 
     @property
     def ends_with_rows(self) -> bool:
-        """Whether nothing is wanted behind the rows of a snapshot."""
+        """Whether the subscription ends behind the rows of a snapshot."""
         return self._payload.get("snapshot") == "initial_only"
 
     def unannounced(self) -> int:
-        """How many events to request; counted as requested from now on."""
+        """Returns the demand that is not requested yet; it counts as requested from now on."""
         before, self._announced = self._announced, self.wanted
         return self._announced - before
 
     def take(self, count: int) -> None:
-        """Counts events that have come.
+        """Counts events that have arrived.
 
         Raises:
-            Violation: If they are more than were requested.
+            Violation: If more events arrive than were requested.
         """
         requested = self._announced - self._came
         if count > requested:

@@ -1,7 +1,7 @@
-"""What both protocols share of a connection: its phases, its entries, its rate and its end.
+"""The part of a connection that both protocols share: phases, entries, rate limit and end.
 
-It does no I/O, awaits nothing and knows no clock: bytes and the time come in as arguments, and what is to be done comes
-out as effects, in order. A protocol adds what its messages mean.
+The machine does no I/O, awaits nothing and has no clock: bytes and the time come in as arguments, and effects come out, in
+order. Each protocol adds the meaning of its messages.
 """
 
 import math
@@ -27,13 +27,13 @@ _BURST: Final = 2.0
 class WireEntry:
     """One subscription or other operation of a connection.
 
-    Its identity, and not its id, is what the machine goes by: an id may be used again after its end, and nothing that
-    still arrives for the old operation may be sent under it.
+    The machine compares entries by identity, not by id: a client may reuse an id after the operation has ended, and nothing
+    that arrives late for the old operation may be sent under it.
 
     Attributes:
-        id: What the client calls it.
-        head: How each of its ``next`` messages begins.
-        stage: Where it is.
+        id: The client's id of the operation.
+        head: The first bytes of each of its ``next`` messages.
+        stage: Its stage.
     """
 
     __slots__ = ("head", "id", "stage")
@@ -50,7 +50,7 @@ class WireEntry:
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What is to be done."""
+    """An action for the driver."""
 
 
 class Send(Effect, frozen=True):
@@ -60,7 +60,7 @@ class Send(Effect, frozen=True):
 
 
 class Authenticate(Effect, frozen=True):
-    """Judge who this is, and call ``acknowledge`` or ``refuse``."""
+    """Authenticate the client, and call ``acknowledge`` or ``refuse``."""
 
     payload: Mapping[str, Any]
 
@@ -73,7 +73,7 @@ class Demand(Effect, frozen=True):
 
 
 class Cancel(Effect, frozen=True):
-    """Stop an operation; the machine has forgotten the entry."""
+    """Cancel an operation; the machine has forgotten the entry."""
 
     entry: WireEntry
 
@@ -89,23 +89,23 @@ _Entry = TypeVar("_Entry", bound=WireEntry)
 
 
 class ServerConnection(ABC, Generic[_Entry]):
-    """One connection, as the server sees it, whatever its protocol.
+    """The server side of one connection, for any protocol.
 
     Attributes:
         limits: Bounds of the connection.
-        phase: Where it is.
-        entries: What runs on it, by the ids of the client.
-        errors: Counts the errors that the client is told, by their codes; maybe together with those of others.
+        phase: Its phase.
+        entries: Its operations, by the ids of the client.
+        errors: Counts the errors sent to the client, by code; may be shared with other connections.
 
     Args:
         limits: Bounds of the connection.
-        now: The time; any clock that never goes back, in seconds.
+        now: The time in seconds, of any monotonic clock.
     """
 
     _late: ClassVar[tuple[type, ...]]
-    """Messages that are legal only after ``connection_ack``."""
+    """The messages that are legal only after ``connection_ack``."""
     _free: ClassVar[tuple[type, ...]] = ()
-    """Messages that have a bound of their own, and not that of control messages."""
+    """The messages that have a bound of their own and are exempt from the rate of control messages."""
 
     def __init__(self, limits: Limits, *, now: float) -> None:
         self.limits = limits
@@ -116,35 +116,35 @@ class ServerConnection(ABC, Generic[_Entry]):
         self._tokens = _BURST * limits.messages_per_second
         self._refilled = now
 
-    # What a protocol adds.
+    # Added by each protocol.
 
     @abstractmethod
     def _take(self, text: bytes | str, now: float) -> list[Effect]:
-        """Reads a message, admits it, and answers what it leads to."""
+        """Parses and admits a message, and returns its effects."""
 
     @abstractmethod
     def _ack(self) -> bytes:
-        """The message ``connection_ack``."""
+        """Returns the message ``connection_ack``."""
 
     @staticmethod
     @abstractmethod
     def _error(name: str, problem: Problem) -> bytes:
-        """The message ``error``."""
+        """Returns the message ``error``."""
 
     @staticmethod
     @abstractmethod
     def _in_use(name: str) -> str:
-        """What a client is told that uses an id twice."""
+        """Returns the error text for an id that is already in use."""
 
     @property
     @abstractmethod
     def _beat(self) -> float:
-        """When an acknowledged connection has something to do; infinite for never."""
+        """The time at which an acknowledged connection has work to do; infinite for never."""
 
-    # From the client.
+    # Events of the client.
 
     def receive(self, text: bytes | str, now: float) -> list[Effect]:
-        """What one message leads to."""
+        """Handles one message and returns its effects."""
         if self.phase is ConnectionPhase.CLOSED:
             return []
         try:
@@ -164,10 +164,10 @@ class ServerConnection(ABC, Generic[_Entry]):
             self.phase = advance(self.phase, PhaseEvent.WORK)
 
     def _spend(self) -> None:
-        """Counts a message.
+        """Charges a message to the rate limit.
 
         Raises:
-            Violation: 4490, if there are too many.
+            Violation: 4490, if the rate is exceeded.
         """
         self._tokens -= 1
         if self._tokens < 0:
@@ -177,7 +177,7 @@ class ServerConnection(ABC, Generic[_Entry]):
             )
 
     def _enter(self, name: str, make: Callable[[], tuple[_Entry, Effect]]) -> list[Effect]:
-        """Takes an operation up, or tells its client why not; its id is known before it starts."""
+        """Starts an operation, or refuses it with an error. ``make`` runs only once the id is known to be free."""
         if name in self.entries:
             raise Violation(CloseCode.ID_IN_USE, self._in_use(name))
         try:
@@ -192,7 +192,7 @@ class ServerConnection(ABC, Generic[_Entry]):
         return [effect]
 
     def _refusal(self, name: str, problem: Problem) -> Send:
-        """Tells what is wrong, and counts it."""
+        """Returns the error message and counts the error."""
         self.errors[problem.code] += 1
         return Send(self._error(name, problem))
 
@@ -203,48 +203,48 @@ class ServerConnection(ABC, Generic[_Entry]):
         del self.entries[entry.id]
         return [Cancel(entry)]
 
-    # From the server.
+    # Calls of the server.
 
     def acknowledge(self) -> list[Effect]:
-        """The client may start operations from now on."""
+        """Admits the client: it may start operations from now on."""
         if self.phase is not ConnectionPhase.GREETED:
             return []
         self.phase = advance(self.phase, PhaseEvent.ACK)
         return [Send(self._ack())]
 
     def refuse(self, why: str) -> list[Effect]:
-        """The client may not connect."""
+        """Refuses the client and closes the connection."""
         return self.close(CloseCode.FORBIDDEN, why)
 
-    # By the time.
+    # Timers.
 
     @property
     def due(self) -> float:
-        """When there is something to do; infinite for never."""
+        """The time at which there is work to do; infinite for never."""
         if self.phase is ConnectionPhase.CLOSED:
             return math.inf
         if self.phase.early:
-            # Who has greeted waits for the server, which has bounds of its own for that.
+            # After the greeting the client waits for authentication, which the server bounds itself.
             return self._init_by if self.phase is ConnectionPhase.OPENED else math.inf
         return self._beat
 
     def tick(self, now: float) -> list[Effect]:
-        """What the passing of time leads to."""
+        """Does the work that is due."""
         if self.phase is ConnectionPhase.OPENED and now >= self._init_by:
             waited = f"no connection_init within {self.limits.init_timeout:g} s"
             return self.close(CloseCode.INIT_TIMEOUT, waited)
         return []
 
-    # The end.
+    # End of the connection.
 
     def close(self, code: CloseCode, why: str) -> list[Effect]:
-        """Closes the connection, and with it everything that runs on it."""
+        """Closes the connection and ends everything that runs on it."""
         if self.phase is ConnectionPhase.CLOSED:
             return []
         return [*self.lost(), Close(code, close_reason(why))]
 
     def lost(self) -> list[Effect]:
-        """The connection is gone."""
+        """Ends everything that runs on the connection, which is gone."""
         self.phase = advance(self.phase, PhaseEvent.CLOSE)
         effects: list[Effect] = []
         for entry in list(self.entries.values()):

@@ -1,6 +1,6 @@
-"""The consumers of groups on one connection, as a machine: what they want, what they are given, and how much is unanswered.
+"""The group consumers of one connection as a machine: their joining, deliveries and unanswered calls.
 
-A call is answered in the order in which it came, so one of a consumer may stand on what those before it did.
+Calls are answered in order of arrival, so a call may rely on the effects of earlier ones of the same consumer.
 """
 
 import math
@@ -20,10 +20,10 @@ __all__ = ["CallGroup", "ConsumerEntry", "DemandDeliveries", "JoinGroup"]
 
 
 class ConsumerEntry(WireEntry):
-    """A consumer of a group, on one connection.
+    """A group consumer on one connection.
 
     Attributes:
-        unanswered: How many of its calls are not answered yet.
+        unanswered: The number of its unanswered calls.
     """
 
     __slots__ = ("unanswered",)
@@ -33,15 +33,15 @@ class ConsumerEntry(WireEntry):
         self.unanswered = 0
 
     def due(self, _limits: "Limits") -> float:
-        """Never: it has no checkpoints."""
+        """Returns infinity: a consumer has no checkpoints."""
         return math.inf
 
     def call(self, message: Call, limits: "Limits") -> Effect:
-        """What a call leads to.
+        """Returns the effect of a call.
 
         Raises:
-            TooManyCalls: If it is one too many.
-            InvalidRequest: If it has a value that it does not take.
+            TooManyCalls: If too many calls are unanswered.
+            InvalidRequest: If a value of the call is invalid.
         """
         if self.unanswered >= limits.group_calls:
             raise TooManyCalls(limits.group_calls)
@@ -50,44 +50,44 @@ class ConsumerEntry(WireEntry):
         return CallGroup(self, message.n, call)
 
     def joined(self, log: str, reply: MemberReply) -> list[Effect]:
-        """The consumer has joined."""
+        """Confirms that the consumer has joined."""
         if self.stage is not EntryStage.REQUESTED:
             return []
         self.stage = EntryStage.ACTIVE
         return [Send(encode({"type": "joined", "id": self.id, "log": log, "group": reply}))]
 
     def delivered(self, deliveries: bytes) -> list[Effect]:
-        """Some deliveries, as a JSON list."""
+        """Sends deliveries, given as a JSON list."""
         return [] if self.ended else [Send(self.head + deliveries + b"}")]
 
     def answered(self, n: int, result: object) -> list[Effect]:
-        """A call was done; ``result`` is what it answers with, or the problem."""
+        """Answers a call; ``result`` is its result or the problem."""
         self.unanswered -= 1
         return [] if self.ended else [self.answer(n, result)]
 
     def answer(self, n: int, result: object) -> Effect:
-        """The answer to a call."""
+        """Returns the answer to a call."""
         key = "error" if isinstance(result, Problem) else "result"
         told = result.payload() if isinstance(result, Problem) else result
         return Send(encode({"type": "group", "id": self.id, "n": n, key: told}))
 
 
 class JoinGroup(Effect, frozen=True):
-    """Have a consumer join, and call ``joined`` or ``ServerSession.failed``."""
+    """Join a consumer to its group, and call ``joined`` or ``ServerSession.failed``."""
 
     entry: ConsumerEntry
     wish: JoinWish
 
 
 class DemandDeliveries(Effect, frozen=True):
-    """Give a consumer so many more deliveries."""
+    """Request ``n`` more deliveries for a consumer."""
 
     entry: ConsumerEntry
     n: int
 
 
 class CallGroup(Effect, frozen=True):
-    """Do what a consumer asks for, and call ``answered``."""
+    """Execute a call of a consumer, and call ``answered``."""
 
     entry: ConsumerEntry
     n: int

@@ -1,8 +1,8 @@
-"""Demand for a protocol that has none: pings among the events, of which only so many may be unanswered.
+"""Demand for a protocol that has none: pings between the events, of which a bounded number may be unanswered.
 
-A pong is written by the client's own code, behind all events that came before the ping; so at most
-``every * width`` events, and what is left of one batch, are under way. WebSocket-level pings would prove nothing, since
-network stacks answer them. A client that does not answer is served by the state of its socket alone.
+The client's own code answers a ping behind all events that came before it. At most ``every * width`` events, plus the rest
+of one batch, are thus in flight. WebSocket pings would prove nothing, because network stacks answer them. For a client that
+never answers, only the state of its socket holds events back.
 """
 
 import math
@@ -12,12 +12,12 @@ __all__ = ["Fence"]
 
 
 class Fence:
-    """Counts events and pongs of one connection.
+    """Counts the events and pongs of one connection.
 
     Args:
-        every: Events after which a ping is due.
-        width: Most pings that may be unanswered.
-        timeout: Seconds after which a client whose first pings are unanswered is taken for one that never answers.
+        every: The number of events after which a ping is due.
+        width: The most pings that may be unanswered.
+        timeout: Seconds after which a client that leaves its pings unanswered is treated as one that never answers.
     """
 
     __slots__ = ("_answers", "_every", "_left", "_number", "_timeout", "_unanswered", "_width")
@@ -38,11 +38,11 @@ class Fence:
 
     @property
     def due(self) -> float:
-        """When ``expire`` has something to do; infinite for never."""
+        """The time at which ``expire`` has work to do; infinite for never."""
         return self._unanswered[0][1] + self._timeout if self._unanswered else math.inf
 
     def count(self, now: float) -> int | None:
-        """Notes an event; answers the number of the ping that is to follow it, if one is."""
+        """Counts an event. Returns the number of the ping that has to follow it, or None."""
         if not self._answers:
             return None
         self._left -= 1
@@ -54,9 +54,9 @@ class Fence:
         return self._number
 
     def answered(self, payload: object) -> bool:
-        """Notes a pong; answers whether a ping was waiting for one. Not every client echoes the payload."""
+        """Handles a pong; returns whether a ping was unanswered. Not every client echoes the payload."""
         told = payload if isinstance(payload, dict) else {}
-        if not self._unanswered or "snapshot" in told:  # the latter is of another ping
+        if not self._unanswered or "snapshot" in told:  # a pong with "snapshot" answers another ping
             return False
         number = told.get("fence")
         self._unanswered.popleft()
@@ -65,7 +65,7 @@ class Fence:
         return True
 
     def expire(self, now: float) -> bool:
-        """Gives up on a client that does not answer; answers whether it did."""
+        """Gives up on a client that does not answer in time; returns whether it did."""
         if now < self.due:
             return False
         self._unanswered.clear()

@@ -1,8 +1,8 @@
-"""The server's side of ``graphql-transport-ws`` as a machine: messages in, effects out.
+"""The server side of ``graphql-transport-ws`` as a machine: messages in, effects out.
 
-It does no I/O, awaits nothing and knows no clock. Shapes are checked before anything else happens; an id is entered
-before its operation starts and removed with any end, so a quick ``complete`` is not lost and ids may be used again; and
-whatever is wrong with one operation is told to that operation only.
+The machine does no I/O, awaits nothing and has no clock. It checks the shape of a message first. It enters an id before the
+operation starts and removes it with any end, so a quick ``complete`` is not lost and ids may be reused. An error of one
+operation is reported to that operation only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,15 +37,15 @@ _REASONS: Final = {
     CloseCode.INIT_TIMEOUT: "Connection initialisation timeout",
     CloseCode.TOO_MANY_INITS: "Too many initialisation requests",
 }
-"""What the protocol says with its close codes; clients show it, and some compare it."""
+"""The close reasons that the protocol prescribes; clients show them, and some compare them."""
 
 
 class OperationEntry(WireEntry):
     """One operation of a connection.
 
     Attributes:
-        credits: How many events may be sent before the client requests more; None if it leaves that to the server.
-        asked: Rows that were asked for once more before it was subscribed to anything, unchecked.
+        credits: The number of events that may be sent before the client requests more; None for no limit.
+        asked: Requests for rows, still unchecked, that arrived before the subscription began.
     """
 
     __slots__ = ("asked", "credits")
@@ -64,38 +64,38 @@ class Execute(Effect, frozen=True):
 
 
 class AskMore(Effect, frozen=True):
-    """Ask for rows of an operation once more; of which is still unchecked."""
+    """Request more rows of an operation; the payload is unchecked."""
 
     entry: OperationEntry
     payload: object
 
 
 class Resume(Effect, frozen=True):
-    """Events may be sent again."""
+    """Send events again: the fence has opened."""
 
 
 class GraphQLSession(ServerConnection[OperationEntry]):
-    """One connection, as the server sees it.
+    """The server side of one connection.
 
     Args:
         limits: Bounds of the connection.
-        now: The time; any clock that never goes back, in seconds.
+        now: The time in seconds, of any monotonic clock.
     """
 
     _late: ClassVar[tuple[type, ...]] = (
         GraphQLSubscribe,
-    )  # a complete for an operation that does not exist is no fault in any phase
+    )  # in any phase, a complete for an unknown operation is no error
 
     def __init__(self, limits: Limits, *, now: float) -> None:
         super().__init__(limits, now=now)
         self._fence = Fence(limits.fence_events, limits.fence_width, limits.fence_timeout)
 
-    # From the client.
+    # Events of the client.
 
     def _take(self, text: bytes | str, now: float) -> list[Effect]:
         message = parse(text)
         if isinstance(message, Pong) and self._fence.answered(message.payload):
-            return [Resume()]  # it was asked for, so it does not count as the client's own
+            return [Resume()]  # the server asked for this pong, so the rate limit does not count it
         self._admit(message, now)
         match message:
             case Init():
@@ -117,7 +117,7 @@ class GraphQLSession(ServerConnection[OperationEntry]):
         return self._enter(message.id, made)
 
     def _asked(self, message: Ping) -> list[Effect]:
-        """What a ping asks for beside the answer."""
+        """Returns the effects of a ping beside its pong: demand and requests for rows."""
         wanted, again = asked_by(message)
         found = ((self.entries.get(name), asked) for name, asked in again.items())
         return [*self._request(wanted), *(AskMore(entry, asked) for entry, asked in found if entry)]
@@ -133,7 +133,7 @@ class GraphQLSession(ServerConnection[OperationEntry]):
                 effects += self.failed(entry, [graphql_error(problem)])
         return effects
 
-    # From the server.
+    # Calls of the server.
 
     def _ack(self) -> bytes:
         return b'{"type":"connection_ack"}'
@@ -148,11 +148,11 @@ class GraphQLSession(ServerConnection[OperationEntry]):
 
     @property
     def blocked(self) -> bool:
-        """Whether no event may be sent until the client has answered."""
+        """Whether no event may be sent until the client has answered a ping."""
         return self._fence.shut
 
     def next(self, entry: OperationEntry, payloads: Iterable[bytes], now: float) -> list[bytes]:
-        """The messages for some payloads of an operation, with the pings that are due among them."""
+        """Returns the messages for payloads of an operation, with the pings that are due between them."""
         if entry.ended:
             return []
         messages = []
@@ -169,43 +169,43 @@ class GraphQLSession(ServerConnection[OperationEntry]):
         return [] if entry.ended else [Send(msgspec.json.encode({"type": "ping", "payload": payload}))]
 
     def result(self, entry: OperationEntry, payload: bytes) -> list[Effect]:
-        """The one result of a query, and its end."""
+        """Sends the single result of a query, and completes it."""
         if entry.ended:
             return []
         return [Send(b"%s%s}" % (entry.head, payload)), *self.completed(entry)]
 
     def failed(self, entry: OperationEntry, errors: list[dict[str, Any]]) -> list[Effect]:
-        """The operation ended with errors; no ``complete`` follows."""
+        """Fails the operation with errors; no ``complete`` follows."""
         if entry.ended:
             return []
-        # What graphql-core says of a request has no code.
+        # Errors of graphql-core have no code.
         self.errors.update(one.get("extensions", {}).get("code", "INVALID_REQUEST") for one in errors)
         return [Send(error(entry.id, errors)), *self._forget(entry)]
 
     def completed(self, entry: OperationEntry) -> list[Effect]:
-        """The operation came to its end."""
+        """Completes the operation."""
         return [] if entry.ended else [Send(complete(entry.id)), *self._forget(entry)]
 
-    # By the time.
+    # Timers.
 
     @property
     def _beat(self) -> float:
         return self._fence.due
 
     def tick(self, now: float) -> list[Effect]:
-        """What the passing of time leads to."""
+        """Does the work that is due."""
         return super().tick(now) or ([Resume()] if self._fence.expire(now) else [])
 
-    # The end.
+    # End of the connection.
 
     def close(self, code: CloseCode, why: str) -> list[Effect]:
-        """Closes the connection, in the words of the protocol where it has some."""
+        """Closes the connection, with the reason that the protocol prescribes for the code, if any."""
         return super().close(code, _REASONS.get(code, why))
 
     def stop(self) -> list[Effect]:
-        """The server stops: closes with 1012.
+        """Closes with 1012, because the server is stopping.
 
-        Operations get no message of their own: a stock client takes ``error`` for the last word, while after the close
-        it connects again and repeats what it had subscribed to.
+        Operations get no message of their own: a stock client treats ``error`` as final, but after this close code it
+        reconnects and repeats its subscriptions.
         """
         return self.close(CloseCode.RESTART, "the server is stopping")

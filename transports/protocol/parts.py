@@ -1,7 +1,7 @@
-"""Transactions that come in parts, as a machine: how many are open on a connection, how large they are, and how long they wait.
+"""Transactions in parts as a machine: how many a connection may have open, how large they are, and how long they may idle.
 
-Until its ``commit`` a transaction has no place among the appends of the connection: it keeps none of them waiting, and what is
-refused of it refuses nothing else. With ``commit`` it takes its place in the window, and is an append as any other.
+Before its ``commit`` a transaction has no place among the appends of the connection: it delays none of them, and its refusal
+refuses no other append. With ``commit`` it enters the window like any other append.
 """
 
 import math
@@ -25,21 +25,21 @@ _LARGE: Final = "the parts of the transaction have %d bytes, but %s is %d; commi
 
 
 class TransactionEntry(WireEntry):
-    """A transaction that comes in parts, and is not committed yet.
+    """A transaction in parts that is not committed yet.
 
     Attributes:
-        wish: What is said of it, without its annotations.
-        nbytes: Of the messages of its parts.
-        waiting: Of those that are not stored yet, in the order in which they came.
-        parts: How many parts are stored.
-        touched: When its last part came.
+        wish: Its request, without the annotations.
+        nbytes: The bytes of the messages of its parts.
+        waiting: The bytes of each part that is not stored yet, in order of arrival.
+        parts: The number of stored parts.
+        touched: The time at which its last part arrived.
     """
 
     __slots__ = ("_meta", "nbytes", "parts", "touched", "waiting", "wish")
 
     def __init__(self, name: str, wish: AppendWish, now: float) -> None:
         super().__init__(name, b"")
-        # As text, since objects take many times as much, for as long as the client likes.
+        # Kept as text: objects take many times the memory, for as long as the client likes.
         self._meta = None if wish.meta is None else encode_value("meta", wish.meta)
         self.wish = msgspec.structs.replace(wish, meta=None)
         self.nbytes = 0
@@ -48,33 +48,33 @@ class TransactionEntry(WireEntry):
         self.touched = now
 
     def annotated(self, wish: AppendWish) -> AppendWish:
-        """A wish with the annotations of the transaction."""
+        """Returns the request with the annotations of the transaction."""
         if self._meta is None:
             return wish
         return msgspec.structs.replace(wish, meta=msgspec.json.decode(self._meta))
 
 
 class BeginSpool(Effect, frozen=True):
-    """Look whether its client may write it, and make room for it; ``part_failed`` if it is refused."""
+    """Authorise a transaction and reserve space for it; call ``part_failed`` if it is refused."""
 
     entry: TransactionEntry
 
 
 class Spool(Effect, frozen=True):
-    """Keep a part, and call ``spooled`` or ``part_failed``."""
+    """Store a part, and call ``spooled`` or ``part_failed``."""
 
     entry: TransactionEntry
     changes: bytes
 
 
 class DropSpool(Effect, frozen=True):
-    """Forget what was kept of a transaction, which the machine has forgotten."""
+    """Discard the stored parts of a transaction; the machine has forgotten it."""
 
     entry: TransactionEntry
 
 
 class WriteSpool(Effect, frozen=True):
-    """As ``Write``, of what was kept of a transaction, which the machine has forgotten."""
+    """As ``Write``, for the stored parts of a transaction, which the machine has forgotten."""
 
     entry: AppendEntry
     wish: AppendWish
@@ -82,13 +82,13 @@ class WriteSpool(Effect, frozen=True):
 
 
 class OpenTransactions:
-    """The transactions of a connection that are begun and not committed.
+    """The transactions of a connection that have begun and are not committed.
 
     Args:
         limits: Bounds of the connection.
 
     Attributes:
-        waiting: Bytes of parts that are not stored yet.
+        waiting: The bytes of parts that are not stored yet.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -103,10 +103,10 @@ class OpenTransactions:
         return len(self._entries)
 
     def begin(self, name: str, wish: AppendWish, now: float) -> TransactionEntry:
-        """Takes a transaction up.
+        """Opens a transaction.
 
         Raises:
-            TooManyAppends: If too many are open.
+            TooManyAppends: If too many transactions are open.
             InvalidChange: If its annotations cannot be stored.
         """
         if len(self._entries) >= self._limits.transactions:
@@ -115,15 +115,15 @@ class OpenTransactions:
         return entry
 
     def find(self, name: str) -> TransactionEntry | None:
-        """An open transaction, by its id."""
+        """Returns an open transaction by its id."""
         return self._entries.get(name)
 
     def add(self, entry: TransactionEntry, nbytes: int, now: float) -> None:
         """Counts a part.
 
         Raises:
-            TransactionTooLarge: If the transaction becomes too large.
-            TooManyAppends: If more waits to be stored than a connection may have.
+            TransactionTooLarge: If the transaction exceeds a limit.
+            TooManyAppends: If more bytes wait to be stored than a connection may have.
         """
         size = entry.nbytes + nbytes
         option = min(_BOUNDS, key=lambda name: getattr(self._limits, name))
@@ -138,7 +138,7 @@ class OpenTransactions:
         entry.touched = now
 
     def stored(self, entry: TransactionEntry, parts: int) -> bool:
-        """So many parts are stored by now; answers whether that is news of an open transaction."""
+        """Records that ``parts`` parts are stored; returns whether that is progress of an open transaction."""
         count = parts - entry.parts
         if entry.ended or count <= 0:
             return False
@@ -148,14 +148,14 @@ class OpenTransactions:
         return True
 
     def end(self, entry: TransactionEntry) -> None:
-        """It is committed, refused or aborted."""
+        """Removes a transaction that was committed, refused or aborted."""
         entry.stage = EntryStage.ENDED
         del self._entries[entry.id]
         self.waiting -= sum(entry.waiting)
         entry.waiting.clear()
 
     def clear(self) -> list[TransactionEntry]:
-        """The connection is gone."""
+        """Removes and returns all transactions, because the connection is gone."""
         entries = list(self._entries.values())
         for entry in entries:
             self.end(entry)
@@ -163,12 +163,12 @@ class OpenTransactions:
 
     @property
     def due(self) -> float:
-        """When the first of them has waited too long; infinite for never."""
+        """The time at which the first transaction has been idle too long; infinite for never."""
         idle = self._limits.transaction_idle
         return min((entry.touched + idle for entry in self._entries.values()), default=math.inf)
 
     def overdue(self, now: float) -> list[TransactionEntry]:
-        """Those that have waited too long."""
+        """Returns the transactions that have been idle too long."""
         return [
             entry for entry in self._entries.values() if entry.touched + self._limits.transaction_idle <= now
         ]

@@ -1,7 +1,7 @@
-"""The server's side of ``penstock.v1+json`` as a machine: messages in, effects out.
+"""The server side of ``penstock.v1+json`` as a machine: messages in, effects out.
 
-It does no I/O, awaits nothing and knows no clock: bytes, events and the time come in as arguments, and what is to be
-done comes out as effects, in order. Whoever runs it opens and cancels subscriptions, and writes what is to be sent.
+The machine does no I/O, awaits nothing and has no clock: bytes, events and the time come in as arguments, and effects come
+out, in order. The driver subscribes, cancels, and writes the messages.
 """
 
 import math
@@ -68,26 +68,26 @@ __all__ = ["ServerSession"]
 
 
 def _nobody(_code: str) -> None:
-    """Nobody counts."""
+    """Counts nothing."""
 
 
 def _nbytes(text: bytes | str) -> int:
-    """Of a message that could be read."""
+    """The bytes of a message that was parsed."""
     return len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode())
 
 
 class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerEntry]):
-    """One connection, as the server sees it.
+    """The server side of one connection.
 
     Attributes:
         window: Its appends that are not answered yet.
         transactions: Its transactions in parts that are not committed yet.
-        refused: Is told the code of each append that is refused.
+        refused: Called with the error code of each refused append.
 
     Args:
         limits: Bounds of the connection.
-        server: Name and version told to the client.
-        now: The time; any clock that never goes back, in seconds.
+        server: Name and version that the client receives.
+        now: The time in seconds, of any monotonic clock.
     """
 
     _late: ClassVar[tuple[type, ...]] = (
@@ -104,7 +104,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         self._server = server
         self._checkpoints = 0
 
-    # From the client.
+    # Events of the client.
 
     def _take(self, text: bytes | str, now: float) -> list[Effect]:
         message = parse(text)
@@ -181,11 +181,11 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         entry = self.entries.get(message.id)
         if not isinstance(entry, ConsumerEntry) or entry.stage is not EntryStage.ACTIVE:
             self._spend()
-            return []  # a race with its end
+            return []  # the consumer has ended meanwhile
         try:
             return [entry.call(message, self.limits)]
         except PenstockError as error:
-            self._spend()  # what is refused at once costs as any other message
+            self._spend()  # a call that is refused at once counts as a control message
             problem = describe(error)
             self.errors[problem.code] += 1
             return [entry.answer(message.n, problem)]
@@ -204,16 +204,17 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         entry = self.entries.get(message.id)
         if not isinstance(entry, SubscriptionEntry) or entry.stage is not EntryStage.ACTIVE:
             self._spend()
-            return []  # a race with its end
+            return []  # the subscription has ended meanwhile
         if not message.durable or entry.storing:
             self._spend()
-        entry.storing = entry.storing or message.durable  # the next one is free when this one is answered
+        # The next durable one is free of charge once this one is answered.
+        entry.storing = entry.storing or message.durable
         return [AckSlot(entry, message.cursor, message.n, message.durable)]
 
     def _again(self, message: Again) -> list[Effect]:
         entry = self.entries.get(message.id)
         if not isinstance(entry, SubscriptionEntry):
-            return []  # a race with its end
+            return []  # the subscription has ended meanwhile
         try:
             if entry.stage is not EntryStage.ACTIVE:
                 raise InvalidRequest("id", message.id, "that of a subscription for which subscribed was sent")
@@ -230,7 +231,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             wish = AppendWish.of(message.payload.told())
             self.window.admit(entry, wish)
         except PenstockError as error:
-            self._spend()  # what is refused at once costs as any other message
+            self._spend()  # an append that is refused at once counts as a control message
             return self.append_failed(entry, describe(error))
         return [Write(entry, wish, bytes(message.payload.changes))]
 
@@ -250,7 +251,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
 
     def _part(self, message: Part, nbytes: int, now: float) -> list[Effect]:
         entry = self.transactions.find(message.id)
-        if entry is None:  # it was refused, and its client does not know yet
+        if entry is None:  # the transaction was refused, and the client does not know yet
             return []
         try:
             self.transactions.add(entry, nbytes, now)
@@ -287,7 +288,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
     def _end(self, entry: SubscriptionEntry | SchemaEntry | ConsumerEntry, problem: Problem) -> list[Effect]:
         return [self._refusal(entry.id, problem), *self._forget(entry)]
 
-    # From the server.
+    # Calls of the server.
 
     def _ack(self) -> bytes:
         limits = {
@@ -316,23 +317,24 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
     def subscribed(
         self, entry: SubscriptionEntry, *, resync: bool, now: float, **told: object
     ) -> list[Effect]:
-        """The subscription is registered: nothing at or after its cursor can be missed.
+        """Confirms that the subscription is registered: from its cursor on, no change can be missed.
 
         Args:
-            entry: Which subscription.
-            resync: Whether it starts by reading from the log.
+            entry: The subscription.
+            resync: Whether it begins by reading from the WAL.
             now: The time.
-            **told: ``log``, ``epoch``, ``cursor``, ``oldest`` and ``head``.
+            **told: ``log``, ``epoch``, ``cursor``, ``oldest``, ``head``, and ``slot`` if it opens one.
         """
         if entry.stage is not EntryStage.REQUESTED:
             return []
         entry.stage = EntryStage.ACTIVE
-        entry.resync = entry.changed = resync  # who starts in the log is told so
+        # A subscription that begins in RESYNC gets a checkpoint at once.
+        entry.resync = entry.changed = resync
         entry.told = entry.checked = now
         return [Send(encode({"type": "subscribed", "id": entry.id, **told}))]
 
     def next(self, entry: SubscriptionEntry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
-        """The ``next`` message for a batch, or None if nobody waits for it any more."""
+        """Returns the ``next`` message for a batch; None if the subscription is not active."""
         if entry.stage is not EntryStage.ACTIVE:
             return None
         entry.told = now
@@ -342,12 +344,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
     def rows(
         self, entry: SubscriptionEntry, events: Iterable[bytes], cursor: str, now: float
     ) -> bytes | None:
-        """The ``next`` message for rows, and changes between them; None if nobody waits for it any more.
+        """Returns the ``next`` message for rows and the changes between them; None if the subscription is not active.
 
         Args:
-            entry: Which subscription.
-            events: Each as JSON.
-            cursor: The place behind them.
+            entry: The subscription.
+            events: The rows and changes, each as JSON.
+            cursor: The cursor behind them.
             now: The time.
         """
         if entry.stage is not EntryStage.ACTIVE:
@@ -356,19 +358,19 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         return b'%s%s],"cursor":"%s","boundary":false}' % (entry.head, b",".join(events), cursor.encode())
 
     def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **told: object) -> list[Effect]:
-        """A snapshot begins or ends, or a page of its rows has ended; the cursor is the place there."""
+        """Reports that a snapshot begins or ends, or that a page of its rows has ended, with the cursor there."""
         if entry.stage is not EntryStage.ACTIVE:
             return []
         return [Send(encode({"type": kind, "id": entry.id, **told, "cursor": cursor}))]
 
     def gap(self, entry: SubscriptionEntry, begin: str, end: str) -> list[Effect]:
-        """History from one cursor to another is missing; what follows begins behind it."""
+        """Reports that the history between two cursors is missing; the next event lies behind it."""
         if entry.stage is not EntryStage.ACTIVE:
             return []
         return [Send(encode({"type": "gap", "id": entry.id, "begin": begin, "end": end}))]
 
     def state(self, entry: SubscriptionEntry, *, resync: bool) -> None:
-        """The subscription has come to read from the log, or does so no longer; the next checkpoint tells it."""
+        """Records whether the subscription reads from the WAL; the next checkpoint reports it."""
         if entry.stage is EntryStage.ACTIVE and entry.resync is not resync:
             entry.resync = resync
             entry.changed = True
@@ -376,13 +378,13 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
     def acked(
         self, entry: SubscriptionEntry, cursor: str, n: int | None, problem: Problem | None = None
     ) -> list[Effect]:
-        """What was acknowledged is noted, or durable where that was asked for; or one acknowledgement was refused.
+        """Answers an acknowledgement: it is recorded, or durable if that was requested, or refused.
 
         Args:
             entry: The subscription.
             cursor: The next change that is not acknowledged.
-            n: Which acknowledgement; None if that was not told.
-            problem: Why it was refused.
+            n: The number of the acknowledgement; None if it had none.
+            problem: The reason of a refusal.
         """
         if entry.stage is not EntryStage.ACTIVE:
             return []
@@ -396,18 +398,18 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         return [Send(encode(told))]
 
     def answered(self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotTold] | None) -> list[Effect]:
-        """The schema that was asked for, or None if it was not told; or what slots tell of themselves."""
+        """Answers a question: with the schema, or None if there is none, or with the slots."""
         if entry.ended:
             return []
         kind = "slot" if isinstance(answer, list) else "schema"
         return [Send(encode({"type": kind, "id": entry.id, "payload": answer})), *self._forget(entry)]
 
     def appended(self, entry: AppendEntry, commit: Commit, cursor: str | None) -> list[Effect]:
-        """A transaction is as far as its client waits for; ``cursor`` is the place behind it, if that is known."""
+        """Answers an append that has progressed as far as the client waits; ``cursor`` lies behind it, if known."""
         return self.window.answer(entry, appended(entry.id, commit, cursor))
 
     def append_failed(self, entry: AppendEntry, problem: Problem) -> list[Effect]:
-        """A transaction was refused, or nobody knows what became of it."""
+        """Refuses an append, or reports that its outcome is unknown."""
         if entry.ended:
             return []
         self.errors[problem.code] += 1
@@ -415,13 +417,13 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         return self.window.refuse(entry, self._error(entry.id, problem))
 
     def spooled(self, transaction: TransactionEntry, parts: int) -> list[Effect]:
-        """So many parts of a transaction are kept by now."""
+        """Reports that ``parts`` parts of a transaction are stored."""
         if not self.transactions.stored(transaction, parts):
             return []
         return [Send(encode({"type": "spooled", "id": transaction.id, "parts": parts}))]
 
     def part_failed(self, transaction: TransactionEntry, problem: Problem) -> list[Effect]:
-        """A transaction that is not committed yet is refused."""
+        """Refuses a transaction that is not committed yet."""
         if transaction.ended:
             return []
         self.refused(problem.code)
@@ -430,22 +432,22 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
     def failed(
         self, entry: SubscriptionEntry | SchemaEntry | ConsumerEntry, problem: Problem
     ) -> list[Effect]:
-        """The subscription ended with an error, or the question cannot be answered."""
+        """Ends a subscription, a consumer or a question with an error."""
         return [] if entry.ended else self._end(entry, problem)
 
     def left(self, entry: ConsumerEntry) -> list[Effect]:
-        """A consumer has left its group."""
+        """Confirms that a consumer has left its group."""
         if entry.ended:
             return []
         return [Send(encode({"type": "complete", "id": entry.id})), *self._forget(entry)]
 
     def completed(self, entry: SubscriptionEntry, cursor: str) -> list[Effect]:
-        """The subscription came to its end."""
+        """Completes a subscription."""
         if entry.stage is not EntryStage.ACTIVE:
             return []
         return [Send(encode({"type": "complete", "id": entry.id, "cursor": cursor})), *self._forget(entry)]
 
-    # By the time.
+    # Timers.
 
     @property
     def _beat(self) -> float:
@@ -453,24 +455,24 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         return min(first, self.transactions.due)
 
     def tick(self, now: float) -> list[Effect]:
-        """What the passing of time leads to."""
+        """Does the work that is due: ends transactions that have been idle too long."""
         effects = super().tick(now)
         for transaction in self.transactions.overdue(now):
             effects += self.part_failed(transaction, describe(TransactionIdle(self.limits.transaction_idle)))
         return effects
 
     def overdue(self, now: float) -> list[SubscriptionEntry]:
-        """The subscriptions whose cursor is to be told."""
+        """Returns the subscriptions whose checkpoint is due."""
         found = [entry for entry in self.entries.values() if entry.due(self.limits) <= now]
         return [entry for entry in found if isinstance(entry, SubscriptionEntry)]
 
     def checkpoint(
         self, items: Iterable[tuple[SubscriptionEntry, str, str, int, bool]], now: float
     ) -> list[Effect]:
-        """One ``checkpoint`` message for several subscriptions.
+        """Returns one ``checkpoint`` message for several subscriptions.
 
         Args:
-            items: Of each subscription the cursor, the head and the live version of its log, and whether it is in RESYNC.
+            items: For each subscription its cursor, the head and the live version of its log, and whether it is in RESYNC.
             now: The time.
         """
         told = []
@@ -490,16 +492,16 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             Send(encode({"type": "checkpoint", "items": told, "n": self._checkpoints, "nextMs": next_ms}))
         ]
 
-    # The end.
+    # End of the connection.
 
     def lost(self) -> list[Effect]:
-        """The connection is gone."""
+        """Ends everything on the connection, which is gone."""
         self.window.clear()
         dropped = [DropSpool(transaction) for transaction in self.transactions.clear()]
         return [*dropped, *super().lost()]
 
     def goaway(self, deadline: float, reason: str) -> list[Effect]:
-        """No new subscriptions; the running ones go on until the deadline, in seconds from now."""
+        """Refuses new subscriptions; running ones continue until the deadline, in seconds from now."""
         if self.phase is not ConnectionPhase.ACKNOWLEDGED:
             return []
         self.phase = advance(self.phase, PhaseEvent.GOAWAY)
@@ -507,7 +509,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         return [Send(encode(message))]
 
     def stop(self) -> list[Effect]:
-        """The server stops: every subscription ends with ``GOING_AWAY``, then the connection is closed with 1012."""
+        """Ends every subscription with ``GOING_AWAY``, then closes with 1012."""
         if self.phase is ConnectionPhase.CLOSED:
             return []
         effects: list[Effect] = []

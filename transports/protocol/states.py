@@ -11,7 +11,7 @@ draining       WORK                                   draining
 any            CLOSE: the connection is gone          closed
 =============  =====================================  ==============
 
-What is not in the table breaks the protocol. What may be said at any time, such as ``ping``, is no event.
+An event that is not in the table breaks the protocol. Messages that are legal at any time, such as ``ping``, are no events.
 """
 
 import enum
@@ -24,7 +24,7 @@ __all__ = ["PHASES", "ConnectionPhase", "EntryStage", "PhaseEvent", "advance"]
 
 
 class ConnectionPhase(enum.Enum):
-    """Where a connection is: opened -> greeted -> acknowledged -> (draining) -> closed."""
+    """The phase of a connection: opened -> greeted -> acknowledged -> (draining) -> closed."""
 
     OPENED = "opened"
     GREETED = "greeted"
@@ -34,12 +34,12 @@ class ConnectionPhase(enum.Enum):
 
     @property
     def early(self) -> bool:
-        """Whether the client has not been acknowledged yet."""
+        """Whether the server has not acknowledged the connection yet."""
         return self in (ConnectionPhase.OPENED, ConnectionPhase.GREETED)
 
 
 class PhaseEvent(enum.Enum):
-    """What a phase depends on, with the close code for a peer that is too early or too late, and what it is told."""
+    """The events that change a phase or need one; each with the close code and reason for a peer that sends it at the wrong time."""
 
     INIT = (CloseCode.TOO_MANY_INITS, "connection_init must be sent once, and it was sent before")
     ACK = (CloseCode.BAD_REQUEST, "connection_ack must be sent once, after connection_init")
@@ -49,7 +49,7 @@ class PhaseEvent(enum.Enum):
 
 
 class EntryStage(enum.Enum):
-    """Where a subscription is: requested -> active -> ended."""
+    """The stage of a subscription: requested -> active -> ended."""
 
     REQUESTED = "requested"
     ACTIVE = "active"
@@ -67,10 +67,10 @@ PHASES: Final[Mapping[tuple[ConnectionPhase, PhaseEvent], ConnectionPhase]] = {
 
 
 def advance(phase: ConnectionPhase, event: PhaseEvent) -> ConnectionPhase:
-    """The phase that an event leads to.
+    """Returns the phase that an event leads to.
 
     Raises:
-        Violation: If it is not legal in the phase.
+        Violation: If the event is not legal in the phase.
     """
     after = PHASES.get((phase, event))
     if after is None:

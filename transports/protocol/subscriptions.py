@@ -1,4 +1,4 @@
-"""Subscriptions and questions of a connection, as the machine on the server's side knows them, and what it wants done for them."""
+"""The subscriptions and questions of a connection in the server's machine, and their effects."""
 
 import math
 
@@ -19,12 +19,12 @@ class SubscriptionEntry(WireEntry):
 
     Attributes:
         heartbeat: Seconds without a ``next`` until a checkpoint; infinite for never.
-        resync: Whether it reads from the log because it lags.
+        resync: Whether it reads from the WAL because it lags.
         unsettled: Whether the last ``next`` left a transaction open.
-        told: When its cursor was last told, by a ``next`` or a checkpoint.
-        checked: When it was last told by a checkpoint.
-        changed: Whether its state changed since.
-        storing: Whether an acknowledgement is being made durable, of what its slot gave.
+        told: The time at which a ``next`` or a checkpoint last sent its cursor.
+        checked: The time of its last checkpoint.
+        changed: Whether its state has changed since the last checkpoint.
+        storing: Whether a durable acknowledgement of its slot is in progress.
     """
 
     __slots__ = ("changed", "checked", "heartbeat", "resync", "storing", "told", "unsettled")
@@ -38,13 +38,13 @@ class SubscriptionEntry(WireEntry):
         self.told = self.checked = now
 
     def due(self, limits: Limits) -> float:
-        """When its next checkpoint is due."""
+        """Returns the time at which its next checkpoint is due."""
         if self.stage is not EntryStage.ACTIVE:
             return math.inf
         if self.changed:
             return -math.inf
         soon = limits.resync_checkpoint
-        if self.resync:  # however many changes come, head and state are told too
+        if self.resync:  # however many changes are sent, the client also needs the head and the state
             return min(self.told + self.heartbeat, self.checked + soon)
         return self.told + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
 
@@ -57,7 +57,7 @@ class Open(Effect, frozen=True):
 
 
 class AckSlot(Effect, frozen=True):
-    """Take an acknowledgement of what the slot of a subscription gave, and call ``acked`` if it is to be answered."""
+    """Acknowledge changes of a slot, and call ``acked`` if an answer is due."""
 
     entry: SubscriptionEntry
     cursor: str
@@ -66,24 +66,24 @@ class AckSlot(Effect, frozen=True):
 
 
 class AskRows(Effect, frozen=True):
-    """Ask for rows of a subscription once more."""
+    """Request more rows of a subscription."""
 
     entry: SubscriptionEntry
     wish: AgainWish
 
 
 class SchemaEntry(WireEntry):
-    """A schema that is being looked up, or what is being done with a slot."""
+    """A question about a schema, or an order on a slot, in progress."""
 
     __slots__ = ()
 
     def due(self, _limits: Limits) -> float:
-        """Never: it has no checkpoints."""
+        """Returns infinity: a question has no checkpoints."""
         return math.inf
 
 
 class LookUp(Effect, frozen=True):
-    """Look a schema up, or do something with a slot, and call ``answered`` or ``failed``."""
+    """Look a schema up or execute an order on a slot, and call ``answered`` or ``failed``."""
 
     entry: SchemaEntry
     question: SchemaQuestion | SlotOrder

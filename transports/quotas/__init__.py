@@ -1,1 +1,1 @@
-"""What clients may cost a server: threads, and the weight of criteria."""
+"""Quotas for the costs that clients cause: threads, bytes, and the weight of criteria."""

@@ -1,7 +1,7 @@
-"""Threads for work that clients cause: bounded, and shared out fairly among the clients.
+"""Threads for work that clients cause: bounded, and shared fairly among the clients.
 
-A client that asks for much waits for itself. Its share ends also where threads are free, so one more client always finds
-one; and a client that leaves takes what it waited for with it, and ends what is running at its next step.
+A client with much work waits for itself: its share is bounded even if threads are free, so that a further client always
+finds one. When a client disconnects, its waiting work is withdrawn, and its running work ends at the next step.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ class Turn(Generic[_T]):
     """One piece of work of a client.
 
     Attributes:
-        result: What the work returned or raised; ``GoingAway`` if it was cancelled before it began.
-        client: Whose share it takes.
+        result: The result or the error of the work; ``GoingAway`` if it was cancelled before it began.
+        client: The client that is charged.
         held: Whether the share is kept beyond the work.
-        released: Whether the share has ended; under the lock of the pool.
+        released: Whether the share has ended; guarded by the lock of the pool.
     """
 
     _pool: "Pool"
@@ -42,23 +42,23 @@ class Turn(Generic[_T]):
     _cancelled: bool = False
 
     def check(self) -> None:
-        """For the work, between its steps.
+        """Called by the work between its steps.
 
         Raises:
-            GoingAway: If it was cancelled: its client has left, or the server stops.
+            GoingAway: If the work was cancelled, because its client has disconnected or the server is stopping.
         """
         if self._cancelled:
             raise GoingAway
 
     def cancel(self) -> None:
-        """Nobody wants the result any more; from any thread."""
+        """Cancels the work; from any thread."""
         self._cancelled = True
-        # It may be cancelled already by whoever waits for it.
+        # The waiter may have cancelled the future already.
         if self._pool.withdraw(self) and self.result.set_running_or_notify_cancel():
             self.result.set_exception(GoingAway())
 
     def release(self) -> None:
-        """Ends the share of a turn that was held beyond its work; it may be called again, and from any thread."""
+        """Ends the share of a turn that was held beyond its work. Idempotent; from any thread."""
         self.held = False
         if self.result.done():
             self._pool.end_share(self)
@@ -70,31 +70,32 @@ class Turn(Generic[_T]):
         try:
             self.check()
             found = self._work(self)
-        except BaseException as error:  # noqa: BLE001 - it is told to whoever waits, and the thread goes on
+        except BaseException as error:  # noqa: BLE001 - the waiter gets the error, and the thread continues
             self.result.set_exception(error)
         else:
             self.result.set_result(found)
 
 
 class Pools:
-    """The threads of one server for what its clients ask.
+    """The thread pools of one server for work of its clients.
 
     Attributes:
-        preparing: Reads and checks large GraphQL requests and heavy criteria, and compiles these.
-        scanning: Answers what may read the disk.
-        appending: Reads, checks and encodes what is appended.
+        preparing: Parses and validates large GraphQL requests and heavy criteria, and compiles the latter.
+        scanning: Answers requests that may read the disk.
+        appending: Parses, validates and encodes appends.
         telling: Gathers statistics.
-        judging: Finds out who clients are, where that may block.
+        judging: Authenticates clients with authenticators that may block.
 
     Args:
-        limits: Bounds of the server.
+        limits: The bounds of the server.
     """
 
     def __init__(self, limits: Limits) -> None:
-        # To prepare takes the processor only, so one client never gets two threads for it.
+        # Preparation only uses the processor, so no client gets two threads for it.
         self.preparing = Pool("prepare", limits.prepare_threads, 1, limits.scans_waiting)
         self.scanning = Pool("scan", limits.scan_threads, limits.scan_share, limits.scans_waiting)
-        # One that waits for room in the queue of a log keeps no thread from those who read, and no client keeps them all.
+        # Apart from scanning: an append that waits for room in the queue of a log occupies no thread of readers, and half
+        # the threads remain for other clients.
         self.appending = Pool(
             "append", limits.append_threads, -(-limits.append_threads // 2), limits.scans_waiting
         )
@@ -103,7 +104,7 @@ class Pools:
         self.judging = Pool("judge", most, -(-most // 2), limits.scans_waiting)
 
     def close(self) -> None:
-        """Ends what runs at its next step, and takes nothing more."""
+        """Ends running work at its next step, and accepts no more."""
         self.telling.close()
         self.appending.close()
         self.judging.close()
@@ -111,7 +112,7 @@ class Pools:
         self.scanning.close()
 
     def statistics(self) -> dict[str, int]:
-        """What runs and what waits."""
+        """Returns the counts of running and waiting work."""
         return {
             "preparing": self.preparing.running,
             "scanning": self.scanning.running,
@@ -124,17 +125,17 @@ class Pools:
 class Pool:
     """Runs the work of clients, in turns.
 
-    Threads are started on need and end when nothing waits, so an idle pool has none. They are daemons: what cannot be
-    ended keeps no process from ending.
+    Threads start on demand and end when no work waits, so an idle pool has none. They are daemons, so work that cannot be
+    ended does not keep the process alive.
 
     Attributes:
-        waiting: Pieces of work that wait for a thread or for their share.
+        waiting: The pieces of work that wait for a thread or for their client's share.
 
     Args:
-        name: What its threads are called.
-        threads: Most threads.
-        share: Most pieces of work of one client that run, or whose answers are being taken, at a time.
-        waiting: Most pieces of work that wait: option ``scans_waiting``.
+        name: The name of its threads.
+        threads: The most threads.
+        share: The most pieces of work of one client that run or whose answers are being sent.
+        waiting: The most pieces of work that wait: option ``scans_waiting``.
     """
 
     def __init__(self, name: str, threads: int, share: int, waiting: int) -> None:
@@ -144,9 +145,7 @@ class Pool:
         self._most = waiting
         self._lock = threading.Lock()
         self._queues: dict[Hashable, deque[Turn[Any]]] = {}
-        self._ready: dict[
-            Hashable, None
-        ] = {}  # clients that wait and have something of their share left, in turn
+        self._ready: dict[Hashable, None] = {}  # clients with waiting work and a free share, in turn
         self._busy: dict[Hashable, int] = {}
         self._running: set[Turn[Any]] = set()
         self.waiting = self._alive = 0
@@ -154,25 +153,25 @@ class Pool:
 
     @property
     def running(self) -> int:
-        """Pieces of work that run."""
+        """The pieces of work that run."""
         return len(self._running)
 
     @property
     def held(self) -> int:
-        """Pieces of work that run, or whose answers are being taken."""
+        """The pieces of work that run or whose answers are being sent."""
         with self._lock:
             return sum(self._busy.values())
 
     def submit(self, client: Hashable, work: Callable[["Turn[_T]"], _T], *, held: bool = False) -> "Turn[_T]":
-        """Has something done for a client.
+        """Queues work of a client.
 
         Args:
-            client: Whose share it takes.
-            work: Is given its turn, to ask ``check`` of it between its steps.
-            held: Whether the share is kept until ``release``, and not only until the work is done.
+            client: The client that is charged.
+            work: The work; receives its turn, whose ``check`` it calls between its steps.
+            held: Whether the share is kept until ``release`` rather than until the work is done.
 
         Raises:
-            TooCostly: If too much waits already, or the system has no thread for it.
+            TooCostly: If too much work waits, or the system has no thread for it.
             GoingAway: If the pool is closed.
         """
         turn = Turn(self, client, work, held)
@@ -191,16 +190,16 @@ class Pool:
             try:
                 self._start()
             except RuntimeError:
-                if self.withdraw(turn):  # else a thread has taken it that began meanwhile
+                if self.withdraw(turn):  # otherwise a thread that started meanwhile has taken the turn
                     raise TooCostly("threads of the system", 1, 0, _CHEAPER, what="threads", left=0) from None
         return turn
 
     async def run(self, client: Hashable, work: Callable[[], _T]) -> _T:
-        """What some work for a client returns.
+        """Runs work of a client, and returns its result.
 
         Raises:
             TooCostly: As ``submit``.
-            GoingAway: If the pool is closed, or was before the work began.
+            GoingAway: If the pool is closed, or closes before the work begins.
         """
         turn = self.submit(client, lambda _: work())
         try:
@@ -209,7 +208,7 @@ class Pool:
             turn.cancel()
 
     def close(self) -> None:
-        """Withdraws what waits, ends what runs at its next step, and takes nothing more."""
+        """Withdraws waiting work, ends running work at its next step, and accepts no more."""
         with self._lock:
             self._closed = True
             turns = [turn for queue in self._queues.values() for turn in queue] + list(self._running)
@@ -219,13 +218,13 @@ class Pool:
     # Under the lock.
 
     def _counts_one_more(self) -> bool:
-        """Whether a thread is to be started, which then counts."""
+        """Returns whether to start a thread, which is counted at once."""
         starts = bool(self._ready) and self._alive < self._threads
         self._alive += starts
         return starts
 
     def _rank(self, client: Hashable) -> None:
-        """Notes whether a client is to be served."""
+        """Updates whether a client is ready to be served."""
         if client in self._queues and self._busy.get(client, 0) < self._share:
             self._ready.setdefault(client)
         else:
@@ -238,20 +237,20 @@ class Pool:
         if not queue:
             del self._queues[turn.client]
 
-    # Anywhere.
+    # With or without the lock.
 
     def withdraw(self, turn: Turn[Any]) -> bool:
-        """Takes back what has not begun; answers whether it had not."""
+        """Withdraws a turn that has not begun; returns whether it had not."""
         with self._lock:
             if turn not in self._queues.get(turn.client, ()):
                 return False
             self._drop(turn)
-            turn.released = True  # it never took a share
+            turn.released = True  # it never occupied a share
             self._rank(turn.client)
             return True
 
     def end_share(self, turn: Turn[Any]) -> None:
-        """Gives a client back what a turn took of its share; once for each turn."""
+        """Returns the part of a client's share that a turn occupied; once per turn."""
         with self._lock:
             if turn.released:
                 return
@@ -268,7 +267,7 @@ class Pool:
     def _start(self) -> None:
         try:
             threading.Thread(target=self._serve, name=f"penstock-{self._name}", daemon=True).start()
-        except RuntimeError:  # no thread is to be had; what waits is taken by the next one
+        except RuntimeError:  # the system has no thread; another thread of the pool takes the waiting work
             with self._lock:
                 self._alive -= 1
             if not self._alive:
@@ -281,7 +280,7 @@ class Pool:
             turn.run()
             with self._lock:
                 self._running.discard(turn)
-            # After the result is there: ``release`` looks for it. Whichever comes second ends the share.
+            # Only after the result is set, which ``release`` checks: whichever comes second ends the share.
             if not turn.held:
                 self.end_share(turn)
 
@@ -294,7 +293,7 @@ class Pool:
             turn = self._queues[client][0]
             self._drop(turn)
             self._busy[client] = self._busy.get(client, 0) + 1
-            self._ready.pop(client)  # and behind the others, if more of it waits
+            self._ready.pop(client)  # to the end of the line, if more of its work waits
             self._rank(client)
             self._running.add(turn)
             return turn

@@ -1,4 +1,4 @@
-"""Bytes of a server that its clients share, and of which each principal may have a part."""
+"""Byte budgets of a server that its clients share, optionally with a bound per principal."""
 
 import threading
 from collections import Counter
@@ -13,15 +13,15 @@ _CHEAPER: Final = "to send it again when others have been answered"
 
 
 class SharedBytes:
-    """A bound of a server, taken by its clients and given back. Thread-safe.
+    """A budget of a server, which clients take from and return to. Thread-safe.
 
     Attributes:
-        taken: How much is taken now.
+        taken: The bytes that are taken.
 
     Args:
-        option: The name of the bound.
+        option: The name of the option that bounds it.
         limit: The bound.
-        what: What is counted, for errors.
+        what: The thing that is counted, for errors.
     """
 
     def __init__(self, option: str, limit: int, what: str) -> None:
@@ -32,10 +32,10 @@ class SharedBytes:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> None:
-        """Takes some.
+        """Takes bytes from the budget.
 
         Raises:
-            TooCostly: If there are not so many left; retryable, unless there never are.
+            TooCostly: If not enough is left; retryable, unless ``nbytes`` exceeds the bound itself.
         """
         with self._lock:
             left = self._limit - self.taken
@@ -46,19 +46,19 @@ class SharedBytes:
             self.taken += nbytes
 
     def give(self, nbytes: int) -> None:
-        """Gives some back."""
+        """Returns bytes to the budget."""
         with self._lock:
             self.taken -= nbytes
 
 
 class DividedBytes(SharedBytes):
-    """A bound of a server, and another one of what each principal may take of it. Thread-safe.
+    """A budget of a server, with another bound for each principal. Thread-safe.
 
     Args:
-        option: The name of the bound.
+        option: The name of the option that bounds it.
         limit: The bound.
-        what: What is counted, for errors.
-        share: The name of the bound of a principal.
+        what: The thing that is counted, for errors.
+        share: The name of the option that bounds a principal.
         most: The bound of a principal.
     """
 
@@ -70,10 +70,11 @@ class DividedBytes(SharedBytes):
         self._parts = threading.Lock()
 
     def take_for(self, principal: str, nbytes: int) -> None:
-        """Takes some for a principal.
+        """Takes bytes for a principal.
 
         Raises:
-            TooCostly: If there are not so many left for it, or for all; retryable, unless there never are.
+            TooCostly: If not enough is left for the principal or for all; retryable, unless ``nbytes`` exceeds the bound
+                itself.
         """
         with self._parts:
             left = self._most - self._taken.get(principal, 0)
@@ -85,7 +86,7 @@ class DividedBytes(SharedBytes):
             self._taken[principal] += nbytes
 
     def give_for(self, principal: str, nbytes: int) -> None:
-        """Gives some back."""
+        """Returns bytes of a principal."""
         with self._parts:
             self.give(nbytes)
             self._taken[principal] -= nbytes

@@ -1,4 +1,4 @@
-"""What the criteria of all subscriptions may weigh: those of a connection, and those of a server."""
+"""The weight of the criteria of all subscriptions: of a connection, and of a server."""
 
 import threading
 from collections.abc import Hashable
@@ -11,10 +11,10 @@ __all__ = ["ConnectionWeight", "ServerWeight"]
 
 
 class ServerWeight:
-    """The weight of what a server is subscribed to. Equal criteria on one log share one publisher, and count once.
+    """The weight of the subscriptions of a server. Equal criteria on one log share one publisher, and count once.
 
     Attributes:
-        weight: What it is now.
+        weight: The current weight.
 
     Args:
         limit: Option ``criteria_weight``.
@@ -24,13 +24,14 @@ class ServerWeight:
         self.weight = 0
         self._limit = limit
         self._lock = threading.Lock()
-        self._taken: dict[tuple[str, Criteria], tuple[int, int]] = {}  # subscriptions, and the weight of one
+        # Number of subscriptions, and the weight of the criteria.
+        self._taken: dict[tuple[str, Criteria], tuple[int, int]] = {}
 
     def take(self, log: str, criteria: Criteria, cost: Cost) -> None:
         """Counts a subscription.
 
         Raises:
-            TooCostly: If there is not so much left.
+            TooCostly: If its weight exceeds the rest.
         """
         with self._lock:
             count, weight = self._taken.get((log, criteria), (0, cost.weight))
@@ -42,7 +43,7 @@ class ServerWeight:
             self._taken[log, criteria] = count + 1, weight
 
     def give(self, log: str, criteria: Criteria) -> None:
-        """Counts a subscription no more."""
+        """Discounts a subscription."""
         with self._lock:
             count, weight = self._taken[log, criteria]
             if count > 1:
@@ -53,14 +54,14 @@ class ServerWeight:
 
 
 class ConnectionWeight:
-    """The weight of what one connection is subscribed to, on its event loop.
+    """The weight of the subscriptions of one connection, on its event loop.
 
     Attributes:
-        weight: What it is now.
+        weight: The current weight.
 
     Args:
         limit: Option ``connection_weight``.
-        server: That of the whole server.
+        server: The weight of the whole server.
     """
 
     def __init__(self, limit: int, server: ServerWeight) -> None:
@@ -70,10 +71,10 @@ class ConnectionWeight:
         self._taken: dict[Hashable, tuple[str, Criteria, int]] = {}
 
     def take(self, entry: Hashable, log: str, criteria: Criteria, cost: Cost) -> None:
-        """Counts a subscription, once for an entry.
+        """Counts the subscription of an entry.
 
         Raises:
-            TooCostly: If there is not so much left here, or in the whole server.
+            TooCostly: If its weight exceeds the rest of the connection, or of the server.
         """
         left = self._limit - self.weight
         if cost.weight > left:
@@ -83,7 +84,7 @@ class ConnectionWeight:
         self.weight += cost.weight
 
     def give(self, entry: Hashable) -> None:
-        """Counts the subscription of an entry no more, if it was counted."""
+        """Discounts the subscription of an entry, if it was counted."""
         taken = self._taken.pop(entry, None)
         if taken is not None:
             log, criteria, weight = taken

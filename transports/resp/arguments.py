@@ -1,4 +1,4 @@
-"""The arguments of a command, taken one after the other."""
+"""The arguments of a command, consumed one by one."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,10 +11,10 @@ _SYNTAX: Final = "ERR"
 
 
 class CommandArguments:
-    """What stands behind the name of a command.
+    """The arguments behind the name of a command.
 
     Args:
-        command: Its name, for errors.
+        command: The name of the command, for errors.
         rest: The arguments.
     """
 
@@ -25,11 +25,11 @@ class CommandArguments:
 
     @property
     def left(self) -> int:
-        """How many were not taken."""
+        """The number of arguments that are not consumed."""
         return len(self._rest) - self._at
 
     def raw(self, name: str) -> bytes:
-        """The next one.
+        """Consumes the next argument.
 
         Raises:
             RespError: If there is none.
@@ -42,7 +42,7 @@ class CommandArguments:
         return self._rest[self._at - 1]
 
     def text(self, name: str) -> str:
-        """The next one as text.
+        """Consumes the next argument as text.
 
         Raises:
             RespError: If there is none, or it is not UTF-8.
@@ -54,10 +54,10 @@ class CommandArguments:
             raise RespError(_SYNTAX, f"{name} is {given[:40]!a}, but must be text in UTF-8") from None
 
     def whole(self, name: str, low: int, high: int) -> int:
-        """The next one as a whole number.
+        """Consumes the next argument as a whole number.
 
         Raises:
-            RespError: If it is none, or out of its range.
+            RespError: If there is none, or it is not a whole number within the bounds.
         """
         given = self.raw(name)
         if not given.isdigit() or len(given) > 19 or not low <= int(given) <= high:
@@ -67,19 +67,19 @@ class CommandArguments:
         return int(given)
 
     def next_word(self) -> str | None:
-        """The next one in capital letters, if it is there and no whole number."""
+        """Consumes the next argument in upper case; None if there is none or it is a whole number."""
         if not self.left or self._rest[self._at].isdigit():
             return None
         return self.raw("option").upper().decode("ascii", "replace")
 
     def options(self, known: dict[str, Callable[[], None]]) -> None:
-        """The rest: words with what belongs to them, in any order, each once.
+        """Consumes the rest: option words with their arguments, in any order, each at most once.
 
         Args:
-            known: Of each word, in capital letters, what takes the arguments behind it.
+            known: For each word, in upper case, the function that consumes its arguments.
 
         Raises:
-            RespError: If a word is unknown, or given twice.
+            RespError: If a word is unknown or repeated.
         """
         open_ = dict(known)
         while self.left:
@@ -92,9 +92,9 @@ class CommandArguments:
             take()
 
     def done(self) -> None:
-        """Nothing more may come.
+        """Checks that no argument is left.
 
         Raises:
-            RespError: If something does.
+            RespError: If one is left.
         """
         self.options({})

@@ -1,4 +1,4 @@
-"""What is known of one client of the Redis protocol."""
+"""The state of one client of the Redis protocol."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,16 @@ class RespClient:
 
     Attributes:
         id: Its number, from 1.
-        address: Where it comes from, or None.
-        peer_certificate: The certificate that its TLS connection has proved, or None.
-        version: Of the protocol, 2 or 3.
-        name: What it calls itself.
-        token: By which it has shown who it is, or None.
-        principal: Who that is, or None.
-        revision: Of the access under which that was found out.
-        leaving: Whether it is to be closed behind the reply.
-        ended: Whether it says nothing more: what it has asked is answered, and not waited for.
-        abandons: Whether what is being answered is of no use once it says nothing more.
+        address: The client's address; None if unknown.
+        peer_certificate: The certificate that TLS has verified; None without one.
+        version: The version of the protocol, 2 or 3.
+        name: The name that the client has set.
+        token: The token of the client; None without one.
+        principal: The authenticated principal; None before.
+        revision: The revision of the access data under which the client was authenticated.
+        leaving: Whether to close the connection behind the reply.
+        ended: Whether the client sends nothing more: its commands are still answered, but no longer wait.
+        abandons: Whether the current command is abandoned once the client sends nothing more.
     """
 
     id: int

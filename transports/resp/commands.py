@@ -1,4 +1,4 @@
-"""All commands: how each is called, how many arguments it has, and what answers it."""
+"""The table of commands: name, handler and number of arguments."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ __all__ = ["COMMANDS", "QUICK", "RespCommand", "answer"]
 
 _Answer = Callable[[RespPort, RespClient, CommandArguments], Awaitable[Any]]
 QUICK: Final = frozenset({b"CLIENT", b"COMMAND", b"ECHO", b"PING", b"SELECT"})
-"""What is answered at once, so that replies before it may wait for its own."""
+"""Commands that are answered at once, so that earlier replies may be sent together with theirs."""
 
 _FREE: Final = frozenset({"AUTH", "HELLO", "QUIT"})
-"""What may be said before it is known who a client is."""
+"""Commands that need no authentication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class RespCommand:
     """A command.
 
     Attributes:
-        name: In capital letters.
-        run: Answers it.
-        arity: How many arguments it has, its name counted; below 0 at least so many, as Redis tells it.
-        what: What it does.
+        name: The name in upper case.
+        run: The handler.
+        arity: The number of arguments including the name; negative for a minimum, as in Redis.
+        what: The summary.
     """
 
     name: str
@@ -41,13 +41,13 @@ class RespCommand:
 
     @property
     def told(self) -> list[Any]:
-        """As ``COMMAND`` tells it: name, arity, flags, first, last and step of keys, categories, tips, key places, subcommands."""
+        """The entry of ``COMMAND``: name, arity, flags, first, last and step of keys, categories, tips, key specifications, subcommands."""
         free = ["fast", "no_auth"] if self.name in _FREE else ["readonly"]
         return [self.name.lower(), self.arity, list(map(SimpleString, free)), 0, 0, 0, [], [], [], []]
 
 
 async def answer(port: RespPort, client: RespClient, words: list[bytes]) -> Any:
-    """The reply to a command; an error is a reply too."""
+    """Returns the reply to a command; an error is a reply too."""
     name = words[0].upper().decode("ascii", "replace")
     command = COMMANDS.get(name)
     port.commands[name if command is not None else "UNKNOWN"] += 1
@@ -60,7 +60,7 @@ async def answer(port: RespPort, client: RespClient, words: list[bytes]) -> Any:
         if not (len(words) == command.arity or 0 < -command.arity <= len(words)):
             raise RespError("ERR", f"wrong number of arguments for '{name.lower()}' command")
         return await command.run(port, client, CommandArguments(name.lower(), words[1:]))
-    except Exception as error:  # noqa: BLE001 - what went wrong with one command is its reply, and stops nothing else
+    except Exception as error:  # noqa: BLE001 - an error of one command is its reply, and affects nothing else
         reply = reply_of(error)
         port.errors[reply.code] += 1
         return reply
@@ -106,4 +106,4 @@ COMMANDS: Final = {
         RespCommand("SELECT", choose, 2, "Takes database 0, which is the only one"),
     )
 }
-"""By their names."""
+"""The commands by name."""

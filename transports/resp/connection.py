@@ -1,4 +1,4 @@
-"""One connection of the Redis protocol, on its event loop: bytes in, one command after the other, bytes out."""
+"""One connection of the Redis protocol, on its event loop: bytes in, one command after another, bytes out."""
 
 import asyncio
 import contextlib
@@ -26,27 +26,28 @@ _GATHERED: Final = 64 * 1024  # bytes of replies that are written at once
 
 
 class ConnectionKeeper(Protocol):
-    """What knows all connections of a port."""
+    """Tracks the connections of a port."""
 
     def come(self, connection: "RespConnection") -> RespError | None:
-        """A connection was made; answers with what sends it away, if it may not stay."""
+        """Registers a new connection; returns the error with which to refuse it, or None."""
         ...
 
     def gone(self, connection: "RespConnection", why: str | None) -> None:
-        """A connection has ended: why, if it was the server that ended it."""
+        """Removes a connection; ``why`` is the reason if the server ended it."""
         ...
 
 
 class RespConnection(asyncio.Protocol):
-    """Answers the commands of one client, in their order.
+    """Answers the commands of one client, in order.
 
-    What a client sends ahead waits in the buffer of the parser, and beyond ``resp_command_bytes`` in the network. What it does not
-    take stops its next command; if it takes nothing of that for ``stall_timeout`` it is cut off.
+    Commands that a client sends ahead wait in the parser's buffer, and beyond ``resp_command_bytes`` in the network. While
+    the client does not accept replies, its next command waits; if it accepts nothing for ``stall_timeout``, the connection
+    is aborted.
 
     Args:
-        port: What all connections share.
-        keeper: Knows all of them.
-        number: Of the connection.
+        port: The state that all connections share.
+        keeper: Tracks the connections.
+        number: The number of the connection.
     """
 
     def __init__(self, port: RespPort, keeper: ConnectionKeeper, number: int) -> None:
@@ -67,13 +68,13 @@ class RespConnection(asyncio.Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written and that the kernel has not taken."""
+        """Bytes that were written and that the kernel has not accepted."""
         return 0 if self._transport is None else unsent_by(self._transport)
 
     # --- asyncio --------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """Configures the transport of a new connection, and admits or refuses it."""
         self._transport = made = cast("asyncio.Transport", transport)
         peer = made.get_extra_info("peername")
         self._client.address = peer[0] if isinstance(peer, tuple) else None
@@ -81,7 +82,7 @@ class RespConnection(asyncio.Protocol):
         send_at_once(made)
         hold_little(made, self._limits.high_water)
         wait_above(made, self._limits.high_water)
-        with contextlib.suppress(OSError, AttributeError):  # a peer that is gone without a word
+        with contextlib.suppress(OSError, AttributeError):  # the peer is gone already
             made.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         refusal = self._keeper.come(self)
         if refusal is not None:
@@ -90,7 +91,7 @@ class RespConnection(asyncio.Protocol):
             self._later("stranger", self._limits.request_timeout, self._send_stranger_away)
 
     def data_received(self, data: bytes) -> None:
-        """Something has come."""
+        """Handles bytes of the client."""
         self._parser.feed(data)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._answer())
@@ -98,7 +99,7 @@ class RespConnection(asyncio.Protocol):
             self._read(on=False)
 
     def eof_received(self) -> bool:
-        """The client says nothing more; what it has asked is answered, but not what is for one that goes on."""
+        """Handles the end of input; pending commands are answered, except one that is useless without the client."""
         self._client.ended = True
         if self._task is not None and self._client.abandons:
             self._task.cancel()
@@ -108,17 +109,17 @@ class RespConnection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """Too much is unsent."""
+        """Starts the stall timer, because too many bytes are unsent."""
         self._writable.clear()
         self._later("stall", self._limits.stall_timeout, self._look_whether_stalled, self.unsent)
 
     def resume_writing(self) -> None:
-        """Enough was taken."""
+        """Stops the stall timer."""
         self._writable.set()
         self._forget("stall")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
+        """Stops everything, because the connection is closed."""
         self._transport = None
         for name in list(self._timers):
             self._forget(name)
@@ -130,16 +131,16 @@ class RespConnection(asyncio.Protocol):
     # --- commands -------------------------------------------------------------------------------------------------------
 
     async def _answer(self) -> None:
-        """Answers what has come, until nothing more is there."""
+        """Answers the commands that have arrived, until none is left."""
         try:
             await self._answer_all()
         except RespViolation as error:
             self._client.leaving, self._why = True, "PROTOCOL_ERROR"
             self._gather(RespError("ERR", f"Protocol error: {error}"))
             self._send()
-        except asyncio.CancelledError:  # the client has gone, or the server stops
+        except asyncio.CancelledError:  # the client is gone, or the server is stopping
             return
-        except Exception:  # noqa: BLE001 - a fault here ends this connection, and leaves no client waiting
+        except Exception:  # noqa: BLE001 - a fault ends this connection, and leaves no client waiting
             _LOG.exception("a connection of the Redis protocol has failed")
             self._client.leaving, self._why = True, "INTERNAL"
         finally:
@@ -157,10 +158,10 @@ class RespConnection(asyncio.Protocol):
             if words is None:
                 if not self._gathered:
                     return
-                await self._flush()  # meanwhile more may come
+                await self._flush()  # more commands may arrive meanwhile
                 continue
             if self._gathered and words[0].upper() not in QUICK:
-                await self._flush()  # no reply waits for the one behind it
+                await self._flush()  # no finished reply waits for a slow one behind it
             self._gather(await answer(self._port, self._client, words))
             answered += 1
             if self._gathered_bytes >= _GATHERED or answered % self._limits.resp_pipeline == 0:
@@ -173,7 +174,7 @@ class RespConnection(asyncio.Protocol):
         return self._port.access.open or self._client.principal is not None
 
     def _next(self) -> list[bytes] | None:
-        """The next command; little is taken from a client that has not shown who it is."""
+        """Returns the next command; the bounds are small until the client is authenticated."""
         most, arguments = self._limits.resp_command_bytes, self._limits.resp_arguments
         known = self._known
         self._parser.most = most if known else min(_STRANGER_BYTES, most)
@@ -191,7 +192,7 @@ class RespConnection(asyncio.Protocol):
         self._gathered, self._gathered_bytes = [], 0
 
     async def _flush(self) -> None:
-        """Sends the replies that were gathered, and waits until enough of them was taken."""
+        """Sends the gathered replies, and waits until the client has accepted enough of them."""
         self._send()
         await self._writable.wait()
 
@@ -207,7 +208,7 @@ class RespConnection(asyncio.Protocol):
     # --- its end --------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """The server stops: the client is told where a command is not answered, and the connection closed."""
+        """Stops: fails the command in progress, and closes the connection."""
         if self._task is not None:
             self._task.cancel()
             self._end("GOING_AWAY", reply_of(GoingAway()))
@@ -216,14 +217,14 @@ class RespConnection(asyncio.Protocol):
             self._close()
 
     def _end(self, why: str, reply: RespError) -> None:
-        """Sends the client away."""
+        """Sends an error and closes the connection."""
         self._why = self._why or why
         self._gather(reply)
         self._send()
         self._close()
 
     def _close(self) -> None:
-        """Closes behind what was written; a client that does not take it in time is cut off."""
+        """Closes behind what was written; aborts a client that does not accept it in time."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
             self._later("close", self._limits.close_timeout, self._transport.abort)
@@ -240,7 +241,7 @@ class RespConnection(asyncio.Protocol):
             timer.cancel()
 
     def _await_rest(self) -> None:
-        """The rest of a command that has begun has to come in time."""
+        """Starts or stops the timer for the rest of a command that has begun."""
         if not self._parser.within:
             self._forget("rest")
         elif "rest" not in self._timers:
@@ -248,7 +249,7 @@ class RespConnection(asyncio.Protocol):
 
     def _look_for_rest(self, taken: int) -> None:
         self._forget("rest")
-        if self._task is not None:  # it looks when it is done
+        if self._task is not None:  # ``_answer`` starts the timer again when it is done
             return
         if self._parser.within and self._parser.taken == taken:
             late = f"the rest of a command did not come within {self._limits.request_timeout:g} s"

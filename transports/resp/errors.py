@@ -1,4 +1,4 @@
-"""What clients of the Redis protocol are told of errors: the words that Redis has, where it has one, else those of the protocol."""
+"""Errors as replies of the Redis protocol: with the code of Redis if it has one, otherwise with the code of our protocol."""
 
 from typing import Final
 
@@ -49,11 +49,11 @@ _GROUPS: Final[tuple[tuple[type[Exception], str, str | None], ...]] = (
         "what the server keeps of the group is damaged; its server has logged the place",
     ),
 )
-"""Words, and what is said where the text of the error speaks of what is not for clients."""
+"""Codes, and texts that replace an error's text with details of the server."""
 
 
 def reply_of(error: Exception) -> RespError:
-    """What a client is told of an error. What is in no table is logged with an id, and only the id is told."""
+    """Returns the reply for an error. An unexpected error is logged with an id, and the client gets only the id."""
     if isinstance(error, RespError):
         return error
     if isinstance(error, Unauthenticated):

@@ -1,4 +1,4 @@
-"""What clients say before they ask for anything: who they are, which protocol they speak, and what there is."""
+"""Commands of connection setup: authentication, the protocol version, and information about the connection."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,7 +19,7 @@ _OPEN: Final = "AUTH <password> called without any password configured for the d
 
 
 async def ping(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
-    """PONG, or what was said."""
+    """Returns PONG, or the argument."""
     if not given.left:
         return SimpleString("PONG")
     said = given.raw("message")
@@ -28,7 +28,7 @@ async def ping(_port: RespPort, _client: RespClient, given: CommandArguments) ->
 
 
 async def echo(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
-    """What was said."""
+    """Returns the argument."""
     said = given.raw("message")
     given.done()
     return said
@@ -41,7 +41,7 @@ async def quit_(_port: RespPort, client: RespClient, _given: CommandArguments) -
 
 
 async def choose(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
-    """Takes the one database that there is."""
+    """Selects database 0, the only one."""
     index = given.raw("index")
     given.done()
     if index != b"0":
@@ -128,12 +128,12 @@ def _check_library(given: CommandArguments) -> SimpleString:
     attribute = given.raw("attribute").upper()
     if attribute not in (b"LIB-NAME", b"LIB-VER"):
         raise RespError("ERR", f"unrecognized option {attribute[:40]!a}, which must be LIB-NAME or LIB-VER")
-    _name(given)  # checked, and not kept: nothing tells of it
+    _name(given)  # checked, but not kept: nothing uses it
     return _OK
 
 
 def _name(given: CommandArguments) -> str:
-    """A name without anything that would break a line of a log."""
+    """Consumes a name; refuses characters that would break a log line."""
     name = given.text("name")
     if len(name) > _NAME or not name.isprintable() or " " in name:
         raise RespError(
@@ -144,11 +144,11 @@ def _name(given: CommandArguments) -> str:
 
 
 async def _let_in(port: RespPort, client: RespClient, name: str, token: str) -> None:
-    """Takes a token. The name is that of the principal, or ``default``.
+    """Authenticates a client by a token. The name must be that of the principal, or ``default``.
 
     Raises:
-        RespError: If it is not let in.
-        NotAuthenticated: If that was not found out in time.
+        RespError: If the client is refused.
+        NotAuthenticated: If authentication takes longer than the timeout.
     """
     if port.access.open:
         raise RespError("ERR", _OPEN)

@@ -1,4 +1,4 @@
-"""The consumers of groups that clients speak of by their names: one for each name, whichever connections use it."""
+"""The group consumers that clients address by name: one per name, whichever connections use it."""
 
 import threading
 from collections import OrderedDict
@@ -16,12 +16,12 @@ _Key = tuple["ChangeLog", str, str]
 
 
 class GroupMembers:
-    """Consumers that have joined here, by log, group and name; from any thread.
+    """The consumers that have joined here, by log, group and name; from any thread.
 
-    The ones that were asked for last are kept. One that was forgotten joins again when it is asked for, and has what it had.
+    The most recently used ones are kept. One that was dropped joins again when it is used, and keeps its deliveries.
 
     Args:
-        most: How many are kept: option ``resp_consumers``.
+        most: The number of consumers to keep: option ``resp_consumers``.
     """
 
     def __init__(self, most: int) -> None:
@@ -34,13 +34,13 @@ class GroupMembers:
         return len(self._known)
 
     def get(self, log: "ChangeLog", group: "ConsumerGroup", consumer: str) -> "GroupMember":
-        """The consumer of a name, which joins if it has not.
+        """Returns the consumer of a name, which joins if it has not.
 
         Raises:
             InvalidOption, TooCostly, GroupError: As ``ConsumerGroup.join``.
         """
         key = (log, group.name, consumer)
-        with self._joining[hash(key) % _JOINING]:  # joining twice would fence the first
+        with self._joining[hash(key) % _JOINING]:  # a second joining would fence the first
             found = self.find(log, group, consumer)
             if found is None:
                 found = group.join(consumer)
@@ -51,7 +51,7 @@ class GroupMembers:
             return found
 
     def find(self, log: "ChangeLog", group: "ConsumerGroup", consumer: str) -> "GroupMember | None":
-        """The consumer of a name, if it has joined here."""
+        """Returns the consumer of a name, if it has joined here."""
         key = (log, group.name, consumer)
         with self._lock:
             found = self._known.get(key)
@@ -60,7 +60,7 @@ class GroupMembers:
         return found
 
     def forget(self, log: "ChangeLog", group: "ConsumerGroup", member: "GroupMember") -> None:
-        """A consumer has left, or does not count any more."""
+        """Drops a consumer that has left or was fenced."""
         key = (log, group.name, member.name)
         with self._lock:
             if self._known.get(key) is member:

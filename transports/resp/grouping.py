@@ -1,6 +1,7 @@
 """``CDC.GROUP``, ``CDC.ACK``, ``CDC.NACK``, ``CDC.PENDING`` and ``CDC.CLAIM``: consumers that share the changes of a log.
 
-A thin shell on ``log.groups``. All of it that may wait for the disk is done on threads; a read that waits for a change keeps none.
+A thin layer over ``log.groups``. Work that may wait for the disk runs on threads; a read that waits for a change occupies
+none.
 """
 
 import asyncio
@@ -36,12 +37,12 @@ _GAPS: Final = ("error", "earliest", "latest")
 
 @dataclass(slots=True)
 class _Named:
-    """Log and group that a command names.
+    """The log and the group that a command names.
 
     Attributes:
         key: The name of the log.
-        group: That of the group.
-        log: The log, once it is known that the client may.
+        group: The name of the group.
+        log: The log, once access is authorised.
     """
 
     key: str
@@ -53,7 +54,7 @@ class _Named:
         return cls(given.text("key"), given.text("group"))
 
     async def check(self, port: RespPort, client: RespClient) -> None:
-        """Finds the log, if the client may use a group of this name in it, whether there is one or not.
+        """Finds the log, if the client may use a group of this name, which need not exist.
 
         Raises:
             Forbidden, LogNotFound, Unauthenticated, NotAuthenticated: As ``RespPort.find``.
@@ -62,7 +63,7 @@ class _Named:
         grant.check_group(self.group)
 
     def open(self) -> "ConsumerGroup":
-        """The group; on a thread."""
+        """Opens the group; on a thread."""
         return self.log.groups.open(self.group)
 
 
@@ -108,13 +109,13 @@ async def _create(port: RespPort, client: RespClient, given: CommandArguments) -
 
 @dataclass(slots=True)
 class _Attempt:
-    """One look for deliveries.
+    """One attempt to read deliveries.
 
     Attributes:
         member: The consumer.
-        found: What it was given.
-        reply: The same for the client.
-        due: In how many seconds there may be something in any case; None if never, or if nothing was watched.
+        found: The deliveries.
+        reply: The encoded reply.
+        due: Seconds until a delivery becomes due without a notification; None if never, or without a watch.
         end: Ends the watch.
     """
 
@@ -125,22 +126,22 @@ class _Attempt:
     end: Callable[[], None]
 
     def undo(self) -> None:
-        """The client has left before it was told: what it was given is due at once, and counts as no delivery."""
+        """Returns the deliveries to the group, because the client has left before the reply: they are due at once, and the attempt does not count."""
         self.end()
         _give_back(self.member, self.found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What a consumer asks for.
+    """The arguments of a read.
 
     Attributes:
-        port: What all connections share.
+        port: The state that all connections share.
         named: The group.
-        consumer: Its name.
-        most: Most deliveries.
-        history: Whether what the consumer has comes again first.
-        version: Of the protocol.
+        consumer: The name of the consumer.
+        most: The most deliveries.
+        history: Whether the consumer's unacknowledged deliveries come again first.
+        version: The version of the protocol.
     """
 
     port: RespPort
@@ -151,10 +152,10 @@ class _Reading:
     version: int
 
     def look(self, notify: Callable[[], None] | None) -> _Attempt:
-        """Looks for deliveries, on a thread.
+        """Reads deliveries, on a thread.
 
         Args:
-            notify: What is called when it is worth another look; None for nothing.
+            notify: Called when another attempt is worthwhile; None for no watch.
         """
         return _as_member(self.port, self.named, self.consumer, partial(self._look, notify))
 
@@ -189,11 +190,11 @@ async def _read(port: RespPort, client: RespClient, given: CommandArguments) -> 
             loop.call_soon_threadsafe(woken.set)
 
     reading = _Reading(port, named, consumer, most, chosen["HISTORY"], client.version)
-    watched: Callable[[], None] | None = None  # the first look needs no watch
+    watched: Callable[[], None] | None = None  # the first attempt needs no watch
     while True:
-        await named.check(port, client)  # again after each wait: it may be over
+        await named.check(port, client)  # repeated after each wait, because access may have been revoked
         woken.clear()
-        client.abandons = not client.ended  # what is delivered is for a client that can acknowledge it
+        client.abandons = not client.ended  # deliveries are of use only to a client that can acknowledge them
         try:
             attempt = await port.take(client, partial(reading.look, watched), _Attempt.undo)
         finally:
@@ -210,7 +211,7 @@ async def _read(port: RespPort, client: RespClient, given: CommandArguments) -> 
 
 
 async def _leave(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
-    """``LEAVE key group consumer``: what it has is due at once. Answers 1 if it was there."""
+    """``LEAVE key group consumer``: its deliveries are due at once. Returns 1 if it had joined."""
     named, consumer = _Named.of(given), given.text("consumer")
     given.done()
     await named.check(port, client)
@@ -256,7 +257,7 @@ async def _tell(port: RespPort, client: RespClient, given: CommandArguments) -> 
 
 
 async def acknowledge(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
-    """``CDC.ACK key group [CONSUMER name] [DURABLE] sequence [sequence ...]``: how many were newly acknowledged."""
+    """``CDC.ACK key group [CONSUMER name] [DURABLE] sequence [sequence ...]``: returns how many were newly acknowledged."""
     named = _Named.of(given)
     consumer, durable = None, False
     while (word := given.next_word()) is not None:
@@ -281,7 +282,7 @@ async def acknowledge(port: RespPort, client: RespClient, given: CommandArgument
 
 
 async def refuse(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
-    """``CDC.NACK key group consumer [DELAY ms] [NOCOUNT] sequence [sequence ...]``: how many were pending."""
+    """``CDC.NACK key group consumer [DELAY ms] [NOCOUNT] sequence [sequence ...]``: returns how many were pending."""
     named, consumer = _Named.of(given), given.text("consumer")
     delay, counts = None, True
     while (word := given.next_word()) is not None:
@@ -330,7 +331,7 @@ async def list_pending(port: RespPort, client: RespClient, given: CommandArgumen
 
 
 async def claim(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
-    """``CDC.CLAIM key group consumer min-idle-ms [START sequence] [COUNT n] [JUSTID] [sequence ...]``: next, events, lost."""
+    """``CDC.CLAIM key group consumer min-idle-ms [START sequence] [COUNT n] [JUSTID] [sequence ...]``: returns next, events, lost."""
     named, consumer = _Named.of(given), given.text("consumer")
     idle = given.whole("min-idle-time", 0, _MILLIS_MAX) / 1000
     chosen: dict[str, Any] = {}
@@ -366,7 +367,11 @@ async def claim(port: RespPort, client: RespClient, given: CommandArguments) -> 
 
 
 def _as_member(port: RespPort, named: _Named, consumer: str, work: Callable[["GroupMember"], _T]) -> _T:
-    """Does something as a consumer, which joins if it has not; and again if it was removed, as it was silent for too long, or the group was moved."""
+    """Runs work as a consumer, which joins if it has not.
+
+    If the consumer was removed because it was silent for too long or the group was moved, it joins again and the work is
+    repeated.
+    """
     group = named.open()
     while True:
         member = port.members.get(named.log, group, consumer)
@@ -376,15 +381,15 @@ def _as_member(port: RespPort, named: _Named, consumer: str, work: Callable[["Gr
             port.members.forget(named.log, group, member)
             if (
                 error.current > error.generation
-            ):  # one of its name has joined elsewhere: it is told once, and may join again
+            ):  # another consumer of the name has joined elsewhere: the error is reported once, after which this one may join again
                 raise
 
 
 def _known(port: RespPort, named: _Named, group: "ConsumerGroup", consumer: str) -> "GroupMember":
-    """A consumer that has joined here.
+    """Returns a consumer that has joined here.
 
     Raises:
-        RespError: If it has not.
+        RespError: If it has not joined.
     """
     member = port.members.find(named.log, group, consumer)
     if member is None:
@@ -393,7 +398,7 @@ def _known(port: RespPort, named: _Named, group: "ConsumerGroup", consumer: str)
 
 
 def _give_back(member: "GroupMember", found: "Iterable[GroupDelivery]") -> None:
-    """What could not be told to its client is due at once, and counts as no delivery."""
+    """Returns deliveries that could not be sent to the group: they are due at once, and the attempt does not count."""
     with contextlib.suppress(PenstockError):
         member.give_back(found)
 
@@ -403,7 +408,7 @@ def _events(found: "Iterable[GroupDelivery]", version: int) -> Encoded:
 
 
 def _places(given: CommandArguments) -> list[Position]:
-    """Sequence numbers, at least one."""
+    """Consumes sequence numbers, at least one."""
     return [position_of_sequence("sequence", given.raw("sequence")) for _ in range(max(given.left, 1))]
 
 

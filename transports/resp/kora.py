@@ -1,7 +1,7 @@
-"""Changes as Kora's commands give them: sequence number, milliseconds, operation, key, value.
+"""Changes in the form of Kora's commands: sequence number, milliseconds, operation, key, value.
 
-Kora knows one space of keys. A key here is written ``entity_type:key`` there, so the patterns of its documentation, such as
-``user:*``, fit.
+Kora has a single key space. A key of ours appears there as ``entity_type:key``, so patterns of its documentation, such as
+``user:*``, work.
 """
 
 import re
@@ -40,10 +40,10 @@ _PATTERN: Final = (
 
 
 def kora_event(change: Change) -> list[Any]:
-    """A change as Kora documents an event.
+    """Returns a change in the form that Kora documents for events.
 
     Raises:
-        RespError: If it has no sequence number.
+        RespError: If the change has no sequence number.
     """
     action = None if change.field is None else change.action
     operation = (
@@ -63,16 +63,16 @@ def kora_event(change: Change) -> list[Any]:
 
 
 def millis(moment: datetime) -> int:
-    """Milliseconds since the Unix epoch."""
+    """Returns the milliseconds since the Unix epoch."""
     return (moment - _EPOCH) // _MILLI
 
 
 def criteria_of_pattern(pattern: bytes | None) -> Criteria:
-    """The changes of entities that a pattern of Kora means; without one those of all entities.
+    """Returns the criteria of a Kora pattern; without a pattern, the changes of all entities.
 
     Raises:
-        RespError: If the entity type is a pattern.
-        InvalidCriteria: If it is too long.
+        RespError: If the entity type contains a wildcard.
+        InvalidCriteria: If the pattern is too long.
     """
     if pattern is None or pattern == b"*":
         return Criteria.of(Criterion(areas={Area.DATA}))

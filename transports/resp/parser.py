@@ -1,7 +1,8 @@
-r"""Commands, out of the bytes of a client as they come, however these are cut.
+r"""Parses commands from the bytes of a client, however they are fragmented.
 
-A command is an array of bulk strings, ``*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n``, or a line of words, as people type them (Redis protocol
-specification, "Sending commands to a Redis server" and "Inline commands"). Arrays in arrays are no commands, so nothing nests.
+A command is an array of bulk strings, ``*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n``, or a line of words, as people type them (Redis
+protocol specification, "Sending commands to a Redis server" and "Inline commands"). Nested arrays are not commands, so there
+is no recursion.
 """
 
 import re
@@ -10,28 +11,28 @@ from typing import Final
 __all__ = ["CommandParser", "RespViolation"]
 
 _CRLF: Final = b"\r\n"
-_LINE: Final = 64 * 1024  # bytes of a command in one line, as Redis has it
-_HEAD: Final = 32  # bytes of a line that tells a length
+_LINE: Final = 64 * 1024  # bytes of an inline command, as in Redis
+_HEAD: Final = 32  # bytes of a line with a length
 _WHOLE: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 _HTTP: Final = frozenset({b"POST", b"HOST:"})
 _EACH: Final = 16  # bytes that an argument costs beside its own
 
 
 class RespViolation(Exception):
-    """What came is no command: the client is told, and the connection closed, as nothing behind it can be understood."""
+    """The bytes are not a command. The client gets an error and the connection closes, because nothing behind them can be parsed."""
 
 
 class CommandParser:
-    """Takes bytes, and gives commands. What it holds is bounded: by the largest command, and by what it is fed beyond that.
+    """Turns bytes into commands. Its memory is bounded by the largest command plus the bytes it is fed beyond that.
 
     Args:
-        most: Bytes of the arguments of one command, each counted with 16 more.
-        arguments: Arguments of one command, its name counted.
+        most: The most bytes of the arguments of one command, plus 16 for each.
+        arguments: The most arguments of one command, including its name.
 
     Attributes:
-        most: Likewise; from the next argument on.
-        arguments: Likewise; from the next command on.
-        taken: How many commands were given.
+        most: As the argument; a change applies from the next argument on.
+        arguments: As the argument; a change applies from the next command on.
+        taken: The number of commands returned.
     """
 
     def __init__(self, most: int, arguments: int) -> None:
@@ -39,33 +40,33 @@ class CommandParser:
         self.arguments = arguments
         self.taken = 0
         self._buffer = bytearray()
-        self._seen = 0  # bytes of the buffer in which no end of a line was found
-        self._left: int | None = None  # arguments that are to come; None between commands
-        self._length: int | None = None  # bytes of the one that is coming
+        self._seen = 0  # leading bytes of the buffer that contain no end of line
+        self._left: int | None = None  # arguments still to come; None between commands
+        self._length: int | None = None  # bytes of the argument that is arriving
         self._found: list[bytes] = []
         self._weight = 0
         self._broken: RespViolation | None = None
 
     @property
     def held(self) -> int:
-        """Bytes that have come and were not given yet."""
+        """Bytes that have arrived and are not returned yet."""
         return len(self._buffer) + self._weight
 
     @property
     def within(self) -> bool:
-        """Whether a part of a command has come, and the rest has not."""
+        """Whether a command has begun to arrive and is incomplete."""
         return self._broken is None and (self._left is not None or bool(self._buffer))
 
     def feed(self, data: bytes) -> None:
-        """Takes what came."""
+        """Appends bytes to the buffer."""
         if self._broken is None:
             self._buffer += data
 
     def next(self) -> list[bytes] | None:
-        """The next command, its name first; None if the rest of it has not come.
+        """Returns the next command, beginning with its name; None if it is incomplete.
 
         Raises:
-            RespViolation: If what came is none; again each time.
+            RespViolation: If the bytes are not a command; raised again by each further call.
         """
         if self._broken is not None:
             raise self._broken
@@ -95,7 +96,7 @@ class CommandParser:
                 count = _number(line, "multibulk length")
                 if count > self.arguments:
                     raise RespViolation(f"invalid multibulk length: more than {self.arguments} arguments")
-                if count <= 0:  # Redis passes these over
+                if count <= 0:  # Redis ignores these
                     continue
                 self._left, self._found, self._weight = count, [], 0
             while self._left:
@@ -130,7 +131,7 @@ class CommandParser:
         return found
 
     def _line(self, what: str) -> bytes | None:
-        """What stands between the mark at the beginning and the end of the line; None if that has not come."""
+        """Returns a line without its first byte; None if it is incomplete."""
         end = self._buffer.find(_CRLF, max(self._seen - 1, 0), _HEAD)
         if end < 0:
             self._seen = len(self._buffer)
@@ -143,7 +144,7 @@ class CommandParser:
         return found
 
     def _inline(self) -> list[bytes] | None:
-        """The words of a line; None if its end has not come."""
+        """Returns the words of an inline command; None if it is incomplete."""
         most = min(_LINE, self.most)
         end = self._buffer.find(b"\n", self._seen, most)
         if end < 0:
@@ -155,7 +156,7 @@ class CommandParser:
         words = bytes(self._buffer[:end]).split()
         del self._buffer[: end + 1]
         if words and words[0].upper() in _HTTP:
-            # A page in a browser of this machine can send such a request, and what stands in its body, to any port.
+            # A web page in a browser on this machine can send such a request, with a body of its choice, to any port.
             raise RespViolation("this is the port of the Redis protocol, and not of HTTP")
         if len(words) > self.arguments or sum(map(len, words)) + _EACH * len(words) > self.most:
             raise RespViolation("too big inline request")

@@ -31,19 +31,19 @@ _VIEW = View.of(Content.BODY)
 
 
 class _Waker(NotifyingSubscriber):
-    """Wakes also where there will be no change: the next look tells why."""
+    """Wakes the command also if no change will ever come: its next attempt finds the reason."""
 
     def on_error(self, error: Exception, /) -> None:
-        """There will be none."""
+        """Wakes the command."""
         self.on_complete()
 
 
 async def poll(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
-    """Answers with events; see ``docs/resp.md``.
+    """Returns events; see ``docs/resp.md``.
 
     Raises:
-        RespError: If an argument is not what it must be.
-        PenstockError: If the log cannot be read from there.
+        RespError: If an argument is invalid.
+        PenstockError: If the log cannot be read from the sequence on.
     """
     place = given.raw("sequence")
     since: Position | None = None if place == NEWEST else position_of_sequence("sequence", place)
@@ -62,7 +62,8 @@ async def poll(port: RespPort, client: RespClient, given: CommandArguments) -> A
     until = loop.time() + min(chosen["BLOCK"] / 1000, port.limits.resp_block)
     gap = False
     while True:
-        name, log, grant = await port.find(client, chosen["LOG"])  # again after each wait: it may be over
+        # Repeated after each wait, because access may have been revoked.
+        name, log, grant = await port.find(client, chosen["LOG"])
         view, criteria = narrow(grant, _VIEW, wanted)
         if place == NEWEST and since is None:
             since = log.head
@@ -102,10 +103,10 @@ def _page(
 async def woken(
     port: RespPort, client: RespClient, name: str, log: "ChangeLog", criteria: Criteria, since: Position
 ) -> AsyncIterator[asyncio.Event]:
-    """What is set when there is a change from a position on, or never will be.
+    """Provides an event that is set once there is a change from a position on, or never will be.
 
     Raises:
-        TooCostly: If what waits already weighs too much.
+        TooCostly: If the waiting commands weigh too much already.
     """
     loop, event = asyncio.get_running_loop(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What all connections of a port of the Redis protocol share."""
+"""The state that all connections of a Redis protocol port share."""
 
 import asyncio
 from collections import Counter
@@ -24,29 +24,29 @@ __all__ = ["RespPort"]
 
 _T = TypeVar("_T")
 _PREFIX: Final = "stream:"
-_LEAST: Final = 64 * 1024  # bytes of a page where clients take their replies too slowly
-_SHARE: Final = 4  # the part of what is left that one reply may have
+_LEAST: Final = 64 * 1024  # bytes of a page if clients accept their replies too slowly
+_SHARE: Final = 4  # the fraction of the remaining budget that one reply may use
 
 
 class RespPort:
-    """Logs, who may use them, and what that may cost.
+    """The logs, access rights and costs of a port.
 
     Args:
-        logs: By their names.
-        access: Who is let in, and what each may do.
-        limits: Bounds.
-        pools: Threads for what may read the disk.
-        unsent: Tells how many bytes of replies clients have not taken.
+        logs: The logs by name.
+        access: Authenticates clients and authorises actions.
+        limits: The bounds.
+        pools: The threads for disk reads.
+        unsent: Returns the bytes of replies that clients have not accepted.
 
     Attributes:
-        logs: Likewise.
-        access: Likewise.
-        limits: Likewise.
-        weight: What the criteria of all commands that wait weigh.
-        commands: How often each command was answered.
-        errors: How often each word of an error was told.
-        members: The consumers of groups that clients speak of.
-        waiting: How many commands wait for a change.
+        logs: As the argument.
+        access: As the argument.
+        limits: As the argument.
+        weight: The weight of the criteria of all waiting commands.
+        commands: The number of answers by command.
+        errors: The number of errors by code.
+        members: The group consumers that clients address.
+        waiting: The number of commands that wait for a change.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class RespPort:
 
     @property
     def page_bytes(self) -> int:
-        """Bytes after which a page of changes ends now."""
+        """The bytes after which a page of changes ends, given the unsent bytes."""
         left = self.limits.resp_output_bytes - self._unsent()
         return max(
             min(_LEAST, self.limits.resp_reply_bytes), min(left // _SHARE, self.limits.resp_reply_bytes)
         )
 
     async def principal(self, client: RespClient) -> Principal:
-        """Who a client is; found out again when what tells that has changed.
+        """Returns the principal of a client; authenticates again if the access data have changed.
 
         Raises:
-            Unauthenticated: If it has not shown that, or its time is over.
-            NotAuthenticated: If it was not found out in time.
+            Unauthenticated: If the client is not authenticated, or its principal has expired.
+            NotAuthenticated: If authentication takes longer than the timeout.
         """
         revision, known = self.access.revision, client.principal
         if known is not None and client.revision == revision and not self.access.expired(known):
@@ -92,7 +92,7 @@ class RespPort:
         return client.principal
 
     async def judge(self, client: RespClient, token: str | None) -> Principal:
-        """Who a client is that shows a token, or nothing but its certificate. Errors are those of `principal`."""
+        """Authenticates a client by a token, or by its certificate alone. Raises as `principal`."""
         return await self.access.principal(
             Credentials(token=token, peer_certificate=client.peer_certificate, client=client.address)
         )
@@ -100,11 +100,11 @@ class RespPort:
     async def find(
         self, client: RespClient, key: str | None, action: LogAction = LogAction.READ
     ) -> "tuple[str, ChangeLog, Grant]":
-        """The log that a key means: its name, also behind ``stream:``; None for the only one.
+        """Finds the log of a key: its name, optionally prefixed with ``stream:``; None for the only log.
 
         Raises:
             Unauthenticated, NotAuthenticated: As `principal`.
-            Forbidden: If the client may not do that.
+            Forbidden: If the action is not allowed.
             LogNotFound: If there is no such log.
         """
         principal = await self.principal(client)
@@ -118,11 +118,11 @@ class RespPort:
             raise
 
     async def scan(self, client: RespClient, work: Callable[[Turn[_T]], _T]) -> _T:
-        """What some work on a thread returns; what is not wanted any more ends at its next step.
+        """Runs work on a thread and returns its result; if the caller is cancelled, the work ends at its next step.
 
         Raises:
-            TooCostly: If too much waits for a thread.
-            GoingAway: If the server stops.
+            TooCostly: If too much work waits for a thread.
+            GoingAway: If the server is stopping.
         """
         turn = self._pools.scanning.submit(client.address, work)
         try:
@@ -131,7 +131,7 @@ class RespPort:
             turn.cancel()
 
     async def take(self, client: RespClient, work: Callable[[], _T], undo: Callable[[_T], None]) -> _T:
-        """As `scan`; if the client leaves before the result is there, that is undone, on a thread too."""
+        """As `scan`; if the client leaves before the result is there, the result is undone, on a thread too."""
         turn = self._pools.scanning.submit(client.address, lambda _: work())
 
         def done(result: "Future[_T]") -> None:
@@ -139,7 +139,7 @@ class RespPort:
                 found = result.result()
                 try:
                     self._pools.scanning.submit(client.address, lambda _: undo(found))
-                except PenstockError:  # the server stops, or too much waits
+                except PenstockError:  # the server is stopping, or too much work waits
                     undo(found)
 
         try:
@@ -150,8 +150,8 @@ class RespPort:
             raise
 
     async def wait(self, client: RespClient, event: asyncio.Event, until: float) -> None:
-        """Waits for an event, up to a time of the event loop; as long as the client may say more."""
-        if client.ended:  # while what it asked was prepared
+        """Waits for an event until a time of the event loop, as long as the client may send more."""
+        if client.ended:  # the client ended while the command was prepared
             return
         self.waiting += 1
         abandoned, client.abandons = client.abandons, True
@@ -165,7 +165,7 @@ class RespPort:
             self.waiting -= 1
 
     def statistics(self) -> dict[str, Any]:
-        """What was answered, and what waits."""
+        """Returns the counts of answers and of waiting commands."""
         return {
             "commands": dict(self.commands),
             "errors": dict(self.errors),

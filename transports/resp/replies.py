@@ -1,4 +1,4 @@
-"""Replies of the Redis protocol, in its second and its third version."""
+"""Replies of the Redis protocol, versions 2 and 3."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,11 +9,11 @@ _LINES: Final = str.maketrans("\r\n", "  ")
 
 
 class RespError(Exception):
-    """A reply that is an error.
+    """An error reply.
 
     Args:
         code: The word with which it begins, such as ``ERR``.
-        why: What was wrong, and what would be right.
+        why: The error and the expected form.
     """
 
     def __init__(self, code: str, why: str) -> None:
@@ -22,23 +22,25 @@ class RespError(Exception):
 
 
 class SimpleString(str):
-    """A reply that is a short word, such as ``OK``."""
+    """A simple string reply, such as ``OK``."""
 
     __slots__ = ()
 
 
 class Encoded(bytes):
-    """A reply, or a part of one, that was encoded already."""
+    """A reply, or a part of one, that is already encoded."""
 
     __slots__ = ()
 
 
 def encode_reply(reply: Any, version: int) -> bytes:
-    """The bytes of a reply.
+    """Encodes a reply.
 
     Args:
-        reply: None, a whole number, text, bytes, a ``SimpleString``, a ``RespError``, what is ``Encoded``, or a list or mapping of such.
-        version: Of the protocol, 2 or 3. A mapping is a list of names and values in the second, and null an empty bulk.
+        reply: None, a whole number, text, bytes, a ``SimpleString``, a ``RespError``, an ``Encoded``, or a list or mapping
+            of these.
+        version: The version of the protocol, 2 or 3. In version 2 a mapping is a list of names and values, and null an empty
+            bulk string.
     """
     out: list[bytes] = []
     _encode(reply, version, out)

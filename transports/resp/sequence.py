@@ -1,7 +1,8 @@
 """Kora's sequence numbers: one whole number for each position of a log.
 
-They rise with the positions, and each is that of one position alone: ``version * 2**24 + index``. So the number after that of a
-change is a place to go on from, as Kora documents it, and numbers are not dense: a gap between two of them is no loss.
+They increase with the positions, and each belongs to exactly one position: ``version * 2**24 + index``. The number after
+that of a change is thus a position to resume at, as Kora documents it. Numbers are not dense: a gap between two of them is
+no loss.
 """
 
 from typing import Final
@@ -12,20 +13,20 @@ from transports.resp.replies import RespError
 __all__ = ["INDEX_BITS", "NEWEST", "position_of_sequence", "sequence_of"]
 
 INDEX_BITS: Final = 24
-"""Of an index: a transaction has up to 16,777,216 changes that have numbers, and a log 549,755,813,888 versions."""
+"""The bits of an index: a transaction has up to 16,777,216 changes with numbers, and a log 549,755,813,888 versions."""
 
 NEWEST: Final = b"$"
-"""In place of a number: what is committed from now on."""
+"""Stands for the position of the next commit."""
 
-_MOST: Final = 2**63 - 1  # a signed whole number of 64 bits, which is what RESP carries
+_MOST: Final = 2**63 - 1  # RESP integers are signed, with 64 bits
 _LAST: Final = (1 << INDEX_BITS) - 1
 
 
 def sequence_of(position: Position) -> int:
-    """The number of a position.
+    """Returns the number of a position.
 
     Raises:
-        RespError: If it has none, as its transaction is too large.
+        RespError: If it has none, because its transaction is too large.
     """
     version, index = position
     found = (version << INDEX_BITS) | index
@@ -40,10 +41,10 @@ def sequence_of(position: Position) -> int:
 
 
 def position_of_sequence(name: str, text: bytes) -> Position:
-    """The position of a number; version 0 stands for the oldest that is kept.
+    """Returns the position of a number; version 0 stands for the oldest kept position.
 
     Raises:
-        RespError: If it is no number of 64 bits.
+        RespError: If the text is not a number of up to 63 bits.
     """
     if not text.isdigit() or len(text) > 19 or int(text) > _MOST:
         raise RespError("ERR", f"{name} is {text[:40]!a}, but must be a sequence number, from 0 to {_MOST}")

@@ -1,4 +1,4 @@
-"""A server of the Redis protocol inside the program: a port, a thread and an event loop of its own."""
+"""A server of the Redis protocol inside the program: its own port, thread and event loop."""
 
 import asyncio
 import contextlib
@@ -27,11 +27,11 @@ __all__ = ["RespServer", "serve_resp"]
 
 
 class RespServer(ServedPort):
-    """Change logs served over the Redis protocol, until ``stop``; made by ``serve_resp``.
+    """Change logs served over the Redis protocol until ``stop``; made by ``serve_resp``.
 
     Attributes:
         host: The address that it listens on.
-        port: The port, also if 0 was asked for.
+        port: The bound port, also if port 0 was requested.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RespServer(ServedPort):
 
     @property
     def url(self) -> str:
-        """Where clients connect, as redis-cli and redis-py take it."""
+        """The URL for clients, as redis-cli and redis-py accept it."""
         return f"{self._scheme('redis')}://{self._authority}"
 
     @property
@@ -72,11 +72,12 @@ class RespServer(ServedPort):
         return sum(one.unsent for one in list(self._connections))
 
     def figures(self) -> dict[str, Any]:
-        """Statistics of the port; from any thread.
+        """Returns the statistics of the port; from any thread.
 
         Returns:
-            ``connections``, ``unsentBytes``, how often each of ``commands`` was answered and each of ``errors`` told, how many commands
-            are ``waiting`` for changes, how many ``consumers`` of groups are spoken of, why connections were ``ended`` by the server, the ``limits``, and the ``threads`` at work.
+            ``connections``, ``unsentBytes``, the number of answers by ``commands`` and of errors by ``errors``, the commands
+            that are ``waiting`` for changes, the group ``consumers`` that clients address, the reasons why the server
+            ``ended`` connections, the ``limits``, and the work on ``threads``.
         """
         return {
             "connections": len(self._connections),
@@ -86,7 +87,7 @@ class RespServer(ServedPort):
         }
 
     def stop(self) -> None:
-        """Tells clients that wait for a reply, and closes the connections and the port. Idempotent; in a child of ``fork`` it does nothing."""
+        """Fails waiting commands, and closes the connections and the port. Idempotent; does nothing in a child of ``fork``."""
         self._end(self._ask_to_stop)
 
     def _ask_to_stop(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -146,7 +147,7 @@ class RespServer(ServedPort):
                     await asyncio.wait_for(self._idle.wait(), self._limits.close_timeout + JOIN_MARGIN)
 
     async def _look_again(self) -> None:
-        """Has access look whether what it was read from has changed, while there are clients: they are judged again at their next command."""
+        """Refreshes the access data while there are clients, which are authenticated again at their next command if the data have changed."""
         while not self._access.lasting:
             await asyncio.sleep(self._limits.revocation / 2)
             if self._connections:
@@ -163,17 +164,17 @@ def serve_resp(
     authorise: "Authoriser | Grant | None" = None,
     tls: "ServerCertificate | None" = None,
 ) -> RespServer:
-    """Serves a log, several by name, or a store, over the Redis protocol, from inside this program.
+    """Serves a log, several logs by name, or a store over the Redis protocol from inside this program.
 
     Args:
-        log: An open log, several by name, or a store, of which every log is opened. The server never closes them.
-        host: Address to listen on; by default this machine only.
-        port: Port to listen on; 0 takes a free one, see ``RespServer.port``.
+        log: An open log, several by name, or a store, all of whose logs are opened. The server never closes them.
+        host: The address to listen on; by default this machine only.
+        port: The port to listen on; 0 picks a free one, see ``RespServer.port``.
         limits: Bounds of each connection, and of the server.
-        authenticate: Tells who a client is by the token of ``AUTH`` or ``HELLO``, or by its certificate, as for ``serve``; None lets
-            everybody in.
+        authenticate: Authenticates clients by the token of ``AUTH`` or ``HELLO``, or by certificate, as for ``serve``; None
+            admits every client.
         authorise: What each principal may do with a log, as for ``serve``.
-        tls: Its certificate; then it speaks nothing but TLS. None for a server without TLS.
+        tls: The server certificate; the port then accepts TLS only. None for plain text.
 
     Returns:
         The running server; stop it with ``stop``, or use it as a context manager.

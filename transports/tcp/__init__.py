@@ -1,1 +1,1 @@
-"""Sockets: what asyncio does not tell them, and what a child of ``fork`` does with them."""
+"""Sockets: options that asyncio does not set, and inherited sockets in a child of ``fork``."""

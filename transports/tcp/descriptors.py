@@ -1,4 +1,4 @@
-"""Sockets of an event loop that a child of ``fork`` has inherited: which they are, and how the child gives them up."""
+"""Sockets of an event loop that a child of ``fork`` has inherited: how the child finds and closes them."""
 
 import os
 import socket
@@ -12,18 +12,18 @@ _MOST: Final = 65_536
 
 
 def bound_to(family: int, address: tuple[Any, ...]) -> list[int]:
-    """The descriptors of this process that are TCP sockets with a local address.
+    """Returns the descriptors of this process that are TCP sockets with the given local address.
 
-    They are looked for among all that are open: a connection is known to nobody while the event loop is about to take it, and
-    under uvloop it has no Python object at all.
+    The function searches all open descriptors: the event loop may be about to accept a connection that no object refers to
+    yet, and under uvloop a connection has no Python object at all.
 
     Args:
-        family: Of the address.
-        address: Of a socket that listens: host and port first. The connections that it has taken have the same, or if it
-            listens everywhere the same port.
+        family: The address family.
+        address: The address of a listening socket: host and port first. Accepted connections have the same address, or if
+            the socket listens on all addresses the same port.
     """
     default = socket.getdefaulttimeout()
-    # With one, a look at a socket would stop it from blocking, also where the parent uses it.
+    # With a default timeout, wrapping a socket would make it non-blocking, also for the parent.
     socket.setdefaulttimeout(None)
     try:
         return [descriptor for descriptor in _open() if _is_bound(descriptor, family, address)]
@@ -32,10 +32,10 @@ def bound_to(family: int, address: tuple[Any, ...]) -> list[int]:
 
 
 def let_go(descriptors: Iterable[int]) -> None:
-    """Closes this process's copies of sockets, and leaves nothing in their places.
+    """Closes this process's copies of sockets, but keeps the descriptor numbers occupied.
 
-    Objects of the event loop in this process have the numbers still, and close them when they are collected. So the numbers
-    stay taken: else what is opened next would get one of them, and be closed in the socket's stead.
+    Objects of the event loop in this process still refer to the numbers, and close them when they are collected. A free
+    number would go to the next file that is opened, which would then be closed in the socket's stead.
 
     Raises:
         OSError: If no descriptor is free.
@@ -51,7 +51,7 @@ def let_go(descriptors: Iterable[int]) -> None:
 def _is_bound(descriptor: int, family: int, address: tuple[Any, ...]) -> bool:
     try:
         found = socket.socket(fileno=descriptor)
-    except OSError:  # it is no socket, or closed by now
+    except OSError:  # not a socket, or closed meanwhile
         return False
     try:
         if found.family != family or found.type != socket.SOCK_STREAM:

@@ -11,11 +11,11 @@ _BACKLOG: Final = 2048
 
 
 def listen_on(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """Opens a listening socket.
 
     Args:
-        host: Address to listen on.
-        port: Port to listen on; 0 takes a free one.
+        host: The address to listen on.
+        port: The port to listen on; 0 picks a free one.
 
     Raises:
         ServerFailed: If the address cannot be listened on.

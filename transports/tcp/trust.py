@@ -1,4 +1,4 @@
-"""What a client of TLS trusts, and what it shows."""
+"""The TLS context of a client: trusted authorities and its own certificate."""
 
 import os
 import ssl
@@ -21,13 +21,13 @@ def trusting(
     *,
     insecure: bool = False,
 ) -> ssl.SSLContext:
-    """What a client connects with.
+    """Makes the TLS context of a client.
 
     Args:
-        ca: A file with the authorities that it trusts; None for those of the machine.
-        certificate: The file with the certificate that it shows (mutual TLS), or None.
-        key: The file with its private key; None if it is in the same file.
-        insecure: Whether any server is trusted, whoever it is: what is sent and read may be somebody else's then.
+        ca: A file with the trusted authorities; None for those of the machine.
+        certificate: A file with the client's certificate (mutual TLS); None without one.
+        key: A file with its private key; None if the key is in the certificate file.
+        insecure: Whether any server is trusted. An attacker may then read and alter the traffic.
 
     Raises:
         InvalidOption: If a file cannot be read, or holds something else.
@@ -54,7 +54,7 @@ def _no_password() -> str:
 
 
 def _why(error: Exception) -> str:
-    """What is wrong with a file, without what it holds."""
+    """Returns the error of a file without its content."""
     if isinstance(error, ssl.SSLError):
         return error.reason or "nothing of that kind"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

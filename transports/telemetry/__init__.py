@@ -1,1 +1,1 @@
-"""What a server tells to those who watch it: the table of metrics, as Prometheus and OpenTelemetry want them, and logs."""
+"""Telemetry of a server: the metrics table, its export to Prometheus and OpenTelemetry, and log lines."""

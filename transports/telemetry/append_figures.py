@@ -1,4 +1,4 @@
-"""How appends fare: how many, what became of them, and how long they took."""
+"""Figures of appends: their number, outcomes and latencies."""
 
 import threading
 from collections import Counter
@@ -12,14 +12,14 @@ _now = SYSTEM_CLOCK.now_us
 
 
 class AppendFigures:
-    """Those of one server, whatever way its appends come. Thread-safe.
+    """The figures of one server, over all transports. Thread-safe.
 
     Attributes:
-        outcomes: How many were ``WRITTEN`` or a ``DUPLICATE``, and how many were refused, by the code of the error.
-        nbytes: Of what was written, as it came.
-        unanswered: How many are on their way now.
-        durable: Of each log how long it took from their coming until they were as far as their client waits for.
-        answered: Likewise until they were answered: behind everything that their client had appended before.
+        outcomes: The number of appends that were ``WRITTEN`` or a ``DUPLICATE``, or were refused, by error code.
+        nbytes: The bytes of written appends, as they arrived.
+        unanswered: The number of appends in progress.
+        durable: For each log the time from the arrival of an append until it has progressed as far as its client waits.
+        answered: For each log the time until the answer, which waits for the earlier appends of the client.
     """
 
     def __init__(self) -> None:
@@ -30,28 +30,28 @@ class AppendFigures:
         self._lock = threading.Lock()
 
     def come(self) -> int:
-        """One has come; answers when, in microseconds."""
+        """Counts an append that has arrived; returns the time in microseconds."""
         with self._lock:
             self.unanswered += 1
         return _now()
 
     def gone(self) -> None:
-        """It is on its way no longer, whatever became of it."""
+        """Counts an append that is no longer in progress, whatever its outcome."""
         with self._lock:
             self.unanswered -= 1
 
     def count(self, outcome: str, nbytes: int = 0) -> None:
-        """Counts what became of one."""
+        """Counts the outcome of an append."""
         with self._lock:
             self.outcomes[outcome] += 1
             self.nbytes += nbytes
 
     def reached(self, log: object, came: int) -> None:
-        """One is as far as its client waits for."""
+        """Records that an append has progressed as far as its client waits."""
         with self._lock:
             self.durable.of(log).observe(came)
 
     def told(self, log: object, came: int) -> None:
-        """One was answered."""
+        """Records that an append was answered."""
         with self._lock:
             self.answered.of(log).observe(came)

@@ -1,4 +1,4 @@
-"""How long changes take from their commit until they are written to a connection."""
+"""Latencies of changes from their commit until they are written to a connection."""
 
 from bisect import bisect_left
 from typing import Any, Final
@@ -9,17 +9,17 @@ from flow.clock import SYSTEM_CLOCK
 __all__ = ["BOUNDS", "Latencies", "Latency"]
 
 BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-"""Upper bounds of the buckets, in seconds; what takes longer is counted in one more."""
+"""The upper bounds of the buckets, in seconds; one more bucket counts everything above."""
 
 _now = SYSTEM_CLOCK.now_us
 
 
 class Latency:
-    """A histogram of seconds. For one event loop; to read it, any thread may.
+    """A histogram of seconds. One event loop writes it; any thread may read it.
 
     Attributes:
-        counts: Of each bucket, the last one without a bound.
-        seconds: The sum of what was observed.
+        counts: The count of each bucket; the last one has no bound.
+        seconds: The sum of the observations.
     """
 
     __slots__ = ("counts", "seconds")
@@ -29,18 +29,18 @@ class Latency:
         self.seconds = 0.0
 
     def observe(self, committed_at: int) -> None:
-        """Counts what is sent now.
+        """Records a change that is sent now.
 
         Args:
-            committed_at: When it was committed, in microseconds since the Unix epoch; 0 if that is not known.
+            committed_at: The time of its commit, in microseconds since the Unix epoch; 0 if unknown.
         """
         if committed_at:
-            elapsed = max(0, _now() - committed_at) / 1e6  # the clock may have been put back
+            elapsed = max(0, _now() - committed_at) / 1e6  # the clock may have been set back
             self.counts[bisect_left(BOUNDS, elapsed)] += 1
             self.seconds += elapsed
 
     def told(self) -> dict[str, Any]:
-        """The same as it travels: of each bucket its upper bound, the last one ``+Inf``, and how many were within that."""
+        """Returns the histogram for the wire: cumulative counts by upper bound, the last one ``+Inf``."""
         within, buckets = 0, {}
         for bound, count in zip([*map(str, BOUNDS), "+Inf"], list(self.counts), strict=True):
             within += count
@@ -49,19 +49,19 @@ class Latency:
 
 
 class Latencies:
-    """Those of one server, of each of its logs as long as that is open."""
+    """The histograms of one server, one for each log while that is open."""
 
     def __init__(self) -> None:
         self._by_log: WeakKeyDictionary[object, Latency] = WeakKeyDictionary()
 
     def of(self, log: object) -> Latency:
-        """That of a log; on the event loop."""
+        """Returns the histogram of a log; on the event loop."""
         found = self._by_log.get(log)
         if found is None:
             found = self._by_log[log] = Latency()
         return found
 
     def told(self, log: object) -> dict[str, Any] | None:
-        """The same as it travels, by any thread; None if nothing was sent."""
+        """Returns the histogram of a log for the wire, from any thread; None if nothing was sent."""
         found = self._by_log.get(log)
         return None if found is None else found.told()

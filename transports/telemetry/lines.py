@@ -1,4 +1,4 @@
-"""Lines of log, as text or JSON, of which a flood of equal ones is cut short."""
+"""Log lines as text or JSON, and a filter that limits floods of similar lines."""
 
 import json
 import logging
@@ -13,17 +13,17 @@ from flow.clock import SYSTEM_CLOCK, Clock
 __all__ = ["ACCESS", "ACCESS_A_MINUTE", "REPEATS_A_MINUTE", "JsonLines", "Repeats", "TextLines"]
 
 ACCESS: Final = "penstock.access"
-"""The logger with a line for each request and connection."""
+"""The logger with one line per request and connection."""
 
 REPEATS_A_MINUTE: Final = 60
-"""Lines of one kind in a minute; those beyond are counted, and told in one line when the minute is over."""
+"""Lines of one kind in a minute; further ones are counted, and the next minute's first line reports the count."""
 
 ACCESS_A_MINUTE: Final = 12_000
 """The same for the access log."""
 
 _KINDS_MAX: Final = 1_024
 _MINUTE: Final = 60.0
-# What would begin a new line, or speak to a terminal; tracebacks are added behind it.
+# Characters that would begin a new line or control a terminal; tracebacks are appended afterwards.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -38,10 +38,10 @@ def _escaped(text: str) -> str:
 
 
 class TextLines(logging.Formatter):
-    """One line for people: time, level, logger, message; and below it the traceback, if there is one."""
+    """One line of text: time, level, logger and message; a traceback, if any, follows."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Formats the line."""
         line = f"{_time(record)} {record.levelname} {record.name} {_escaped(record.getMessage())}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
@@ -49,10 +49,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: ``time``, ``level``, ``logger``, ``message``, the fields of ``data``, and ``exception``."""
+    """One JSON object per line: ``time``, ``level``, ``logger``, ``message``, the fields of ``data``, and ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Formats the line."""
         told: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -68,12 +68,12 @@ class JsonLines(logging.Formatter):
 
 
 class Repeats(logging.Filter):
-    """Lets so many lines of a kind through in a minute; a kind is a logger, a level and the text before its values.
+    """Limits the lines of a kind per minute; a kind is a logger, a level and the message before its values are filled in.
 
     Args:
-        most: Lines of a kind in a minute.
+        most: The most lines of a kind in a minute.
         access: The same for the access log.
-        clock: Tells the time.
+        clock: The clock.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class Repeats(logging.Filter):
         self._access = access
         self._now: Callable[[], float] = clock.monotonic
         self._lock = threading.Lock()
-        self._kinds: dict[tuple[str, int, str], tuple[float, int]] = {}  # since when, and how many
+        self._kinds: dict[tuple[str, int, str], tuple[float, int]] = {}  # start of the minute, and count
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is written; one that follows others that were not tells how many these were."""
-        # All of the access log is one kind, whatever clients make of its text.
+        """Whether a line is written; the first line after a suppression reports how many lines were left out."""
+        # The access log is one kind, because clients influence its text.
         access = record.name == ACCESS
         kind = (record.name, record.levelno, "" if access else str(record.msg)[:200])
         most, now = self._access if access else self._most, self._now()
@@ -97,7 +97,7 @@ class Repeats(logging.Filter):
             left_out = 0
             if now - since >= _MINUTE:
                 left_out, since, count = max(0, count - most), now, 0
-            self._kinds.pop(kind, None)  # the latest is last
+            self._kinds.pop(kind, None)  # moved to the end: the dict is in order of use
             self._kinds[kind] = since, count + 1
             if len(self._kinds) > _KINDS_MAX:
                 del self._kinds[next(iter(self._kinds))]

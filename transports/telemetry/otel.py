@@ -1,7 +1,7 @@
-"""The table of metrics and spans of deliveries for OpenTelemetry (extra ``otel``); the API only, the SDK is the application's.
+"""The metrics table and delivery spans for OpenTelemetry (extra ``otel``); uses the API only, the SDK is the application's choice.
 
-Metrics have the names of the table, counters without ``_total``, which exporters add. A histogram is three counters, as what was
-observed is kept already: ``_bucket`` with the attribute ``le``, ``_count`` and ``_sum``.
+Metrics have the names of the table; counters omit ``_total``, which exporters append. A histogram becomes three counters,
+because the observations are already aggregated: ``_bucket`` with the attribute ``le``, ``_count`` and ``_sum``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,14 +22,14 @@ Figures = Callable[[], Mapping[str, Any]]
 
 
 class Observed(Protocol):
-    """What can be observed: a running server, as ``serve`` makes it."""
+    """An observable server, as ``serve`` returns it."""
 
     def figures(self) -> Mapping[str, Any]:
-        """Its statistics, from any thread."""
+        """Returns its statistics, from any thread."""
         ...
 
     def tell_deliveries(self, delivered: "Callable[[Batch, str], None] | None") -> None:
-        """Has each batch told that is written to a client, and the name of its log."""
+        """Sets a callback for each batch that is written to a client, with the name of its log."""
         ...
 
 
@@ -39,12 +39,12 @@ def observe(
     meters: metrics.MeterProvider | None = None,
     tracers: trace.TracerProvider | None = None,
 ) -> None:
-    """Has a server tell of itself by OpenTelemetry, until it stops; once for each server.
+    """Exports metrics and spans of a server through OpenTelemetry until it stops; call it once per server.
 
     Args:
         server: The running server.
-        meters: Where metrics go; the provider of the process if None.
-        tracers: Where spans go, one for each batch that is sent and was traced; likewise.
+        meters: The meter provider; the provider of the process if None.
+        tracers: The tracer provider for the spans, one for each sent batch that was traced; likewise.
     """
     meter = metrics.get_meter("penstock", meter_provider=meters)
     for metric in TABLE:
@@ -64,7 +64,7 @@ def observe(
 
 
 def _told(figures: Figures) -> Mapping[str, Any]:
-    """The statistics; of a server that has stopped, or is too busy to tell them, nothing."""
+    """Returns the statistics; empty if the server has stopped or does not answer in time."""
     try:
         return figures()
     except Exception:  # noqa: BLE001 - whatever it is, it must not end the export of other metrics

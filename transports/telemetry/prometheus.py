@@ -1,4 +1,4 @@
-"""The table of metrics as Prometheus reads it."""
+"""The metrics table in the text format of Prometheus."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 __all__ = ["CONTENT_TYPE", "exposition"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""Of the text format that every version of Prometheus reads."""
+"""The text format that every version of Prometheus parses."""
 
 
 def exposition(told: Mapping[str, Any]) -> bytes:
-    """The metrics of a server as text.
+    """Returns the metrics of a server as text.
 
     Args:
-        told: Its statistics, with those of the logs that the reader may know of.
+        told: Its statistics, limited to the logs that the reader may see.
 
     Raises:
         ExtraMissing: If prometheus-client is not installed.
@@ -33,7 +33,7 @@ def exposition(told: Mapping[str, Any]) -> bytes:
 
 
 class _Collected:
-    """A collector of its own for each answer, so that any number of applications may be in a process."""
+    """A collector for a single response, so that a process may contain any number of applications."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         self._told = told

@@ -1,4 +1,4 @@
-"""What the streaming queries of the process say of themselves, as a server tells it."""
+"""Figures of the process's streaming queries for the statistics of a server."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ import msgspec
 __all__ = ["QUERIES_MOST", "SparkQueries"]
 
 QUERIES_MOST: Final = 64
-"""Queries that are told of, as each is a label of metrics."""
+"""The most queries reported; each is a label value of metrics."""
 _NAME_MOST: Final = 200
 _ERROR_MOST: Final = 500
 _PARTS_MOST: Final = 16
@@ -17,14 +17,14 @@ _LOG: Final = logging.getLogger("penstock.transports")
 
 
 class _Query(msgspec.Struct):
-    """One query, as ``publishers.spark.ProgressListener.statistics`` has it."""
+    """One query, as ``publishers.spark.ProgressListener.statistics`` returns it."""
 
     state: Literal["RUNNING", "IDLE", "STOPPED", "FAILED"]
     batch: int | None
     batches: int
     rows: int
-    batchRows: int  # noqa: N815 - as it travels
-    inputRate: float  # noqa: N815 - as it travels
+    batchRows: int  # noqa: N815 - the spelling of the wire
+    inputRate: float  # noqa: N815 - the spelling of the wire
     rate: float
     seconds: dict[str, float]
     behind: int | None
@@ -32,10 +32,10 @@ class _Query(msgspec.Struct):
 
 
 class SparkQueries:
-    """Asks for the figures of queries, and takes nothing from them but those.
+    """Reads the figures of streaming queries, and validates and bounds them.
 
     Args:
-        tell: Tells them, by the names of the queries, those heard of last at the end; None if there are none.
+        tell: Returns the figures by query name, the most recently active queries last; None without queries.
     """
 
     def __init__(self, tell: Callable[[], Mapping[str, Any]] | None) -> None:
@@ -43,12 +43,12 @@ class SparkQueries:
         self._failed = False
 
     def statistics(self) -> dict[str, Any]:
-        """They as ``sparkQueries``, of 64 queries; nothing if there is nothing to ask, or it fails, which is logged once."""
+        """Returns ``sparkQueries`` with at most 64 queries; empty without queries or if the callback fails, which is logged once."""
         if self._tell is None:
             return {}
         try:
             told = msgspec.convert(dict(self._tell()), dict[str, _Query])
-        except Exception:  # noqa: BLE001 - code of the user's, and a server that tells the rest
+        except Exception:  # noqa: BLE001 - user code failed; the server still reports the rest
             if not self._failed:
                 _LOG.exception("spark_queries failed, so nothing is told of streaming queries")
             self._failed = True

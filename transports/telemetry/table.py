@@ -1,7 +1,7 @@
-"""The one table of metrics: names, kinds, labels, and where in the statistics of a server each of them is.
+"""The one table of metrics: names, kinds, labels, and where each is found in the statistics of a server.
 
-Everything that tells of metrics is made from it: ``/metrics``, the instruments of OpenTelemetry, the table in
-``docs/monitoring.md``, and what ``penstock top`` draws. A name stays as it is; what is not known now has no sample.
+Everything about metrics derives from it: ``/metrics``, the instruments of OpenTelemetry, the table in
+``docs/monitoring.md``, and ``penstock top``. Names never change; a metric whose value is unknown has no sample.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +13,14 @@ __all__ = ["SERVER_METRICS", "TABLE", "Metric", "MetricKind", "Sample", "read_bu
 
 Told = Mapping[str, Any]
 Sample = tuple[tuple[str, ...], float]
-"""The values of the labels beside ``log``, and the value."""
+"""The values of the labels except ``log``, and the value of the sample."""
 
 
 class MetricKind(Enum):
-    """What a metric is."""
+    """The kind of a metric."""
 
     COUNTER = "counter"
-    """It only rises, until the server is started again."""
+    """The value only rises, until the server restarts."""
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
 
@@ -30,12 +30,12 @@ class Metric:
     """A row of the table.
 
     Attributes:
-        name: Its name; that of a counter ends in ``_total``.
-        kind: What it is.
-        what: What it tells, in a sentence for people.
-        read: Finds its samples in the statistics of a server, or of one log.
-        labels: Names of its labels, beside ``log``; none has more than 64 values.
-        of_log: Whether it is told of each log, with the label ``log``.
+        name: The name; that of a counter ends in ``_total``.
+        kind: The kind.
+        what: The description.
+        read: Reads its samples from the statistics of a server, or of one log.
+        labels: The names of its labels except ``log``; none has more than 64 values.
+        of_log: Whether it has a sample for each log, with the label ``log``.
     """
 
     name: str
@@ -47,18 +47,18 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """Its unit in UCUM's words, as OpenTelemetry wants it."""
+        """The unit in UCUM notation, as OpenTelemetry requires."""
         name = self.name.removesuffix("_total")
         return "s" if name.endswith("_seconds") else "By" if name.endswith("_bytes") else "1"
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """Names of its labels."""
+        """The names of all its labels."""
         return ("log", *self.labels) if self.of_log else self.labels
 
 
 def _at(*path: str) -> Callable[[Told], Iterator[Sample]]:
-    """The figure at a path, if there is one."""
+    """Reads the figure at a path; no sample if it is absent."""
 
     def read(told: Told) -> Iterator[Sample]:
         found: Any = told
@@ -71,14 +71,14 @@ def _at(*path: str) -> Callable[[Told], Iterator[Sample]]:
 
 
 def _each(*path: str, of: str | None = None) -> Callable[[Told], Iterator[Sample]]:
-    """The figures at a path by their names; ``of`` each the one of that name."""
+    """Reads the figures at a path by name; with ``of``, that field of each."""
 
     def read(told: Told) -> Iterator[Sample]:
         found: Any = told
         for name in path:
             found = found.get(name, {})
         for name, value in found.items():
-            value = value if of is None else value[of]  # noqa: PLW2901 - the figure in it
+            value = value if of is None else value[of]  # noqa: PLW2901 - the figure inside the entry
             if value is not None:
                 yield (name,), float(value)
 
@@ -86,7 +86,7 @@ def _each(*path: str, of: str | None = None) -> Callable[[Told], Iterator[Sample
 
 
 def _took(name: str) -> Callable[[Told], Iterator[Sample]]:
-    """The buckets of a histogram, each with its upper bound, then count and sum."""
+    """Reads the buckets of a histogram by upper bound, then the sum."""
 
     def read(told: Told) -> Iterator[Sample]:
         if (found := told.get(name)) is not None:
@@ -97,7 +97,7 @@ def _took(name: str) -> Callable[[Told], Iterator[Sample]]:
 
 
 def _of(group: str, *path: str) -> Callable[[Told], Iterator[Sample]]:
-    """A figure of each slot, of each group of consumers, or of each query, where it is known."""
+    """Reads a figure of each slot, consumer group, query or sink, where it is known."""
     find = _at(*path)
 
     def read(told: Told) -> Iterator[Sample]:
@@ -201,7 +201,7 @@ SERVER_METRICS: Final = (
     _server("spark_query_batch_seconds", _G, "How long the parts of its last batch took, by Spark's names: `addBatch` is the sink, with its gate", _query_parts, ("query", "part")),
     _server("spark_query_behind_versions", _G, "Versions that the logs which it reads have beyond what it has read", _of("sparkQueries", "behind"), ("query",)),
 )  # fmt: skip
-"""What is told of the server."""
+"""The metrics of the server."""
 
 _LOG_METRICS: Final = (
     _log("sound", _G, "1 if the log is sound as far as is known, else 0; `/health` tells why", _at("sound")),
@@ -322,9 +322,9 @@ TABLE: Final = (*SERVER_METRICS, *_LOG_METRICS)
 
 
 def samples(metric: Metric, told: Told) -> Iterator[Sample]:
-    """The samples of a metric with the values of all its labels, of the statistics of a server.
+    """Yields the samples of a metric from the statistics of a server, with the values of all its labels.
 
-    Of a histogram they are its buckets, with their upper bounds as the last value, and the sum, with ``sum``.
+    For a histogram these are its buckets, with the upper bound as the last label value, and the sum, with ``sum``.
     """
     if not metric.of_log:
         yield from metric.read(told)
@@ -335,7 +335,7 @@ def samples(metric: Metric, told: Told) -> Iterator[Sample]:
 
 
 def read_buckets(metric: Metric, told: Told) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
-    """Of a histogram, of each log: its name, the buckets with their upper bounds, and the sum."""
+    """Yields for each log of a histogram its name, the buckets with their upper bounds, and the sum."""
     for name, log in told["logs"].items():
         found = [(bound, value) for (bound,), value in metric.read(log)]
         if found:
