@@ -117,6 +117,7 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {string} [since] Of "create" and "seek": a cursor.
  * @property {string | object} [start] Likewise: a place that is no cursor.
  * @property {"transaction" | "change"} [granularity] Of "create".
+ * @property {boolean} [paused] Of "create".
  * @property {string} [copyFrom] Of "create": a slot whose place is taken.
  *
  * @typedef {object} SlotTold
