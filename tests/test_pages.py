@@ -70,7 +70,7 @@ def test_what_a_page_shows_of_an_example_is_in_it(page, example):
         assert block in program
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 5])
 def test_state_and_changes_meet_as_the_page_shows(tmp_path, monkeypatch, number):
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()

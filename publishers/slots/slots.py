@@ -53,6 +53,7 @@ class Slots:
         start: Any = Start.LATEST,
         copy_from: str | None = None,
         granularity: Granularity = "transaction",
+        paused: bool = False,
         keep_bytes: int | None = None,
         keep_age: float | None = None,
     ) -> SlotStatistics:
@@ -64,6 +65,7 @@ class Slots:
             start: Its place, as ``since`` of ``ChangeLog.changes``: the next version by default.
             copy_from: A slot whose place is taken instead: what it has not acknowledged, the new one has not either.
             granularity: ``"change"`` keeps a place inside a transaction, for huge ones.
+            paused: Whether it gives nothing until `resume`, as until its consumer has the state.
             keep_bytes: Most bytes of the log that are kept for it; None for the option ``slot_keep_bytes``.
             keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
 
@@ -79,6 +81,7 @@ class Slots:
         check_slot_name(name)
         if granularity not in ("transaction", "change"):
             raise InvalidOption("granularity", granularity, "'transaction' or 'change'")
+        check_switches(paused=paused)
         self._check()
         wanted, position = self._beginning(criteria, start, copy_from)
         with self.book.journalling(position):
@@ -90,6 +93,7 @@ class Slots:
                 place=self._log.token(position),
                 criteria=wanted.to_json(),
                 granularity=granularity,
+                paused=paused,
                 keep_bytes=keep_bytes,
                 keep_age=keep_age,
             )

@@ -119,6 +119,7 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {string} [since] For "create" and "seek": a cursor.
  * @property {string | object} [start] Likewise: a start position other than a cursor.
  * @property {"transaction" | "change"} [granularity] For "create".
+ * @property {boolean} [paused] For "create": whether the slot delivers nothing until it is resumed.
  * @property {string} [copyFrom] For "create": the slot whose position is copied.
  *
  * @typedef {object} SlotTold

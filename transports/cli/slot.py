@@ -54,6 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="transaction",
         help="whether its place may stand inside a transaction",
     )
+    making.flag("--paused", "let it give nothing until it is resumed")
     add_criteria(making)
     seeking = _add(
         commands,
@@ -116,7 +117,11 @@ def _create(chosen: argparse.Namespace) -> int:
     else:
         with existing(chosen) as log:
             place = log.slots.create(
-                chosen.name, criteria_of(chosen), start=since, granularity=chosen.granularity
+                chosen.name,
+                criteria_of(chosen),
+                start=since,
+                granularity=chosen.granularity,
+                paused=chosen.paused,
             ).position
     document = {"created": chosen.name, "position": str(place)}
     show(chosen, document, [f"slot {chosen.name} is there, at {place}"])
@@ -124,7 +129,13 @@ def _create(chosen: argparse.Namespace) -> int:
 
 
 def _create_afar(slots: RemoteSlots, *, chosen: argparse.Namespace, since: Since) -> Awaitable[SlotTold]:
-    return slots.create(chosen.name, criteria_of(chosen), start=since, granularity=chosen.granularity)
+    return slots.create(
+        chosen.name,
+        criteria_of(chosen),
+        start=since,
+        granularity=chosen.granularity,
+        paused=chosen.paused,
+    )
 
 
 def _seek(chosen: argparse.Namespace) -> int:

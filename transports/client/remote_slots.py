@@ -6,6 +6,7 @@ from typing import Any
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
 from publishers.log.start import Since
+from publishers.options import check_switches
 from publishers.slots.record import Granularity
 from publishers.slots.slots import check_slot_name
 from transports.codec.slot_orders import SlotDeed, SlotTold
@@ -51,6 +52,7 @@ class RemoteSlots:
         start: Since = None,
         copy_from: str | None = None,
         granularity: Granularity = "transaction",
+        paused: bool = False,
     ) -> SlotTold:
         """Makes a slot; durable when it returns.
 
@@ -60,6 +62,7 @@ class RemoteSlots:
             start: Its place, as ``since`` of ``RemoteLog.changes``; the next version by default.
             copy_from: A slot whose place is taken instead.
             granularity: ``"change"`` keeps a place inside a transaction.
+            paused: Whether it gives nothing until `resume`.
 
         Raises:
             InvalidOption: If something is not what it must be; the server judges the rest.
@@ -67,6 +70,9 @@ class RemoteSlots:
         told: dict[str, Any] = start_json(start)
         if granularity not in ("transaction", "change"):
             raise InvalidOption("granularity", granularity, "'transaction' or 'change'")
+        check_switches(paused=paused)
+        if paused:
+            told["paused"] = True
         if criteria:
             told["criteria"] = Criteria.of(*criteria).to_json()
         if copy_from is not None:

@@ -19,7 +19,7 @@ __all__ = ["SlotDeed", "SlotLag", "SlotOrder", "SlotTold", "slot_json"]
 SlotDeed = Literal["list", "info", "create", "seek", "pause", "resume", "drop"]
 _DEEDS: Final = list(get_args(SlotDeed))
 _PLACED: Final = ("create", "seek")
-_CRITERIA: Final = ("criteria", "granularity", "copyFrom")
+_CREATE: Final = ("criteria", "granularity", "copyFrom", "paused")
 
 
 class SlotOrder(msgspec.Struct, frozen=True):
@@ -33,6 +33,7 @@ class SlotOrder(msgspec.Struct, frozen=True):
         criteria: For ``create``: the criteria; None for everything, or with ``copy_from`` for those of the copied slot.
         granularity: For ``create``: whether the position may lie inside a transaction.
         copy_from: For ``create``: the slot whose position is copied.
+        paused: For ``create``: whether the slot delivers nothing until it is resumed.
     """
 
     do: SlotDeed
@@ -42,6 +43,7 @@ class SlotOrder(msgspec.Struct, frozen=True):
     criteria: Criteria | None = None
     granularity: Granularity = "transaction"
     copy_from: str | None = None
+    paused: bool = False
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "SlotOrder":
@@ -53,7 +55,7 @@ class SlotOrder(msgspec.Struct, frozen=True):
             PositionMalformed: If ``since`` is malformed.
         """
         do: Any = word(payload, "do", "info", _DEEDS)
-        given = [name for name in _CRITERIA if do != "create" and payload.get(name) is not None]
+        given = [name for name in _CREATE if do != "create" and payload.get(name) is not None]
         given += [name for name in ("since", "start") if do not in _PLACED and payload.get(name) is not None]
         if given:
             raise InvalidRequest(given[0], payload[given[0]], f"left out where do is {do!r}")
@@ -75,6 +77,7 @@ class SlotOrder(msgspec.Struct, frozen=True):
             if word(payload, "granularity", "transaction", ["transaction", "change"]) == "change"
             else "transaction",
             copied,
+            typed(payload, "paused", bool, "true or false") or False,
         )
 
 

@@ -45,7 +45,9 @@ def _done(log: "ChangeLog", order: SlotOrder) -> SlotStatistics:
     match order.do:
         case "create":
             where = {"copy_from": order.copy_from} if order.copy_from else {"start": order.start}
-            return slots.create(order.name, order.criteria, granularity=order.granularity, **where)
+            return slots.create(
+                order.name, order.criteria, granularity=order.granularity, paused=order.paused, **where
+            )
         case "seek":
             return slots.reset(order.name, order.start)
         case "pause":

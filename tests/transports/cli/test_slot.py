@@ -35,9 +35,10 @@ def test_slots_are_made_listed_moved_and_dropped(orders, capsys):
     assert run(capsys, "list", orders) == {"slots": []}
     made = run(capsys, "create", orders, "stock", "--since", "earliest", "--entity-type", "order")
     assert made == {"created": "stock", "position": "1:0"}
-    run(capsys, "create", orders, "audit", "--granularity", "change")
+    run(capsys, "create", orders, "audit", "--granularity", "change", "--paused")
     audit, stock = run(capsys, "list", orders)["slots"]
     assert (audit["name"], audit["place"], audit["granularity"]) == ("audit", "4:0", "change")
+    assert audit["paused"]
     assert audit["lag"] == {"versions": 0, "seconds": 0.0}
     again = run(capsys, "info", orders, "stock")
     assert {**again, "lag": None} == {**stock, "lag": None}

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from flow.bridges.asyncio import aiter as iterate
-from publishers import Criterion, Position, upsert
+from publishers import Criterion, PageSource, Position, upsert
 from publishers.errors import InvalidOption
 from publishers.slots import SlotState
 from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect
@@ -141,9 +141,32 @@ async def test_what_was_not_answered_is_asked_again_on_the_next_connection(servi
         (lambda slots: slots.drop(""), "name is ''"),
         (lambda slots: slots.create("stock", copy_from="A"), "name is 'A'"),
         (lambda slots: slots.create("stock", granularity="row"), "granularity is 'row'"),
+        (lambda slots: slots.create("stock", paused=1), "paused is 1"),
         (lambda slots: slots.seek("stock", 1.5), "since is 1.5"),
     ],
 )
 async def test_what_can_be_judged_here_is(ask, says):
     with pytest.raises(InvalidOption, match=says):
         await ask(connect("ws://127.0.0.1:1/ws").slots)
+
+
+async def test_a_slot_that_is_made_paused_holds_history_for_who_takes_the_rows_first(serving, log, put):
+    """F74, F88: nothing is missing, and what came meanwhile comes once more."""
+    put("1", "2")
+    rows = PageSource(
+        entity_type="order", pages=lambda request: [] if request.after else [("1", {}), ("2", {})]
+    )
+    log.snapshots_from(rows)
+    both = Grant({LogAction.CONSUME, LogAction.READ}, slots=["stock*"])
+    async with connect(serving(authorise=both).url) as remote:
+        assert (await remote.slots.create("stock", ORDERS, paused=True)).paused
+        put("3")
+        found = [change async for change in remote.changes(ORDERS, since="state", snapshot="initial_only")]
+        assert {change.key for change in found} >= {"1", "2"}
+        async with remote.slot("stock") as slot, iterate(slot.changes()) as changes:
+            waiting = asyncio.ensure_future(anext(changes))
+            while (await remote.slots.info("stock")).state != "served":
+                pass
+            assert not waiting.done()
+            await remote.slots.resume("stock")
+            assert (await waiting).key == "3"

@@ -13,9 +13,22 @@ def test_an_order_says_what_it_needs():
     assert SlotOrder.of({"name": "stock"}) == SlotOrder("info", None, "stock")
     assert SlotOrder.of({"do": "list", "log": "orders"}) == SlotOrder("list", "orders")
     made = SlotOrder.of(
-        {"do": "create", "name": "stock", "criteria": [{}], "granularity": "change", "copyFrom": "other"}
+        {
+            "do": "create",
+            "name": "stock",
+            "criteria": [{}],
+            "granularity": "change",
+            "copyFrom": "other",
+            "paused": True,
+        }
     )
-    assert (made.granularity, made.copy_from, made.start) == ("change", "other", Start.LATEST)
+    assert (made.granularity, made.copy_from, made.start, made.paused) == (
+        "change",
+        "other",
+        Start.LATEST,
+        True,
+    )
+    assert not SlotOrder.of({"do": "create", "name": "stock"}).paused
     assert SlotOrder.of({"do": "seek", "name": "stock", "start": {"version": 4}}).start == Position(4)
 
 
@@ -29,6 +42,8 @@ def test_an_order_says_what_it_needs():
         ({"do": "pause", "name": "stock", "since": "x"}, "since"),
         ({"do": "drop", "name": "stock", "start": "latest"}, "start"),
         ({"do": "create", "name": "stock", "granularity": "row"}, "granularity"),
+        ({"do": "create", "name": "stock", "paused": 1}, "paused"),
+        ({"do": "pause", "name": "stock", "paused": True}, "paused"),
         ({"do": "create", "name": "stock", "criteria": {}}, "criteria"),
         ({"do": "seek", "name": "stock", "start": "state"}, "start"),
         ({"do": "seek", "name": "stock", "start": "latest", "since": "x"}, "start"),
