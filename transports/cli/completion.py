@@ -32,8 +32,7 @@ def run(chosen: argparse.Namespace) -> int:
     for action in _actions(chosen.whole):
         for name in str(action.metavar or "").split("|"):
             if name in _FILES:
-                # Shtab reads this attribute.
-                action.complete = kinds[_FILES[name]]  # type: ignore[attr-defined]
+                action.complete = kinds[_FILES[name]]  # type: ignore[attr-defined]  # shtab reads it
     print(shtab.complete(chosen.whole, chosen.shell))
     return 0
 

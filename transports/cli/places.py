@@ -1,4 +1,4 @@
-"""What the commands about slots and groups share: places, how old they are, and logs that are there already."""
+"""Shared by the commands on slots and groups: start positions, the age of a position, and opening an existing log."""
 
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ PLACES: Final = (
 
 @contextlib.contextmanager
 def existing(chosen: argparse.Namespace) -> Iterator[ChangeLog]:
-    """A log that is there already, to be written: what it keeps for consumers is its owner's."""
+    """Opens an existing log for writing, because only the owner may change the positions of consumers."""
     path = Path(chosen.directory)
     if not is_store(chosen.directory) and kind_of(RealFileSystem(), path) != "log":
         raise NotALog(path, "there is none; 'penstock append' makes one")
@@ -31,21 +31,21 @@ def existing(chosen: argparse.Namespace) -> Iterator[ChangeLog]:
 
 
 def age_of(log: ChangeLog, version: int) -> float | None:
-    """Seconds since a version was committed; 0 if it is yet to come."""
+    """Returns the seconds since a version was committed; 0 if it is still to come, None if it is no longer kept."""
     if version >= log.head.version:
         return 0.0
-    with contextlib.suppress(PenstockError):  # retention has taken it meanwhile
+    with contextlib.suppress(PenstockError):  # retention has deleted it meanwhile
         return max((datetime.now(UTC) - log.time_of(version)).total_seconds(), 0.0)
     return None
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A time as people read it."""
+    """Formats seconds for people; ``?`` for None."""
     return "?" if seconds is None else f"{seconds:.0f} s"
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines with columns below each other."""
+    """Yields the rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

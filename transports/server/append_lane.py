@@ -97,9 +97,9 @@ class AppendLane:
                 self._turn = self._pool.submit(self._client, partial(self._work, appends, found))
             except Exception as error:  # noqa: BLE001 - the pool is closed, or too much waits
                 self._refused = True
-                while appends:  # A turn that was queued in spite of the error must find nothing to submit.
+                while appends:  # a turn that was queued in spite of the error must find nothing to submit
                     appends.popleft().told(raising(error))
-                continue  # Appends that arrived behind these would never start otherwise.
+                continue  # appends that arrived behind these would never start otherwise
             done = asyncio.wrap_future(self._turn.result, loop=self._loop)
             done.add_done_callback(partial(self._done, appends, found))
 
@@ -126,7 +126,7 @@ class AppendLane:
                 if self._refused:
                     raise PredecessorFailed
                 submission = self._last = append.submit(self._last)
-            except Exception as error:  # noqa: BLE001 - Whatever the error is, it concerns only this run.
+            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this run only
                 self._refused = True
                 found.append((append, error))
             else:
@@ -140,7 +140,7 @@ class AppendLane:
     ) -> None:
         self._turn = None
         if not done.cancelled():
-            done.exception()  # Retrieved for asyncio; appends that were not begun are answered below.
+            done.exception()  # retrieved for asyncio; appends that were not begun are answered below
         for append, result in found:
             if isinstance(result, Submission):
                 result.future(append.wait).add_done_callback(partial(self._arrived, append))
@@ -157,4 +157,4 @@ class AppendLane:
         try:
             self._executor.submit(partial(append.told, future.result))
         except RuntimeError:
-            return  # The loop is closed, so no connection is left to answer.
+            return  # the loop is closed, so no connection is left to answer
