@@ -1,4 +1,4 @@
-"""Where the rows of snapshots come from, as a command line names it."""
+"""The sources of snapshot rows that ``penstock serve --source`` names."""
 
 import re
 import sys
@@ -24,16 +24,17 @@ _RIGHT: Final = (
 
 
 def sources_of(named: Sequence[str]) -> Sequence[SnapshotSource]:
-    """The sources that ``--source`` names, in their order.
+    """Returns the sources that ``--source`` names, in order.
 
     Args:
-        named: Each ``MODULE:NAME``: a source, several, or a function without arguments that makes them, looked for in the working
-            directory too; or ``TYPE=URL#TABLE``: a table with a primary key, whose rows are entities of that type. In place of a URL
-            that holds a password, where it is kept: ``env:NAME`` or ``file:PATH``.
+        named: Each ``MODULE:NAME``, a source, several sources, or a function without arguments that returns them, imported
+            from the working directory too; or ``TYPE=URL#TABLE``, a table with a primary key whose rows are entities of that
+            type. A URL with a password may be replaced by a reference to it: ``env:NAME`` or ``file:PATH``.
 
     Raises:
-        InvalidOption: If one is none, cannot be loaded or reached, or two are of one entity type. A URL is never told.
-        ExtraMissing: If a table is named, and SQLAlchemy is not installed.
+        InvalidOption: If a source is invalid, cannot be loaded or reached, or if two have the same entity type. Never
+            contains a URL.
+        ExtraMissing: If a table is named and SQLAlchemy is not installed.
     """
     found = [source for text in named for source in _sources(text)]
     return checked_sources(found)
@@ -51,7 +52,7 @@ def _sources(text: str) -> Iterable[SnapshotSource]:
 
 def _loaded(text: str) -> Sequence[SnapshotSource]:
     if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)  # a console script does not look there by itself
+        sys.path.insert(0, here)  # a console script does not search it by itself
     try:
         made: Any = EntryPoint(text, text, "").load()
         if callable(made) and not callable(getattr(made, "read", None)):
@@ -75,7 +76,7 @@ def _table(entity_type: str, url: str, name: str) -> SnapshotSource:
         raise InvalidOption("--source", shown, f"one whose URL is there: {error}") from None
     except sa.exc.NoSuchTableError:
         raise InvalidOption("--source", shown, "a table that the database has") from None
-    except sa.exc.ArgumentError:  # tells the URL
+    except sa.exc.ArgumentError:  # its text contains the URL
         raise InvalidOption("--source", shown, "a URL of SQLAlchemy, such as 'sqlite:///shop.db'") from None
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         raise InvalidOption("--source", shown, f"a database that can be reached ({_why(error)})") from None

@@ -32,8 +32,8 @@ def speak_for(log: "ChangeLog", member: GroupMember, call: SpokenCall) -> int:
     match call:
         case AckCall():
             return member.ack_upto(places[0]) if call.upto else member.ack(*places)
-        # From the last of a key to the first: a delivery returns together with those before it.
         case NackCall():
+            # From the last of a key to the first: a delivery returns together with those before it.
             return sum(member.nack(one, call.delay, count=call.count, error=call.error) for one in places)
         case InProgressCall():
             return sum(map(member.in_progress, places))

@@ -164,7 +164,7 @@ class GraphQLSession(ServerConnection[OperationEntry]):
         return messages
 
     def snapshot(self, entry: OperationEntry, told: Sequence[Mapping[str, object]]) -> list[Effect]:
-        """Where rows of an operation begin and end, in a ping: the protocol has no other message that is no event."""
+        """Returns a ping that reports the begin or end of rows: the protocol has no other message that is not an event."""
         payload = {"snapshot": {entry.id: told}}
         return [] if entry.ended else [Send(msgspec.json.encode({"type": "ping", "payload": payload}))]
 

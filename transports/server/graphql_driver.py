@@ -383,7 +383,10 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     def snapshot(
         self, subscriber: OperationSubscriber, signal: ChunkEnd | SnapshotBegin | SnapshotEnd
     ) -> None:
-        """Records that a snapshot begins or ends, for the next event; reports the end at once, as that event may be long in coming."""
+        """Records that a snapshot begins or ends, which the next event reports.
+
+        The end is also reported at once, because the next event may be far off.
+        """
         log, notes = subscriber.log, subscriber.snapshots
         match signal:
             case SnapshotBegin(name, position, asked):

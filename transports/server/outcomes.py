@@ -1,4 +1,4 @@
-"""Outcomes of work that is done elsewhere: each is called for what was returned, and raises what was raised."""
+"""Outcomes of work on another thread: a call returns the result, or raises the error."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -7,7 +7,7 @@ __all__ = ["raising"]
 
 
 def raising(error: Exception) -> Callable[[], NoReturn]:
-    """The outcome of work that has failed, or was not begun."""
+    """Returns the outcome of work that has failed or was not begun."""
 
     def outcome() -> NoReturn:
         raise error
