@@ -75,9 +75,8 @@ def encode(value: object) -> bytes:
     data = _encoder.encode(value)
     if b"null" in data and (path := _not_finite(value)) is not None:
         raise NotFinite(path)
-    if b"T" in data and _OFFSET.search(
-        data
-    ):  # perhaps a zone of old with an offset in seconds, which RFC 3339 lacks
+    # Historical time zones may have an offset with seconds, which RFC 3339 cannot express.
+    if b"T" in data and _OFFSET.search(data):
         data = _encoder.encode(_in_minutes(value))
     return data
 

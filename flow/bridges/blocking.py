@@ -99,9 +99,8 @@ class BlockingItems(Generic[T]):
             return
         # The collector may run in the middle of any operation, even while this thread holds a lock that closing needs. Starting
         # a thread through `threading` needs a lock as well.
-        with contextlib.suppress(
-            RuntimeError
-        ):  # no thread can be started any more: the interpreter is ending
+        # No thread can be started any more: the interpreter is ending.
+        with contextlib.suppress(RuntimeError):
             _thread.start_new_thread(self._inbox.close, ())
 
     def close(self) -> None:

@@ -52,9 +52,8 @@ class Inbox(Generic[T]):
     _on_lag: OnLag
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _arrived: list[T | _Lag] = field(default_factory=list)  # guarded by the lock
-    _ready: list[T | _Lag] = field(
-        default_factory=list
-    )  # the consumer's own, the next one last: an empty list is small
+    # The consumer's own, in reverse order; a list, because an empty one is small.
+    _ready: list[T | _Lag] = field(default_factory=list)
     _subscription: Subscription | None = None
     _error: Exception | None = None
     _done: bool = False  # no further signal comes

@@ -208,9 +208,8 @@ class _OneByOne(Link[B, B]):
 
     def on_next(self, item: B, /) -> None:
         downstream: Any = self._downstream
-        if (
-            downstream is not GONE
-        ):  # a downstream that another thread cancelled is dropped before upstream knows
+        # A downstream that another thread cancelled is dropped before upstream knows.
+        if downstream is not GONE:
             downstream.on_next_batch((item,))
 
 

@@ -289,9 +289,8 @@ class Block:
     def shown_key(self, index: int, view: View) -> str | None:
         """Returns the key as a view renders it. Bytes that are not UTF-8 appear as lone surrogates."""
         key = self.key(index)
-        view = (
-            view if self.kind(index) >> 4 == Area.DATA else View()
-        )  # masks and projections concern entities only
+        # Masks and projections concern entities only.
+        view = view if self.kind(index) >> 4 == Area.DATA else View()
         return None if key is None else show_key(key.decode("utf-8", "surrogateescape"), view)
 
     def shown_count(self, index: int, view: View) -> int:

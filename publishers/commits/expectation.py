@@ -114,9 +114,8 @@ class GroupAhead:
         self.transactions = list(transactions)
         self._looked = 0
         self._spooled: int | None = None
-        self._touched: dict[
-            tuple[str, bytes], tuple[int, int]
-        ] = {}  # the first transaction, and the index in it
+        # The first transaction, and the index in it.
+        self._touched: dict[tuple[str, bytes], tuple[int, int]] = {}
 
     def meets(self, keys: ExpectedKeys, place: Position, written: int) -> Refusal | None:
         """Returns why a transaction that expects unchanged keys may not be written behind the group; None if it may."""

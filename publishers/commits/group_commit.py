@@ -414,9 +414,8 @@ class Committer:
             self._hold_back(fresh)
         for member, ahead, version in repeated:
             if ahead is not None and ahead.commit is None:
-                member.error = (
-                    ahead.error
-                )  # the transaction that it repeats or follows was not written after all
+                # The transaction that it repeats or follows was not written after all.
+                member.error = ahead.error
                 continue
             if member.error is not None:
                 continue

@@ -260,9 +260,8 @@ class MatchingIndex(Generic[T]):
     def __init__(self, entries: Iterable[tuple[Predicate, T]] = ()) -> None:
         self.evaluations = 0
         self.matched = 0
-        self._asked: dict[
-            Entry, int
-        ] = {}  # questions about changes that led there, since the last call of costly
+        # Questions about changes that led there, since the last call of costly.
+        self._asked: dict[Entry, int] = {}
         self.entries: dict[Criteria, Entry] = {}
         self._shared = Tables()
         self._parts: dict[Entry, Tables] = {}

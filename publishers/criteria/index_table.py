@@ -43,9 +43,8 @@ class Site:
     questions: int
 
 
-Bucket = (
-    Site | dict[Site, None]
-)  # most buckets hold one site; a dictionary for each would dominate the memory of the index
+# Most buckets hold one site; a dictionary for each would dominate the memory of the index.
+Bucket = Site | dict[Site, None]
 
 
 Plan = tuple[tuple[Entry, bool, bool], ...]

@@ -122,9 +122,8 @@ def _page(
         change = block.change(index, view)
         size = _weight(change)
         full = len(changes) >= bounds.limit
-        if (
-            bounds.nbytes is not None
-        ):  # checked before a change is added, so that the page stays within the bound
+        # Checked before a change is added, so that the page stays within the bound.
+        if bounds.nbytes is not None:
             full = full or (bool(changes) and nbytes + size > bounds.nbytes)
         if not changes or not _together(changes[-1], change, reverse=reverse):
             if full:

@@ -82,9 +82,8 @@ class OperatedLog:
                     subscription_id, "RESET", methodcaller("seek", position), position=str(position)
                 )
             except HistoryPruned:
-                if (
-                    start is not Start.EARLIEST
-                ):  # else retention has passed the position that was the oldest just now: retry
+                # Retention may have passed the position that was the oldest just now: then retry.
+                if start is not Start.EARLIEST:
                     raise
 
     def unsubscribe(self, subscription_id: int) -> bool:

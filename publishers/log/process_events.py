@@ -162,9 +162,8 @@ class HostingSubscription(ChangeSubscription):
         self._missed_ever = 0
         self._passed = 0  # the newest version of which a change or event was delivered
         super().__init__(*args, **named)
-        self._reader.alone = (
-            True  # no other subscription may share what it reads: _filled is also the rest of a batch
-        )
+        # No other subscription may share what it reads: _filled is also the rest of a batch.
+        self._reader.alone = True
         self._lags = callable(getattr(args[2], "on_lagged", None))
         board.add(self)
 

@@ -114,7 +114,7 @@ class ReadableLog(OperatedLog):
             wishes: ``Criterion`` objects or ``Criteria``; without any, or with None, every change matches.
             since: The first change to deliver: a ``Position``, the text that a client kept, a version, a ``Commit``, the id
                 of a transaction, a time (the first version committed then or later), or ``"earliest"``. None or
-                ``"latest"``: the next version. These names are resolved at each subscribe. ``"state"``:
+                ``"latest"``: the next version. ``"earliest"``, ``"latest"`` and None are resolved at each subscribe. ``"state"``:
                 first the entities that exist, as rows of operation READ, then every change after them; a cursor kept before the
                 rows had ended continues behind its row.
             until: The last version to deliver, after which subscribers are completed; None for no end.

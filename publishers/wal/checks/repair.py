@@ -146,9 +146,8 @@ class _Work:
                     for name in TWINS:
                         mirrored = MirroredFile(self._filesystem, self._directory, name)
                         text = mirrored.read().text
-                        assert (
-                            text is not None
-                        )  # the plan contains this step only if one of the copies is intact
+                        # The plan contains this step only if one of the copies is intact.
+                        assert text is not None
                         mirrored.write(text)
                 case "drop":
                     self._drop()

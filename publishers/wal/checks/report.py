@@ -101,9 +101,8 @@ class Report:
 
     def met(self, epoch: int, random: int) -> None:
         """Notes an epoch that was found."""
-        if (
-            epoch >= self.epoch
-        ):  # of two epochs with the same number the one of a segment wins, because segments are examined last
+        # Of two epochs with the same number the one of a segment wins, because segments are examined last.
+        if epoch >= self.epoch:
             self.epoch, self.random = epoch, random
 
     @property

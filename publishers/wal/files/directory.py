@@ -60,9 +60,8 @@ def writer_of(filesystem: FileSystem, path: Path) -> LogWriter:
     """Checks whether a log is open for writing; if it is not, the check itself holds the lock for a moment."""
     try:
         with contextlib.closing(filesystem.open(path / LOCK_NAME, "read")) as file:
-            if file.lock(
-                shared=True
-            ):  # shared, so that two concurrent checks do not take each other for a writer
+            # Shared, so that two concurrent checks do not take each other for a writer.
+            if file.lock(shared=True):
                 return LogWriter(alive=False)
             return LogWriter(alive=True, pid=_signed(file))
     except FileNotFoundError:
