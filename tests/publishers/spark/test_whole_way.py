@@ -194,7 +194,7 @@ def test_the_digest_is_the_same_on_every_path_whatever_was_killed(
 ):
     """F152, E64: Spark's own rows, the log, a subscriber, a client of a server, and both forms of the source."""
     kills = scaled(kills)
-    batches = max(BATCHES, kills)
+    batches = max(scaled(BATCHES), kills)
     put_source(tmp_path / "source", batches)
     with ExitStack() as stack:
         serve = stack.enter_context(processes(tmp_path / "log")) if served else str
