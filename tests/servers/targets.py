@@ -51,6 +51,10 @@ class TargetServer(ABC):
     def held(self, name: str) -> State:
         """What the target of that name holds."""
 
+    def gaps(self, name: str) -> list[Any] | None:
+        """What it was told that it will never get; None where there is no place for that."""
+        return None
+
     def streams(self, name: str) -> list[list[Place]]:
         """Where it keeps all that it was sent: the positions, in each of its streams in the order in which they came."""
         return []
@@ -75,6 +79,10 @@ class SqliteTarget(TargetServer):
         """See `TargetServer.held`."""
         return _rows(self.address(name).removeprefix("sql="), "", self.kinds)
 
+    def gaps(self, name: str) -> list[Any]:
+        """See `TargetServer.gaps`."""
+        return _gap_rows(self.address(name).removeprefix("sql="), "")
+
 
 class PostgresTarget(TargetServer):
     """A schema of a database."""
@@ -97,6 +105,10 @@ class PostgresTarget(TargetServer):
         """See `TargetServer.held`."""
         return _rows(self.program.url.replace("postgresql:", "postgresql+psycopg:"), f"{name}.", self.kinds)
 
+    def gaps(self, name: str) -> list[Any]:
+        """See `TargetServer.gaps`."""
+        return _gap_rows(self.program.url.replace("postgresql:", "postgresql+psycopg:"), f"{name}.")
+
 
 def _rows(url: str, schema: str, kinds: tuple[str, ...]) -> State:
     import sqlalchemy as sa
@@ -110,6 +122,17 @@ def _rows(url: str, schema: str, kinds: tuple[str, ...]) -> State:
             if kind in present
             for key, body in connection.execute(sa.text(f'SELECT key, body FROM {schema}"{kind}"'))
         }
+
+
+def _gap_rows(url: str, schema: str) -> list[Any]:
+    import sqlalchemy as sa
+
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        return [
+            tuple(row)
+            for row in connection.execute(sa.text(f"SELECT first, next FROM {schema}penstock_gaps"))
+        ]
 
 
 class RedisTarget(TargetServer):
@@ -149,6 +172,7 @@ class KafkaTarget(TargetServer):
         super().__init__(broker)
         self.proxy = proxy.__enter__()
         self._streams: dict[str, list[list[Place]]] = {}
+        self._gaps: dict[str, set[str]] = {}
         broker.start()
 
     def address(self, name: str, port: int | None = None) -> str:
@@ -170,6 +194,7 @@ class KafkaTarget(TargetServer):
         ]
         reader.assign([confluent_kafka.TopicPartition(one, at, 0) for one, at in places])
         states: dict[tuple[str, int], State] = {place: {} for place in places}
+        gaps = self._gaps[name] = set()
         streams: dict[tuple[str, int], list[Place]] = {place: [] for place in places}
         tombstones: list[Any] = []
         ended = 0
@@ -183,6 +208,8 @@ class KafkaTarget(TargetServer):
             state, headers = states[place], dict(record.headers())
             kind, key = json.loads(record.key())
             version, index = map(int, headers["penstock-position"].split(b":"))
+            if "penstock-gap" in headers:
+                gaps.add(headers["penstock-gap"].decode())
             if record.value() is None:
                 tombstones.append((version, index))
             else:
@@ -197,6 +224,11 @@ class KafkaTarget(TargetServer):
         assert not self.once or len(tombstones) == len(set(tombstones))
         self._streams[name] = list(streams.values())
         return {one: body for state in states.values() for one, body in state.items()}
+
+    def gaps(self, name: str) -> list[Any]:
+        """See `TargetServer.gaps`."""
+        self.held(name)
+        return [tuple(one.split()) for one in self._gaps[name]]
 
     def streams(self, name: str) -> list[list[Place]]:
         """See `TargetServer.streams`: those that `held` has read."""
@@ -237,6 +269,16 @@ class SearchTarget(TargetServer):
         client.close()
         return state
 
+    def gaps(self, name: str) -> list[Any]:
+        """See `TargetServer.gaps`."""
+        import opensearchpy
+
+        client = opensearchpy.OpenSearch(self.program.url)
+        client.indices.refresh(index=f"{name}-penstock-gaps")
+        hits = list(opensearchpy.helpers.scan(client, index=f"{name}-penstock-gaps"))
+        client.close()
+        return [(one["_source"]["first"], one["_source"]["next"]) for one in hits]
+
 
 class FilesTarget(TargetServer):
     """A directory."""
@@ -259,7 +301,14 @@ class FilesTarget(TargetServer):
         """See `TargetServer.streams`."""
         return [_places(self._changes(name))]
 
+    def gaps(self, name: str) -> list[Any]:
+        """See `TargetServer.gaps`."""
+        return [(one["gap"]["first"], one["gap"]["next"]) for one in self._lines(name) if "gap" in one]
+
     def _changes(self, name: str) -> list[Any]:
+        return [one for one in self._lines(name) if "gap" not in one]
+
+    def _lines(self, name: str) -> list[Any]:
         """The lines that count: of the last file those up to what the sidecar tells."""
         found: list[Any] = []
         told = json.loads((self._folder / name / "changes.place").read_bytes())
@@ -292,11 +341,19 @@ class HookTarget(TargetServer):
         assert len(set(ids.values())) == len(ids)
         return [_places(changes)]
 
+    def gaps(self, name: str) -> list[Any]:
+        """See `TargetServer.gaps`."""
+        told = [one["gap"] for one in self._batches(name) if "gap" in one]
+        return list({(one["first"], one["next"]) for one in told})
+
     def _changes(self, name: str) -> list[Any]:
+        return [change for batch in self._batches(name) for change in batch["changes"]]
+
+    def _batches(self, name: str) -> list[Any]:
         assert self.program is not None
         lines = (self.program.folder / f"{name}.jsonl").read_bytes().splitlines(keepends=True)
         whole = [one for one in lines if one.endswith(b"\n")]  # the last one may have been cut by a kill
-        return [change for line in whole for change in json.loads(line)["changes"]]
+        return [json.loads(line) for line in whole]
 
 
 def _places(changes: list[Any]) -> list[Place]:

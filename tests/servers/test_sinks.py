@@ -17,7 +17,7 @@ from publishers import ChangeLog
 from tests.publishers.support import wait_until
 from tests.servers.carrier import Carrier, folded, mutations, target, told
 from tests.servers.faulty import Fault, FaultyProxy
-from tests.servers.targets import TARGETS, _parsed
+from tests.servers.targets import TARGETS, RedisTarget, _parsed
 from tests.transports.sinks.targets import HandClock
 from transports.sinks import RetryPolicy, SinkOptions, SinkRunner, SinkState
 
@@ -115,6 +115,23 @@ def test_a_target_holds_what_the_log_says(server, tmp_path):
         one.commit(20)
         one.drained()
         judge(server, "happy", one.log)
+
+
+def test_what_was_left_out_while_a_sink_was_off_stands_at_the_target(server, tmp_path):
+    """F127: but in caches, which have no place for it."""
+    with carried(tmp_path, server.address("switched"), "switched") as one:
+        one.commit()
+        one.drained()
+        one.runner.switch_off()
+        one.runner.step()
+        one.commit(1)
+        one.runner.switch_on()
+        one.runner.step()
+        gap = one.runner.statistics().gap
+        one.commit()
+        one.drained()
+        assert server.gaps("switched") in (None, [tuple(gap)])
+        assert (server.gaps("switched") is None) is isinstance(server, RedisTarget)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.name.lower())

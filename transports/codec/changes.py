@@ -32,14 +32,15 @@ __all__ = ["changes_json", "read_array", "read_change", "read_lines", "read_obje
 
 _RIGHT: Final = 'a JSON object such as {"entity_type": "order", "key": "42", "body": {...}}'
 _BROKEN: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
-_Word = Literal["UPSERT", "REMOVE", "TRUNCATE", "EXPIRE", "REKEY", "TRANSACTION"]
+_Word = Literal["UPSERT", "REMOVE", "TRUNCATE", "EXPIRE", "REKEY", "READ", "TRANSACTION"]
 
 
 class _Said(msgspec.Struct, forbid_unknown_fields=True):
     """One change.
 
     The output of ``penstock tail`` has further fields. ``version`` serves as the entry version of an entity that has none of
-    its own, as it does for subscribers. The other fields are ignored, and so is the TRANSACTION event.
+    its own, as it does for subscribers. The other fields are ignored, and so is the TRANSACTION event. READ, a row of a state,
+    is an UPSERT. A line with a ``gap``, which the file sink writes, is not a change.
 
     ``tail`` prints both halves of a key change, ``linked`` to each other; an input line with ``REKEY`` and ``new_key`` makes
     both.
@@ -67,6 +68,7 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     index: int | None = None
     count: int | None = None
     timestamp: str | None = None
+    gap: dict[str, str] | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(_Said)
@@ -78,7 +80,7 @@ class _Malformed(Exception):
 
 
 def read_change(text: bytes | msgspec.Raw) -> Mutation | None:
-    """Parses one change; None for a TRANSACTION event, because each log makes its own.
+    """Parses one change; None for a TRANSACTION event, because each log makes its own, and for a gap.
 
     Raises:
         InvalidChange: If the text is not a change, or contradicts itself.
@@ -163,7 +165,7 @@ def _read_object(item: object) -> Mutation | None:
         setattr(said, name, msgspec.Raw(text))
     for name, key in keys.items():
         setattr(said, name, key.decode("utf-8", "surrogateescape"))
-    return None if said.operation == "TRANSACTION" else _mutation(said)
+    return _wanted(said)
 
 
 def _read(text: bytes | msgspec.Raw) -> Mutation | None:
@@ -171,7 +173,13 @@ def _read(text: bytes | msgspec.Raw) -> Mutation | None:
         said = _decoder.decode(text)
     except _BROKEN as error:
         raise _Malformed(error) from None
-    return None if said.operation == "TRANSACTION" else _mutation(said)
+    return _wanted(said)
+
+
+def _wanted(said: _Said) -> Mutation | None:
+    if said.gap is not None and said.entity_type is not None:
+        raise InvalidChange("gap", said.gap, "alone in its line")
+    return None if said.gap is not None or said.operation == "TRANSACTION" else _mutation(said)
 
 
 def _mutation(said: _Said) -> Mutation:

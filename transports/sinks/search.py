@@ -16,7 +16,7 @@ from transports.sinks.effects import EntityEffect, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
 from transports.sinks.tls import TargetTls
 
 __all__ = ["SearchSink"]
@@ -25,6 +25,7 @@ _INDEX: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,254}")
 _INDICES: Final = 2**20  # positions of one version that can be told apart
 _VERSIONS: Final = 2**43
 _KEY_BYTES: Final = 512
+_GAPS: Final = "penstock-gaps"  # in place of an entity type
 _LATER: Final = frozenset({408, 429, 502, 503, 504})
 
 
@@ -32,7 +33,8 @@ class SearchSink:
     """Keeps the newest state of each entity as a document, whose id is the key.
 
     Documents have versions of their own (``version_type=external``), made of the position: what is sent again, or late, changes
-    nothing. The engine forgets deletions after ``index.gc_deletes`` (60 s): set that above the time for which a target may be away.
+    nothing. What was left out while the sink was off is a document of the index that ``{entity_type}`` makes of ``penstock-gaps``, or
+    of ``INDEX-penstock-gaps`` without it. The engine forgets deletions after ``index.gc_deletes`` (60 s): set that above the time for which a target may be away.
 
     Args:
         url: ``https://HOST:9200``, or where it is kept: ``env:NAME`` or ``file:PATH``.
@@ -75,6 +77,7 @@ class SearchSink:
 
     def open(self, context: SinkContext) -> None:
         """See `Sink.open`. It does not connect: the first batch does."""
+        self._context = context
         told: dict[str, Any] = {}
         if self._tls is not None:
             self._tls.warn(context.name, self)
@@ -87,6 +90,8 @@ class SearchSink:
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
         """See `Sink.write`."""
+        if batch.gap is not None:
+            self._note(batch.gap)
         results: list[ItemResult] = []
         lines: list[bytes] = []
         places: list[int] = []
@@ -164,6 +169,13 @@ class SearchSink:
                 ItemResult(place, verdict, f"{status} {error.get('type')}: {error.get('reason')}"[:300])
             )
         return found
+
+    def _note(self, gap: SinkGap) -> None:
+        """A document for what was left out; the same each time that it is told."""
+        name = self._index.replace("{entity_type}", _GAPS) if "{" in self._index else f"{self._index}-{_GAPS}"
+        context = self._context
+        told = {"log": context.log_name, "log_id": context.log_id, "sink": context.name, **gap._asdict()}
+        self._asked(lambda: self._client.index(index=name, id=f"{context.name}:{gap.first}", body=told))
 
     def _clear(self, change: Change) -> None:
         """Deletes what is of a lower position; documents that the engine has not made visible yet, are before."""

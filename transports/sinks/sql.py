@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from publishers.errors import InvalidOption, PositionError
 from publishers.model.change import Change
@@ -19,7 +18,8 @@ from transports.sinks.effects import EntityEffect, Unfit, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
+from transports.sinks.sql_places import SqlPlaces
 from transports.sinks.sql_table import EntityTable, SqlTable, check_identifier
 from transports.sinks.tls import TargetTls
 
@@ -59,6 +59,7 @@ class SqlSink:
         create_tables: Whether to make tables that are not there; columns of fields are texts then.
         tombstone_ttl: Seconds for which a row stays where an entity was removed, from 1; None: it is deleted at once.
         places: The table of the places; it may be that of many sinks.
+        gaps: Likewise the table of what was left out while a sink was off.
         timeout: Seconds in which the database has to answer, from 0.05 to 600.
         tls: How PostgreSQL is known, and knows the sink: then a connection without TLS is refused. None for what the URL says.
 
@@ -81,6 +82,7 @@ class SqlSink:
         create_tables: bool = False,
         tombstone_ttl: float | None = None,
         places: str = "penstock_places",
+        gaps: str = "penstock_gaps",
         timeout: float = 15.0,
         tls: TargetTls | None = None,
     ) -> None:
@@ -95,14 +97,7 @@ class SqlSink:
         self._told = None if tables is None else {kind: _table(one) for kind, one in tables.items()}
         self._create, self._ttl, self._timeout = create_tables, tombstone_ttl, float(timeout)
         self._tls = tls
-        self._places = sa.Table(
-            check_identifier("places", places),
-            sa.MetaData(),
-            sa.Column("log_id", sa.String(32), primary_key=True),
-            sa.Column("sink", sa.String(64), primary_key=True),
-            sa.Column("place", sa.Text()),
-            sa.Column("generation", sa.BigInteger(), nullable=False),
-        )
+        self._places = SqlPlaces(places, gaps, create=create_tables)
         self._tables: dict[str, EntityTable | None] = {}
         self._engine: sa.Engine | None = None
         self._connection: sa.Connection | None = None
@@ -126,21 +121,21 @@ class SqlSink:
                 raise TargetRefused(f"{self._kept_url}: {error}") from None
         self._engine = self._made_engine()
         with self._transaction() as connection:
-            text = self._taken_over(connection, context)
+            text = self._places.take_over(connection, context)
         if text is None:
             return None
         try:
             return context.position_of(text)
         except PositionError as error:
             raise TargetRefused(
-                f"the place in {self._places.name} is none of this log ({error}); clear the tables and delete its row to begin anew"
+                f"the place in {self._places.places.name} is none of this log ({error}); clear the tables and delete its row to begin anew"
             ) from None
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
         """See `Sink.write`: up to the first change that does not fit, so that the place never goes over one."""
         steps, bad = self._steps(batch)
         try:
-            self._apply(steps, _end(batch, bad))
+            self._apply(steps, _end(batch, bad), batch.gap)
         except _Misfit:
             bad = self._apply_singly(steps, batch, bad)
         if bad is None:
@@ -165,7 +160,7 @@ class SqlSink:
     def move(self, position: Position) -> None:
         """See `Sink.move`."""
         with self._transaction() as connection:
-            self._store(connection, position)
+            self._places.store(connection, self._opened, position)
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -179,7 +174,7 @@ class SqlSink:
         """See `Sink.alive`."""
         try:
             with self._transaction() as connection:
-                connection.execute(sa.select(self._places.c.place).limit(1))
+                connection.execute(sa.select(self._places.places.c.place).limit(1))
         except (TargetUnavailable, TargetRefused):
             return False
         return True
@@ -259,54 +254,6 @@ class SqlSink:
             )
         return TargetUnavailable(why) if later else TargetRefused(why)
 
-    # Places.
-
-    def _taken_over(self, connection: sa.Connection, context: SinkContext) -> str | None:
-        """The place, which from now on this opening of the slot alone may move."""
-        places = self._places
-        if self._create:
-            connection.execute(sa.schema.CreateTable(places, if_not_exists=True))
-        elif not sa.inspect(connection).has_table(places.name):
-            made = " ".join(str(sa.schema.CreateTable(places).compile(connection)).split())
-            raise TargetRefused(f"there is no table {places.name}: {made}")
-        mine = sa.and_(places.c.log_id == context.log_id, places.c.sink == context.name)
-        if context.generation:
-            make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-            row = {"log_id": context.log_id, "sink": context.name, "generation": context.generation}
-            put = make(places).values(row)
-            connection.execute(
-                put.on_conflict_do_update(
-                    index_elements=[places.c.log_id, places.c.sink],
-                    set_={"generation": put.excluded.generation},
-                    where=places.c.generation <= put.excluded.generation,
-                )
-            )
-        found = connection.execute(sa.select(places.c.place, places.c.generation).where(mine)).first()
-        if found is None:
-            return None
-        if context.generation and found.generation != context.generation:
-            raise TargetRefused(self._replaced())
-        place: str | None = found.place
-        return place
-
-    def _store(self, connection: sa.Connection, place: Position) -> None:
-        """Moves the place; it is done first in a transaction, so that another sender waits, and then is refused."""
-        context, places = self._opened, self._places
-        done = connection.execute(
-            sa.update(places)
-            .where(
-                places.c.log_id == context.log_id,
-                places.c.sink == context.name,
-                places.c.generation == context.generation,
-            )
-            .values(place=context.token(place))
-        )
-        if done.rowcount != 1:
-            raise TargetRefused(self._replaced())
-
-    def _replaced(self) -> str:
-        return f"another sender has taken over the place of sink {self._opened.name} in {self._places.name}"
-
     # Rows.
 
     def _steps(self, batch: SinkBatch) -> tuple[list[_Step], tuple[int, str] | None]:
@@ -342,7 +289,7 @@ class SqlSink:
         with self._transaction() as connection:
             return EntityTable(told, connection, create=self._create, tombstones=self._ttl is not None)
 
-    def _apply(self, steps: Sequence[_Step], place: Position) -> None:
+    def _apply(self, steps: Sequence[_Step], place: Position, gap: SinkGap | None) -> None:
         """Does all of it in one transaction; of several changes of one entity the last one counts."""
         clears: dict[EntityTable, _Step] = {}
         last: dict[tuple[EntityTable, str | None], _Step] = {}
@@ -356,7 +303,7 @@ class SqlSink:
         for step in (*clears.values(), *last.values()):
             grouped.setdefault((step.table, step.effect), []).append(step.parameters)
         with self._transaction() as connection:
-            self._store(connection, place)
+            self._places.store(connection, self._opened, place, gap)
             for (table, effect), given in grouped.items():
                 connection.execute(table.statement(effect), given)
 
@@ -365,14 +312,14 @@ class SqlSink:
     ) -> tuple[int, str] | None:
         """Does it one by one, up to the first one that the database refuses."""
         with self._transaction() as connection:
-            self._store(connection, _end(batch, bad))
+            self._places.store(connection, self._opened, _end(batch, bad), batch.gap)
             for step in steps:
                 try:
                     with connection.begin_nested():
                         connection.execute(step.table.statement(step.effect), step.parameters)
                 except (sa.exc.IntegrityError, sa.exc.DataError) as error:
                     bad = (step.place, _said(error))
-                    self._store(connection, _end(batch, bad))
+                    self._places.store(connection, self._opened, _end(batch, bad))
                     break
         return bad
 

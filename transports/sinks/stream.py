@@ -3,6 +3,8 @@
 import sys
 from typing import BinaryIO, ClassVar
 
+import msgspec
+
 from publishers.model.position import Position
 from publishers.views.view import Images
 from transports.codec.events import encode_change
@@ -13,15 +15,16 @@ __all__ = ["StreamSink", "lines_of"]
 
 
 def lines_of(batch: SinkBatch, context: SinkContext) -> bytes:
-    """The changes of a batch as events of ``penstock.v1+json``, each with its cursor, one a line."""
-    return b"".join(
+    """The changes of a batch as events of ``penstock.v1+json``, each with its cursor, one a line; before them a gap."""
+    gap = b"" if batch.gap is None else msgspec.json.encode({"gap": batch.gap._asdict()}) + b"\n"
+    return gap + b"".join(
         encode_change(change, context.token(change.after), context.view.integers) + b"\n"
         for change in batch.changes
     )
 
 
 class StreamSink:
-    """Writes each change as a line of JSON, as ``penstock tail`` does.
+    """Writes each change as a line of JSON, as ``penstock tail`` does; what was left out is a line ``{"gap": {"first", "next"}}``.
 
     Args:
         stream: Where to; standard output by default. It is not closed.

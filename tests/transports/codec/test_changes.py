@@ -39,6 +39,16 @@ def test_an_array_and_lines_and_objects_are_the_same_changes():
     assert read_change(text({"operation": "TRANSACTION"})) is None
 
 
+def test_a_row_of_a_state_is_put_and_a_gap_of_a_file_is_no_change():
+    """F101, F145: what sinks write to files is read."""
+    row = read_change(text({**ORDER, "operation": "READ", "version": 7}))
+    assert (row.operation, row.key) == (upsert("order", "1", {}).operation, b"1")
+    gap = {"gap": {"first": "x:1", "next": "x:2"}}
+    assert read_change(text(gap)) is None
+    with pytest.raises(InvalidChange, match="alone in its line"):
+        read_change(text({**ORDER, **gap}))
+
+
 def test_bodies_stay_the_bytes_that_came():
     """F145: nothing is lost in a number."""
     (found,) = read_array(

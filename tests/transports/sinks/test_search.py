@@ -4,11 +4,13 @@ import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
 import pytest
 
 from publishers import InvalidOption, remove, upsert
 from tests.transports.sinks.targets import rigged
+from tests.transports.sinks.test_switch import left_out
 from transports.sinks import SinkState
 from transports.sinks.search import SearchSink
 
@@ -42,6 +44,17 @@ class Engine(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_PUT(self):
+        self.server.documents.append(
+            (self.path, json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        )
+        status = self.server.plan.pop(0) if self.server.plan else 201
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
     def log_message(self, *_):
         pass
 
@@ -49,7 +62,8 @@ class Engine(BaseHTTPRequestHandler):
 @pytest.fixture
 def engine():
     with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        server.plan, server.lines, server.released = [], [], threading.Event()
+        server.plan, server.lines, server.documents = [], [], []
+        server.released = threading.Event()
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
@@ -86,6 +100,22 @@ def test_conflicts_and_unknown_deletions_are_good_and_single_changes_are_tried_a
         rig.drained()
         assert rig.runner.counters.dropped == 1
         assert engine.lines[-2]["index"]["_id"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("index", "name"), [("shop-{entity_type}", "shop-penstock-gaps"), ("shop", "shop-penstock-gaps")]
+)
+def test_what_was_left_out_is_a_document_before_what_follows(engine, tmp_path, index, name):
+    """F105, F127: the same one each time that it is told."""
+    url = f"http://127.0.0.1:{engine.server_address[1]}"
+    with rigged(tmp_path / "log", SearchSink(url, index)) as rig:
+        engine.plan = [200, 503]  # a batch, then the document
+        gap = left_out(rig)
+        log_id = rig.log.log_id.hex
+        told = {"log": "log", "log_id": log_id, "sink": "stock", **gap}
+        path = f"/{name}/_doc/{quote('stock:' + gap['first'], safe='')}"
+        assert engine.documents == [(path, told)] * 2
+        assert [one["index"]["_id"] for one in engine.lines if "index" in one] == ["1", "3"]
 
 
 @pytest.mark.parametrize(("status", "state"), [(503, SinkState.RETRYING), (401, SinkState.PAUSED)])

@@ -123,6 +123,9 @@ def typed(folder, body="doc"):
         base.execute(
             "CREATE TABLE penstock_places (log_id TEXT, sink TEXT, place TEXT, generation BIGINT, PRIMARY KEY (log_id, sink))"
         )
+        base.execute(
+            "CREATE TABLE penstock_gaps (log_id TEXT, sink TEXT, first TEXT, next TEXT, PRIMARY KEY (log_id, sink, first))"
+        )
     told = SqlTable(name="Bestellungen", key="Nr", body=body, columns=COLUMNS, version="v", index="i")
     return SqlSink(url(folder), {"order": told})
 
@@ -233,11 +236,11 @@ def test_without_the_tables_the_sink_says_what_makes_them(tmp_path):
     with rigged(tmp_path / "log", SqlSink(url(tmp_path))) as rig:
         rig.commit("a")
         rig.until(lambda: rig.runner.state is SinkState.PAUSED)
-        for name in ("penstock_places", "order"):
+        for name in ("penstock_places, penstock_gaps", "order"):
             _, _, statement = rig.runner.statistics().reason.partition(f"there is no table {name}: ")
             assert statement.startswith("CREATE TABLE ")
             with sqlite3.connect(tmp_path / "target.db") as base:
-                base.execute(statement)
+                base.executescript(statement)
             resumed = rig.runner.resume()
             rig.until(resumed.done)
             rig.until(

@@ -1,13 +1,18 @@
 """The switch of a sink at run time: nothing is carried or held while it is off, and what is missed is told."""
 
+import contextlib
+import io
 import json
+import sqlite3
 
 import pytest
 
-from publishers import Criterion, InvalidOption
+from publishers import ChangeLog, Criterion, InvalidOption
 from tests.transports.sinks.receivers import Receiver
-from tests.transports.sinks.targets import Target, rigged
-from transports.sinks import SinkError, SinkState, TargetUnavailable
+from tests.transports.sinks.targets import QUICK, Target, rigged
+from transports.codec.changes import read_lines
+from transports.sinks import FileSink, SinkError, SinkState, StreamSink, TargetUnavailable
+from transports.sinks.sql import SqlSink
 from transports.sinks.webhook import WebhookSink
 
 
@@ -169,6 +174,70 @@ def test_a_note_of_a_strange_hand_is_refused(tmp_path):
         with pytest.raises(InvalidOption, match=r"stock\.json"):
             rig.made()
         note.unlink()
+
+
+def left_out(rig):
+    """Switches a sink off and on between the keys 1 and 3; answers what it has left out."""
+    rig.commit(1)
+    rig.drained()
+    switched(rig)
+    rig.commit(2)
+    switched(rig, on=True)
+    rig.commit(3)
+    gap = rig.runner.statistics().gap
+    rig.until(lambda: rig.later(60.0) or rig.runner.statistics().confirmed == rig.log.head)
+    return {"first": gap.first, "next": gap.next}
+
+
+def test_a_file_has_a_line_for_what_was_left_out_and_can_be_appended_to_another_log(tmp_path):
+    """F101, F127: before the changes that come behind it."""
+    with rigged(tmp_path / "log", FileSink(tmp_path / "out")) as rig:
+        gap = left_out(rig)
+        (path,) = (tmp_path / "out").glob("*.jsonl.tmp")
+        told = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [one.get("gap", one.get("key")) for one in told] == [None, "1", gap, None, "3"]
+        with path.open("rb") as lines, ChangeLog.open(tmp_path / "copy", **QUICK) as copy:
+            copy.commit(list(read_lines(lines)))
+            assert [one.key for one in copy.history(None, "earliest").changes] == [None, "1", "3"]
+
+
+def test_standard_output_has_the_same_line(tmp_path):
+    """F101, F127."""
+    stream = io.BytesIO()
+    with rigged(tmp_path / "log", StreamSink(stream)) as rig:
+        gap = left_out(rig)
+        assert json.loads(stream.getvalue().splitlines()[2]) == {"gap": gap}
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_database_has_a_row_for_what_was_left_out_in_the_transaction_of_what_follows(tmp_path, create):
+    """F106, F127: in a table beside that of the places; where it may not be made it is asked for before anything is sent."""
+    url = f"sqlite:///{tmp_path}/out.db"
+    if not create:
+        with (
+            rigged(tmp_path / "log", SqlSink(url)) as rig,
+            contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as base,
+        ):
+            rig.commit("a")
+            rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+            reason = rig.runner.statistics().reason
+            assert reason.startswith("there is no table penstock_places, penstock_gaps: CREATE TABLE ")
+            base.executescript(reason.partition(": ")[2])
+            base.execute(
+                'CREATE TABLE "order" (key TEXT PRIMARY KEY, body TEXT, penstock_version BIGINT, penstock_index BIGINT)'
+            )
+            base.commit()
+    with (
+        rigged(tmp_path / "other", SqlSink(url, create_tables=create)) as rig,
+        contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as base,
+    ):
+        gap = left_out(rig)
+        rows = base.execute("SELECT sink, first, next FROM penstock_gaps").fetchall()
+        assert rows == [("stock", gap["first"], gap["next"])]
+        rig.died()  # it is told once more, and stands there once
+        rig.commit(4)
+        rig.drained()
+        assert len(base.execute("SELECT * FROM penstock_gaps").fetchall()) == 1
 
 
 def test_a_webhook_is_told_in_body_and_header(tmp_path):

@@ -1,0 +1,133 @@
+"""What a database keeps of sinks beside their rows: their places, each moved by one sender alone, and what was left out."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from publishers.model.position import Position
+from transports.sinks.errors import TargetRefused
+from transports.sinks.sink import SinkContext, SinkGap
+from transports.sinks.sql_table import check_identifier
+
+__all__ = ["SqlPlaces"]
+
+
+class SqlPlaces:
+    """Two tables, which may be those of many sinks.
+
+    Args:
+        places: What the table of the places is called.
+        gaps: What that of the gaps is called: a row for each time that a sink was off, and changes were left out.
+        create: Whether to make them if they are not there.
+
+    Raises:
+        InvalidOption: If a name is none.
+    """
+
+    def __init__(self, places: str, gaps: str, *, create: bool) -> None:
+        self._create = create
+        self.places = sa.Table(
+            check_identifier("places", places),
+            sa.MetaData(),
+            sa.Column("log_id", sa.String(32), primary_key=True),
+            sa.Column("sink", sa.String(64), primary_key=True),
+            sa.Column("place", sa.Text()),
+            sa.Column("generation", sa.BigInteger(), nullable=False),
+        )
+        self._gaps = sa.Table(
+            check_identifier("gaps", gaps),
+            sa.MetaData(),
+            sa.Column("log_id", sa.String(32), primary_key=True),
+            sa.Column("sink", sa.String(64), primary_key=True),
+            sa.Column("first", sa.String(128), primary_key=True),
+            sa.Column("next", sa.String(128), nullable=False),
+        )
+
+    def take_over(self, connection: sa.Connection, context: SinkContext) -> str | None:
+        """The place, which from now on this opening of the slot alone may move.
+
+        Raises:
+            TargetRefused: If a table is missing, or a later opening of the slot has written.
+        """
+        self._find(connection)
+        places = self.places
+        mine = sa.and_(places.c.log_id == context.log_id, places.c.sink == context.name)
+        if context.generation:
+            row = {"log_id": context.log_id, "sink": context.name, "generation": context.generation}
+            put = _insert(connection, places).values(row)
+            connection.execute(
+                put.on_conflict_do_update(
+                    index_elements=[places.c.log_id, places.c.sink],
+                    set_={"generation": put.excluded.generation},
+                    where=places.c.generation <= put.excluded.generation,
+                )
+            )
+        found = connection.execute(sa.select(places.c.place, places.c.generation).where(mine)).first()
+        if found is None:
+            return None
+        if context.generation and found.generation != context.generation:
+            raise TargetRefused(self._replaced(context))
+        place: str | None = found.place
+        return place
+
+    def store(
+        self, connection: sa.Connection, context: SinkContext, place: Position, gap: SinkGap | None = None
+    ) -> None:
+        """Moves the place; it is done first in a transaction, so that another sender waits, and then is refused.
+
+        Args:
+            connection: In a transaction.
+            context: Of the sink.
+            place: The new one.
+            gap: What was left out before it; written once, however often it is told.
+
+        Raises:
+            TargetRefused: If a later opening of the slot has written.
+        """
+        places, gaps = self.places, self._gaps
+        done = connection.execute(
+            sa.update(places)
+            .where(
+                places.c.log_id == context.log_id,
+                places.c.sink == context.name,
+                places.c.generation == context.generation,
+            )
+            .values(place=context.token(place))
+        )
+        if done.rowcount != 1:
+            raise TargetRefused(self._replaced(context))
+        if gap is not None:
+            row = {"log_id": context.log_id, "sink": context.name, "first": gap.first, "next": gap.next}
+            put = _insert(connection, gaps).values(row)
+            connection.execute(
+                put.on_conflict_do_update(
+                    index_elements=list(gaps.primary_key.columns), set_={"next": put.excluded.next}
+                )
+            )
+
+    def _find(self, connection: sa.Connection) -> None:
+        if self._create:
+            for table in (self.places, self._gaps):
+                connection.execute(sa.schema.CreateTable(table, if_not_exists=True))
+            return
+        there = sa.inspect(connection)
+        missing = [one for one in (self.places, self._gaps) if not there.has_table(one.name)]
+        if missing:
+            names, made = (
+                ", ".join(one.name for one in missing),
+                "; ".join(_made(connection, one) for one in missing),
+            )
+            raise TargetRefused(f"there is no table {names}: {made}")
+
+    def _replaced(self, context: SinkContext) -> str:
+        return f"another sender has taken over the place of sink {context.name} in {self.places.name}"
+
+
+def _made(connection: sa.Connection, table: sa.Table) -> str:
+    return " ".join(str(sa.schema.CreateTable(table).compile(connection)).split())
+
+
+def _insert(connection: sa.Connection, table: sa.Table) -> Any:
+    make: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    return make(table)
