@@ -50,6 +50,7 @@ class _Annotations(msgspec.Struct):
 
 
 _annotations: Final = msgspec.json.Decoder(_Annotations)
+_NOTHING: Final = _Annotations()
 
 
 class _Changes(Shelf):
@@ -77,6 +78,7 @@ class Block:
         count: Number of stored rows.
         leads: Whether the TRANSACTION event belongs to this block.
         ends: Whether this block is the last of its transaction.
+        end: The position after this block.
         transaction_count: Changes of the whole transaction, TRANSACTION event included.
         transaction_bytes: Stored bytes of the whole transaction.
         committed_at: Commit time in microseconds since the Unix epoch.
@@ -94,6 +96,7 @@ class Block:
         "columns",
         "committed_at",
         "count",
+        "end",
         "ends",
         "first_index",
         "leads",
@@ -121,13 +124,15 @@ class Block:
         self.columns = columns
         self.version = version
         self.first_index = first_index
-        self.count = columns.count
+        self.count = count = columns.count
         self.leads = leads
         self.ends = ends
         self.transaction_count = transaction_count
         self.transaction_bytes = transaction_bytes
         self.committed_at = committed_at
         self.annotations = annotations
+        end = (version + 1, 0) if ends else (version, first_index + count)
+        self.end: Position = tuple.__new__(Position, end)
         self.weight = columns.nbytes + len(annotations)
         self.memo: dict[Any, Any] = {}
         self.memo_bytes = 0
@@ -152,12 +157,6 @@ class Block:
     def indices(self) -> range:
         """All indices of this block."""
         return range(0 if self.leads else self.first_index, self.first_index + self.count)
-
-    @property
-    def end(self) -> Position:
-        """The position after this block."""
-        place = (self.version + 1, 0) if self.ends else (self.version, self.first_index + self.count)
-        return tuple.__new__(Position, place)
 
     @property
     def nbytes(self) -> int:
@@ -193,11 +192,11 @@ class Block:
         """Returns the JSON after the change; for the TRANSACTION event its id and stored bytes."""
         if index:
             return self._sound("body", self.columns.body, index)
-        return self._event_body(View())
+        return self._event_body(self._annotated(), apart=False)
 
-    def _event_body(self, view: View) -> bytes:
-        body: dict[str, Any] = {"id": self._annotated().id}
-        return msgspec.json.encode(body if view.apart else body | {"bytes": self.transaction_bytes})
+    def _event_body(self, annotated: _Annotations, *, apart: bool) -> bytes:
+        told = {"id": annotated.id} if apart else {"id": annotated.id, "bytes": self.transaction_bytes}
+        return msgspec.json.encode(told)
 
     def before(self, index: int) -> bytes | None:
         """Returns the JSON before the change."""
@@ -254,14 +253,16 @@ class Block:
     def changes(self, indices: Sequence[int], view: View) -> list[Change]:
         """Returns the changes at indices; each is made at most once per view while it is cached."""
         first = 0 if self.leads else self.first_index
-        shelf = self.shelf(view, partial(_Changes, self.first_index + self.count - first))
+        shelf: _Changes | None = self._shelves.get(view)  # type: ignore[assignment]  # a key belongs to one kind of shelf
+        if shelf is None:
+            shelf = self.shelf(view, partial(_Changes, self.first_index + self.count - first))
         made = shelf.made
         long = len(indices) >= _RUN or self.columns.values is not None
         if long and isinstance(indices, range) and indices.step == 1:
             low, high = indices.start - first, indices.stop - first
             run = made[low:high]
             if not all(run):  # `None in run` would compare each change with None
-                made[low:high] = run = [*self._make_run(indices.start, indices.stop, view)]
+                run = made[low:high] = [*self._make_run(indices.start, indices.stop, view)]
                 weight = self.weight if high - low >= self.count else self._span(indices)
                 weight += (high - low) * _CHANGE_BYTES
                 shelf.nbytes += weight
@@ -283,7 +284,7 @@ class Block:
             images = (self.body(index), self.before(index)) if whole else (None, None)
             return ShownImages(*images, self.changed(index))
         if not index:
-            return ShownImages(self._event_body(view) if whole else None)
+            return ShownImages(self._event_body(self._annotated(), apart=view.apart) if whole else None)
         return show(_Row(self, index), view).told(view)
 
     def shown_key(self, index: int, view: View) -> str | None:
@@ -354,7 +355,7 @@ class Block:
         return None
 
     def _annotated(self) -> _Annotations:
-        return _annotations.decode(self.annotations) if self.annotations else _Annotations()
+        return _annotations.decode(self.annotations) if self.annotations else _NOTHING
 
     def _make(self, index: int, view: View) -> Change:
         plain = view.plain
@@ -369,6 +370,7 @@ class Block:
 
     def _event(self, time: datetime, *, bodies: bool) -> Change:
         """Makes the TRANSACTION event."""
+        annotated = _annotations.decode(self.annotations) if self.annotations else _NOTHING
         return Change(
             self.version,
             0,
@@ -376,10 +378,8 @@ class Block:
             time,
             Area.INFRASTRUCTURE,
             Operation.TRANSACTION,
-            body_bytes=self.body(0) if bodies else None,
-            meta_bytes=bytes(_annotations.decode(self.annotations).meta) or None
-            if self.annotations
-            else None,
+            body_bytes=self._event_body(annotated, apart=False) if bodies else None,
+            meta_bytes=bytes(annotated.meta) or None,
         )
 
     def _span(self, indices: range) -> int:

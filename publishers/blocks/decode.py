@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from publishers.model.change import Action, Area, Change, Operation
-from publishers.wal import Column, Columns
+from publishers.wal import Columns
 
 __all__ = [
     "KEYLESS",
@@ -43,7 +43,7 @@ class Attached(msgspec.Struct, frozen=True):
 _attached: Final = msgspec.json.Decoder(Attached)
 _names: Final = msgspec.json.Decoder(tuple[str, ...])
 _NOTHING: Final = Attached()
-_ENTITIES: Final = bytes(range(Area.DATA * 16, Area.DATA * 16 + 16))
+_MISSING: Final = repeat(None)  # the values of a column that is not there
 _SHORT: Final = 64  # bytes up to which a ``meta`` column is cached
 _AREAS: Final = {area.value: area for area in Area}
 _OPERATIONS: Final = {operation.value: operation for operation in Operation}
@@ -189,75 +189,59 @@ def decode_run(
     """Makes the changes of the rows from ``start`` up to ``stop``, column by column; ``at`` belongs to the first row."""
     version, index, count = at
     kinds = bytes(columns.kinds[start:stop])
-    areas: Iterator[Area] = repeat(_AREAS[kinds[0] >> 4])
-    operations: Iterator[Operation] = repeat(_OPERATIONS[kinds[0] & 15])
-    if kinds.count(kinds[:1]) != len(kinds):
-        areas = map(_AREAS.__getitem__, [kind >> 4 for kind in kinds])
-        operations = map(_OPERATIONS.__getitem__, [kind & 15 for kind in kinds])
-    names = columns.entity_types
-    types = (
-        repeat(names[0]) if columns.type_ids is None else map(names.__getitem__, columns.type_ids[start:stop])
-    )
-    keys: list[str | None] | list[str] = _texts(columns.key, start, stop)
+    names, type_ids = columns.entity_types, columns.type_ids
+    keys: list[str | None] | list[str] = _texts(columns, start, stop)
     if KEYLESS in kinds:
         keys = [None if kind == KEYLESS else key for kind, key in zip(kinds, keys, strict=True)]
-    common = (
-        range(index, index + stop - start),
-        areas,
-        operations,
-        types,
-        keys,
-        _values(columns.body if bodies else None, start, stop),
-        _values(columns.before if bodies else None, start, stop),
-    )
-    if columns.changed is None and columns.meta is None:
-        # Positional, and without a Python step for each change: most subscribers in process wait for this.
-        if kinds.translate(None, _ENTITIES):
-            entries: Iterator[int | None] = (version if kind >> 4 == Area.DATA else None for kind in kinds)
-        else:
-            entries = repeat(version)
-        place, *others = common
-        nothing = repeat(None)
-        first = (repeat(version), place, repeat(count), repeat(time))
-        return list(map(Change, *first, *others, nothing, nothing, entries))
-    rare = zip(_values(columns.changed, start, stop), _values(columns.meta, start, stop), strict=False)
+    places = range(index, index + stop - start)
+    after = _values(columns, "body", start, stop) if bodies else _MISSING
+    before = _MISSING if columns.before is None or not bodies else _values(columns, "before", start, stop)
+    changed = _MISSING if columns.changed is None else _values(columns, "changed", start, stop)
+    meta = _MISSING if columns.meta is None else _values(columns, "meta", start, stop)
+    if changed is meta is _MISSING and type_ids is None and kinds.count(kinds[:1]) == len(kinds):
+        area, operation, name = _AREAS[kinds[0] >> 4], _OPERATIONS[kinds[0] & 15], names[0]
+        entry = version if area is Area.DATA else None
+        return [
+            Change(version, number, count, time, area, operation, name, key, body, was, None, None, entry)
+            for number, key, body, was in zip(places, keys, after, before, strict=False)
+        ]
     made = []
-    for (number, area, operation, entity_type, key, body, before), (changed, meta) in zip(
-        zip(*common, strict=False), rare, strict=False
-    ):
-        made.append(
-            Change(
-                version,
-                number,
-                count,
-                time,
-                area,
-                operation,
-                entity_type,
-                key,
-                body,
-                before,
-                **_rare(changed, meta, version if area is Area.DATA else None),
-            )
-        )
+    rows = (
+        places,
+        kinds,
+        repeat(names[0]) if type_ids is None else map(names.__getitem__, type_ids[start:stop]),
+        keys,
+        after,
+        before,
+        changed,
+        meta,
+    )
+    for number, kind, name, key, body, was, altered, attached in zip(*rows, strict=False):
+        area, operation = _AREAS[kind >> 4], _OPERATIONS[kind & 15]
+        fields = (version, number, count, time, area, operation, name, key, body, was)
+        entry = version if area is Area.DATA else None
+        if altered is None and attached is None:
+            made.append(Change(*fields, None, None, entry))
+        else:
+            made.append(Change(*fields, **_rare(altered, attached, entry)))
     return made
 
 
-def _values(column: Column | None, start: int, stop: int) -> Iterator[bytes | None] | Sequence[bytes | None]:
-    if column is None:
-        return repeat(None, stop - start)
-    if column.validity is not None:
-        return [column[row] for row in range(start, stop)]
-    offsets = column.offsets[start : stop + 1].tolist()
-    base = offsets[0]
-    data = column.data[base : offsets[-1]].tobytes()
-    return [data[a - base : b - base] for a, b in pairwise(offsets)]
+def _values(columns: Columns, name: str, start: int, stop: int) -> Sequence[bytes | None] | Iterator[None]:
+    piece = columns.piece(name, start, stop)
+    if piece is not None:
+        data, offsets = piece
+        base = offsets[0]
+        return [data[a - base : b - base] for a, b in pairwise(offsets)]
+    column = getattr(columns, name)
+    return _MISSING if column is None else [column[row] for row in range(start, stop)]
 
 
-def _texts(column: Column, start: int, stop: int) -> list[str]:
-    offsets = column.offsets[start : stop + 1].tolist()
+def _texts(columns: Columns, start: int, stop: int) -> list[str]:
+    piece = columns.piece("key", start, stop)
+    assert piece is not None  # keys are never missing
+    data, offsets = piece
     base = offsets[0]
-    data = column.data[base : offsets[-1]].tobytes()
     if data.isascii():  # one character is one byte, so byte offsets are character offsets
         text = data.decode("ascii")
         return [text[a - base : b - base] for a, b in pairwise(offsets)]

@@ -94,9 +94,13 @@ def _tally_of(block: Block, indices: Sequence[int]) -> Tally:
         return found
     columns, first = block.columns, block.first_index
     ids, values = columns.type_ids, columns.values
+    if ids is None and isinstance(indices, range):
+        stored = columns.kinds.tobytes()
+        if stored.count(stored[:1]) == len(stored):  # the commonest case, and no look at each of them
+            what = stored[0] >> 4, columns.entity_types[0]
+            found[what] = len(indices)
+            return found
     if values is not None and isinstance(indices, range):
-        if ids is None:
-            return found | {(int(Area.DATA), columns.entity_types[0]): len(indices)}
         counted = Counter(values[1][indices.start - first : indices.stop - first])
         return found | {(int(Area.DATA), name): n for name, n in counted.items()}
     if isinstance(indices, range):
@@ -107,7 +111,7 @@ def _tally_of(block: Block, indices: Sequence[int]) -> Tally:
         kinds = bytes([columns.kinds[index - first] for index in indices])
         types = None if ids is None else [ids[index - first] for index in indices]
     names = columns.entity_types
-    uniform = kinds.count(kinds[:1]) == len(kinds)  # the most common case, which needs no look at each change
+    uniform = kinds.count(kinds[:1]) == len(kinds)
     counts: Mapping[tuple[int, int], int]
     if types is None:
         counts = {(kind, 0): n for kind, n in ({kinds[0]: len(kinds)} if uniform else Counter(kinds)).items()}

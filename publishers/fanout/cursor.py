@@ -103,7 +103,7 @@ class Cursor(RingCursor):
         taken = self._ring.poll(self, self.upto, max_events, max_bytes, whole=whole)
         return None if taken is BEHIND else taken
 
-    def take(self, block: Block, max_events: int, max_bytes: int, *, least: int = 1) -> list[Slice]:
+    def take(self, block: Block, max_events: int, max_bytes: int, *, least: int = 1) -> Slice | None:
         """Takes what matches from a block of the WAL that holds ``next``, and moves behind what it took.
 
         It takes what fits both bounds, but at least ``least`` changes; if something is left, ``next`` stays before it.
@@ -112,15 +112,15 @@ class Cursor(RingCursor):
         self.read_at = block.committed_at
         end, begin = block.end, self.next
         if end <= begin:
-            return []
+            return None
         found = Slice(block, self._predicate.select(block))
         if begin.index and begin.version == block.version:
             found = found.since(begin.index)
         if not found.indices:
             self.next = end
-            return []
+            return None
         piece = found.first(max_events, max_bytes, least=least)
         if not piece.indices:
-            return []
+            return None
         self.next = end if piece is found else Position(block.version, piece.indices[-1] + 1)
-        return [piece]
+        return piece

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from flow.interrupts import SHIELD
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
-from publishers.errors import WalCorrupted
+from publishers.errors import PenstockError, WalCorrupted
 from publishers.wal import Frame, Location, Reader
 
 __all__ = ["FrameCache", "Replayable", "Replayer"]
@@ -62,22 +62,33 @@ class FrameCache:
     def read(self, location: Location) -> tuple[Block, Location] | None:
         """The frame at a location and where the next one is; None at the end of what may be read.
 
-        A frame that several ask for at once is read by one of them.
-
         Raises:
             WalCorrupted: If the frame is damaged.
+            HistoryPruned: If its segment is gone.
+        """
+        found = self.run(location, 0, 0)
+        return found[0] if found else None
+
+    def run(self, location: Location, nbytes: int, events: int) -> list[tuple[Block, Location]]:
+        """Returns the frame at a location and those behind it, up to ``nbytes`` bytes or ``events`` changes, at least one frame.
+
+        Each comes with the location of the next one. The list is empty at the end of what may be read, and ends before a
+        frame that cannot be read. A frame that several threads ask for at once is read by one of them.
+
+        Raises:
+            WalCorrupted: If the first frame is damaged.
             HistoryPruned: If its segment is gone.
         """
         while True:
             with SHIELD:  # a frame that is claimed, and never read to its end, would keep all others waiting
                 with self._lock:
-                    found = self._hit(location)
-                    if found is not None:
+                    found = self._hits(location, nbytes, events)
+                    if found:
                         return found
                     claimed = location not in self._reading
                     self._reading.add(location)
                 if claimed:
-                    return self._fetch(location)
+                    return self._fetch(location, nbytes, events)
             with self._lock:
                 self._awaited += 1
                 try:
@@ -85,30 +96,41 @@ class FrameCache:
                 finally:
                     self._awaited -= 1
 
-    def _fetch(self, location: Location) -> tuple[Block, Location] | None:
-        """Reads the frame at a location that this thread has claimed."""
+    def _fetch(self, claimed: Location, nbytes: int, events: int) -> list[tuple[Block, Location]]:
+        """Reads from a frame that this thread has claimed, up to a frame that is in memory."""
+        location = claimed
+        found: list[tuple[Block, Location]] = []
         try:
-            frame = self._reader.read(location)
-            if frame is None:
-                return None
-            block = Block.of(frame.header, *frame.decoded)
-            weight = block.nbytes
-            with self._lock:
-                self.reads += 1
-                self._kept[location] = (block, frame.next, weight)
-                self._nbytes += weight
-                self._fresh += 1
-                if self._nbytes > self.max_bytes or self._fresh > _WEIGHED:
-                    self._bound()
-            return block, frame.next
-        except WalCorrupted as error:
-            self._damaged(error)
-            raise
+            while (frame := self._reader.read(location)) is not None:
+                block = Block.of(frame.header, *frame.decoded)
+                location = frame.next
+                found.append((block, location))
+                nbytes -= block.weight
+                events -= block.count
+                if nbytes <= 0 or events <= 0 or location in self._kept:
+                    break
+        except (PenstockError, OSError) as error:
+            if isinstance(error, WalCorrupted):
+                self._damaged(error)
+            if not found:
+                raise
         finally:
             with self._lock:
-                self._reading.discard(location)
+                place = claimed
+                for block, after in found:
+                    before = self._kept.pop(place, None)  # another thread may have read it meanwhile
+                    weight = block.nbytes
+                    self._kept[place] = (block, after, weight)
+                    self._nbytes += weight - (0 if before is None else before[2])
+                    place = after
+                self.reads += len(found)
+                self._fresh += len(found)
+                if self._nbytes > self.max_bytes or self._fresh > _WEIGHED:
+                    self._bound()
+                self._reading.discard(claimed)
                 if self._awaited:
                     self._read.notify_all()
+        return found
 
     def locate(self, version: int, index: int) -> Location:
         """Where the frame of a position begins, or one before it.
@@ -159,6 +181,17 @@ class FrameCache:
             self._kept.clear()
             self._located.clear()
             self._nbytes = self._fresh = 0
+
+    def _hits(self, location: Location, nbytes: int, events: int) -> list[tuple[Block, Location]]:
+        found: list[tuple[Block, Location]] = []
+        while (hit := self._hit(location)) is not None:
+            found.append(hit)
+            nbytes -= hit[0].weight
+            events -= hit[0].count
+            if nbytes <= 0 or events <= 0:
+                break
+            location = hit[1]
+        return found
 
     def _hit(self, location: Location) -> tuple[Block, Location] | None:
         kept = self._kept.get(location)

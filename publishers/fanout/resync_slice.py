@@ -1,11 +1,13 @@
 """What one turn reads from the WAL for one subscriber: with its cursor, within its bounds, and maybe in whole transactions."""
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
-from publishers.errors import HistoryPruned, LogError
+from publishers.errors import HistoryPruned, LogError, PenstockError
 from publishers.fanout.batch import Batch
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.remainder import Remainder
@@ -16,11 +18,15 @@ from publishers.fanout.state import Phase
 from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.views.view import View
+from publishers.wal import Location
 
 __all__ = ["ResyncReader", "SliceBounds", "read_kept", "read_slice"]
 
 _AT_HAND: Final = 64
 """Frames that are looked at in one turn on a subscriber's executor, which others may wait for."""
+
+_AT_ONCE: Final = 16 * 1024
+"""Bytes of frames that are asked for at a time."""
 
 _FEW: Final = 16
 """Below so many changes to read, the frames that follow are read as well, for the next requests."""
@@ -57,29 +63,36 @@ def read_slice(cursor: Cursor, frames: FrameCache, bounds: SliceBounds, taken: l
     """
     upto, room, space, budget = bounds.upto, bounds.events, bounds.nbytes, bounds.weight
     complete = None  # the place after the last whole transaction, and how many slices were taken by then
+    run: Iterator[tuple[Block, Location]] = iter(())
+    fresh = cursor.location is None
+    location = cursor.location or frames.locate(*cursor.next)
     while cursor.next.version <= upto and room > 0 and (budget > 0 or (bounds.whole and cursor.next.index)):
-        fresh = cursor.location is None
-        location = cursor.location or frames.locate(*cursor.next)
-        found = frames.read(location)
+        found = next(run, None)
+        if found is None:
+            run = iter(frames.run(location, min(budget, space, _AT_ONCE), room if room >= _FEW else 0))
+            found = next(run, None)
         if found is None or found[0].version > upto:
             if fresh and cursor.next.index:  # the version where it began has no such index
                 cursor.next = Position(upto + 1, 0)
                 break
             raise LogError(f"the log ends before {cursor.next}, although version {upto} was published")
         block, after = found
-        cursor.location = location
-        for piece in cursor.take(block, room, space, least=0 if taken else 1):
+        piece = cursor.take(block, room, space, least=0 if taken else 1)
+        if piece is not None:
             taken.append(piece)
             room -= len(piece.indices)
             space -= piece.nbytes
         if cursor.next < block.end:
+            cursor.location = location
             break
         budget -= block.weight
         cursor.location = after
+        fresh = False
         if block.ends:
             complete = (cursor.next, after, len(taken))
         if bounds.window and after[1] // bounds.window != location[1] // bounds.window:
             break
+        location = after
     if bounds.whole and cursor.next.index and complete is not None and complete[2]:
         cursor.next, cursor.location, kept = complete
         del taken[kept:]
@@ -95,7 +108,8 @@ def read_kept(cursor: Cursor, frames: FrameCache, upto: int, events: int, nbytes
         if found is None or found[0].version > upto:
             break
         block, after = found
-        for piece in cursor.take(block, events, nbytes, least=0 if taken else 1):
+        piece = cursor.take(block, events, nbytes, least=0 if taken else 1)
+        if piece is not None:
             taken.append(piece)
             events -= len(piece.indices)
             nbytes -= piece.nbytes
@@ -225,7 +239,7 @@ class ResyncReader:
         """Has what follows in memory too, as one who asks for little would come here again for each frame."""
         frames, location = self._service.frames, self._cursor.location
         left = min(self._service.options.replay_slice_bytes, frames.max_bytes // 4)
-        with contextlib.suppress(LogError, OSError):  # it is met again when it is the next
+        with contextlib.suppress(PenstockError, OSError):  # it is met again when it is the next
             while location is not None and left > 0:
                 found = frames.read(location)
                 if found is None or found[0].version >= upto:

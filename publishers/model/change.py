@@ -57,7 +57,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def time_of(microseconds: int) -> datetime:
     """Returns the moment ``microseconds`` after the Unix epoch, in UTC and without rounding."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return _EPOCH + timedelta(0, *divmod(microseconds, 1_000_000))
 
 
 def parsed(data: bytes) -> Any:

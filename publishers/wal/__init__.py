@@ -57,10 +57,11 @@ from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem
 from publishers.wal.disk.notify import Listener
 from publishers.wal.files.directory import LogWriter, writer_of
 from publishers.wal.follower import Follower
-from publishers.wal.format.columns import Column, Columns, decode_payload, encode_payload
+from publishers.wal.format.columns import Column, Columns, encode_payload
 from publishers.wal.format.control import Epoch, ProducerState
 from publishers.wal.format.frame import FrameHeader
 from publishers.wal.format.rows import Rows
+from publishers.wal.format.stored import decode_payload
 from publishers.wal.keep.holds import Hold, HoldState, HoldStatistics
 from publishers.wal.keep.retention import Retention
 from publishers.wal.read.catalog import Location

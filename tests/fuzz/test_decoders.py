@@ -16,9 +16,10 @@ from publishers.wal import Column, Columns
 from publishers.wal.files.head import HeadState
 from publishers.wal.files.segment import SegmentHeader, SparseIndex, Trailer, segment_name
 from publishers.wal.files.tail_page import Tail
-from publishers.wal.format.columns import decode_payload, encode_payload
+from publishers.wal.format.columns import encode_payload
 from publishers.wal.format.control import ControlTables, Epoch, ProducerState, decode_control, encode_epoch
 from publishers.wal.format.frame import Chain, FrameHeader, Scan
+from publishers.wal.format.stored import decode_payload
 from tests.harness.scale import SCALE
 from tests.publishers.support import opened, order
 from tests.publishers.wal.logs import commit

@@ -14,12 +14,10 @@ endian, and so must the machine be, because the buffers are used in place.
 """
 
 import sys
-from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import Struct, pack
-from struct import error as StructError  # noqa: N812 - it is a class, despite its lower-case name
 from typing import Any, Final
 
 from publishers.wal.disk.filesystem import Data
@@ -29,8 +27,8 @@ __all__ = [
     "PADDING",
     "Column",
     "Columns",
+    "all_valid",
     "bitmap",
-    "decode_payload",
     "encode_names",
     "encode_payload",
 ]
@@ -43,7 +41,6 @@ PADDING: Final = tuple(bytes(size) for size in range(8))
 """``PADDING[-size & 7]`` pads ``size`` bytes to a multiple of 8."""
 
 _PAIR: Final = Struct("<II")
-_NAME: Final = Struct("<Iii")
 _EMPTY: Final = memoryview(b"")
 
 
@@ -172,6 +169,18 @@ class Columns:
                 total += 5 * rows + offsets[end] - offsets[start]
         return total
 
+    def piece(self, name: str, start: int, end: int) -> tuple[bytes, list[int]] | None:
+        """Returns the bytes of the values from ``start`` up to ``end``, and the offsets of these values and of their end.
+
+        The bytes begin with the first value, whatever its offset. Returns None if there is no such column, or if some of
+        its values are missing.
+        """
+        column: Column | None = getattr(self, name)
+        if column is None or column.validity is not None:
+            return None
+        offsets = column.offsets[start : end + 1].tolist()
+        return column.data[offsets[0] : offsets[-1]].tobytes(), offsets
+
     def slice(self, start: int, end: int) -> "Columns":
         """Returns the changes from ``start`` up to ``end``; data is shared."""
         body, before, changed, meta = (
@@ -240,7 +249,7 @@ class _Parts:
                 f"a column of {len(offsets) - 1} values from {offsets[0]} does not fit {rows} changes"
             )
         if nullable:
-            self.put(_all_valid(rows) if column.validity is None else column.validity)
+            self.put(all_valid(rows) if column.validity is None else column.validity)
         elif column.validity is not None:
             raise ValueError("keys are never missing; an empty one is b''")
         self.put(offsets)
@@ -280,82 +289,6 @@ def encode_payload(columns: Columns, annotations: bytes = b"") -> bytes:
 
 
 @lru_cache(256)
-def _all_valid(rows: int) -> bytes:
+def all_valid(rows: int) -> bytes:
+    """Returns the bitmap of a column without missing values."""
     return b"\xff" * (rows >> 3) + (bytes(((1 << (rows & 7)) - 1,)) if rows & 7 else b"")
-
-
-@lru_cache(256)
-def _name(encoded: bytes) -> tuple[str, ...]:
-    return (encoded.decode(),)
-
-
-def _read_names(view: memoryview, at: int) -> tuple[tuple[str, ...], int]:
-    """Reads the entity types at ``at``; returns them and their end."""
-    count, start, end = _NAME.unpack_from(view, at)
-    if count == 1:
-        data = at + 12
-        if start or end < 0:
-            raise ValueError("the offsets of the entity types do not rise from 0")
-        return _name(bytes(view[data : data + end])), data + end
-    data = at + 4 * (count + 2)
-    offsets = view[at + 4 : data].cast("i").tolist()
-    if len(offsets) != count + 1 or offsets[0] != 0 or any(low > high for low, high in pairwise(offsets)):
-        raise ValueError("the offsets of the entity types do not rise from 0")
-    names = bytes(view[data : data + offsets[-1]])
-    return tuple(names[low:high].decode() for low, high in pairwise(offsets)), data + offsets[-1]
-
-
-def _read_column(view: memoryview, at: int, rows: int, validity: memoryview | None) -> tuple[Column, int]:
-    """Reads the column whose offsets begin at ``at``; returns it and its end."""
-    start = at + ((4 * rows + 11) & -8)
-    offsets = view[at : at + 4 * rows + 4].cast("i")
-    size = offsets[rows]
-    if offsets[0] != 0 or size < 0:
-        raise ValueError(f"the offsets of a column go from {offsets[0]} to {size}")
-    return Column(validity, offsets, view[start : start + size]), start + size
-
-
-def decode_payload(payload: Data, count: int) -> tuple[Columns, bytes]:
-    """Decodes a payload of ``count`` changes: returns its columns, which share its memory, and the annotations.
-
-    Raises:
-        ValueError: If the payload is malformed.
-    """
-    try:
-        return _decode(memoryview(payload), count)
-    except (StructError, TypeError, IndexError, OverflowError) as error:
-        raise ValueError(f"a malformed payload: {error}") from error
-
-
-def _decode(view: memoryview, rows: int) -> tuple[Columns, bytes]:
-    # Slices past the end of the payload are silently short. Since every buffer begins behind the previous one,
-    # checking the end of the last one is enough.
-    present, annotation_bytes = _PAIR.unpack_from(view)
-    if not present & 1 or present > 31:
-        raise ValueError(f"unknown columns: {present:#x}")
-    at = 8 + annotation_bytes
-    annotations = bytes(view[8:at]) if annotation_bytes else b""
-    entity_types, at = _read_names(view, (at + 7) & -8)
-    at = (at + 7) & -8
-    kinds = view[at : at + rows]
-    at = (at + rows + 7) & -8
-    type_ids = None
-    if len(entity_types) != 1:
-        type_ids = view[at : at + 2 * rows].cast("H")
-        if rows and max(array("H", type_ids.tobytes())) >= len(entity_types):
-            raise ValueError("an entity type id is beyond the entity types")
-        at = (at + 2 * rows + 7) & -8
-    key, end = _read_column(view, at, rows, None)
-    optional: list[Column | None] = [None, None, None, None]
-    if present > 1:
-        bits = (rows + 7) >> 3
-        for place in range(4):
-            if present & (2 << place):
-                at = (end + 7) & -8
-                validity: memoryview | None = view[at : at + bits]
-                if view[at : at + bits].tobytes() == _all_valid(rows):
-                    validity = None  # the common case, and faster to read
-                optional[place], end = _read_column(view, (at + bits + 7) & -8, rows, validity)
-    if end > len(view):
-        raise ValueError(f"the columns end at {end}, beyond the payload of {len(view)} bytes")
-    return Columns(kinds, entity_types, type_ids, key, *optional), annotations

@@ -12,7 +12,8 @@ from itertools import accumulate
 from struct import Struct
 from typing import Any, Final
 
-from publishers.wal.format.columns import PADDING, Columns, bitmap, decode_payload, encode_names
+from publishers.wal.format.columns import PADDING, Columns, bitmap, encode_names
+from publishers.wal.format.stored import decode_payload
 
 __all__ = ["ROWS_MAX", "Rows"]
 

@@ -9,10 +9,11 @@ from zlib import crc32
 from publishers.errors import HistoryPruned, WalCorrupted
 from publishers.model.position import Position
 from publishers.wal.files.segment import DATA_START, SparseIndex
-from publishers.wal.format.columns import Columns, decode_payload
+from publishers.wal.format.columns import Columns
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.control import kind_of
 from publishers.wal.format.frame import COMPRESSED, CONTROL, HEADER_BYTES, FrameHeader
+from publishers.wal.format.stored import decode_payload
 from publishers.wal.read.catalog import Catalog, Limit, Location
 
 __all__ = ["BLOCK_BYTES", "Frame", "ReadStatistics", "Reader", "unpack_payload"]

@@ -11,7 +11,8 @@ from publishers.mutations.mutation import columns_of
 from publishers.mutations.rows import RowEncoder
 from publishers.options import LogOptions
 from publishers.views.view import View
-from publishers.wal.format.columns import decode_payload, encode_payload
+from publishers.wal.format.columns import encode_payload
+from publishers.wal.format.stored import decode_payload
 
 VIEWS = (View(), View(Content.BODY))
 ANNOTATIONS = b'{"id":"11111111-1111-4111-8111-111111111111","meta":{"a":1}}'

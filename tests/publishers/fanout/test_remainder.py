@@ -1,13 +1,14 @@
 """One change at a time from the log: what is left of a frame is at hand, counts as unread, and is kept for nobody."""
 
 import gc
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from publishers import Content, Criterion, LogClosed, Position
+from publishers import Content, Criterion, HistoryPruned, LogClosed, Position
 from publishers.blocks.block import Block
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.remainder import Remainder
@@ -204,14 +205,15 @@ def test_behind_the_last_change_of_a_frame_there_is_nothing(log):
     assert other.take() is None
 
 
-def test_what_cannot_be_read_ahead_is_told_when_it_is_the_next(log, monkeypatch):
-    """E11: what lies before it is given."""
+@pytest.mark.parametrize("error", [OSError(5, "gone"), HistoryPruned(Position(9))])
+def test_what_cannot_be_read_ahead_is_told_when_it_is_the_next(log, monkeypatch, error):
+    """E11, E37: what lies before it is given."""
     read = Reader.read
 
     def failing(reader, location):
         frame = read(reader, location)
         if frame is not None and frame.header.version == 3:
-            raise OSError(5, "gone")
+            raise error
         return frame
 
     monkeypatch.setattr(Reader, "read", failing)
@@ -220,5 +222,5 @@ def test_what_cannot_be_read_ahead_is_told_when_it_is_the_next(log, monkeypatch)
     assert probe.error is None
     probe.request(1)
     probe.wait_for_end()
-    assert "gone" in str(probe.error)
+    assert re.search("gone|no longer kept", str(probe.error))
     assert probe.positions[-1] == Position(2, 9)

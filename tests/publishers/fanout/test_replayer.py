@@ -7,7 +7,7 @@ import pytest
 
 import flow
 import publishers.fanout.replayer as replayer_module
-from publishers import Position, WalCorrupted
+from publishers import HistoryPruned, Position, WalCorrupted
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
 from publishers.fanout.replayer import FrameCache, Replayer
@@ -24,6 +24,25 @@ def wal():
         commit(log, b"%02d" % number * 1000)
     yield log
     log.close()
+
+
+class CountedLock:
+    """A lock that tells how often it was taken."""
+
+    def __init__(self, lock):
+        self.lock = lock
+        self.taken = 0
+
+    def __enter__(self):
+        self.taken += 1
+        return self.lock.__enter__()
+
+    def __exit__(self, *error):
+        return self.lock.__exit__(*error)
+
+
+def versions(run):
+    return [block.version for block, _ in run]
 
 
 def walked(cache, location):
@@ -156,6 +175,66 @@ def test_a_frame_that_cannot_be_read_keeps_nobody_waiting(wal):
     del reader.read
     assert cache.read(place)[0].version == 7
     assert cache.read(wal.reader.locate(21)) is None
+
+
+def test_a_run_of_frames_is_read_and_found_again_as_far_as_is_asked_for(wal):
+    """F30: each with one turn of the lock, but for the claim; it ends before what is in memory already."""
+    cache = FrameCache(wal.reader, 1 << 20)
+    weight = cache.read(wal.reader.locate(20))[0].weight
+    lock = cache._lock = CountedLock(cache._lock)
+    start = cache.locate(1, 0)
+    lock.taken = 0
+    assert versions(cache.run(start, 3 * weight, 100)) == [1, 2, 3]
+    assert lock.taken == 2
+    assert versions(cache.run(start, 1 << 20, 2)) == [1, 2]
+    assert versions(cache.run(start, 1 << 20, 100)) == [1, 2, 3], "what is in memory"
+    assert (lock.taken, cache.reads) == (4, 4)
+    assert versions(cache.run(cache.read(wal.reader.locate(3))[1], 1 << 20, 100)) == list(range(4, 20))
+    assert versions(cache.run(wal.reader.locate(20), 1 << 20, 100)) == [20]
+    assert cache.run(wal.reader.locate(21), 1 << 20, 100) == []
+    assert cache.reads == 20
+
+
+def test_a_frame_that_two_runs_have_read_at_once_is_counted_once(wal):
+    """F30: a run claims its first frame only."""
+    reader = Asked(wal.reader)
+    reader.go.set()
+    cache = FrameCache(reader, 1 << 20)
+    shared = wal.reader.locate(3)
+
+    def read(location):
+        if location == shared and shared not in cache._reading:
+            assert cache.read(shared)[0].version == 3  # as another thread would
+        return wal.reader.read(location)
+
+    reader.read = read
+    assert versions(cache.run(wal.reader.locate(1), 1 << 20, 4)) == [1, 2, 3, 4]
+    assert cache.nbytes == sum(block.nbytes for block, *_ in cache._kept.values())
+    assert len(cache._kept) == 4
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_what_cannot_be_read_ends_a_run_and_is_met_when_it_comes_first(wal, pruned):
+    """F37, E37."""
+    told = []
+    reader = Asked(wal.reader)
+    reader.go.set()
+    cache = FrameCache(reader, 1 << 20, told.append)
+    start, bad = wal.reader.locate(1), wal.reader.locate(3)
+    damage = HistoryPruned(Position(9)) if pruned else WalCorrupted(*bad, "the crc of the frame is wrong")
+
+    def read(location):
+        if location == bad:
+            raise damage
+        return wal.reader.read(location)
+
+    reader.read = read
+    run = cache.run(start, 1 << 20, 100)
+    assert versions(run) == [1, 2]
+    assert told == ([] if pruned else [damage])
+    with pytest.raises(type(damage)):
+        cache.run(run[-1][1], 1 << 20, 100)
+    assert not cache._reading
 
 
 def test_places_of_positions_are_remembered_up_to_a_bound(wal):

@@ -417,10 +417,10 @@ def test_whatever_a_read_raises_its_subscriber_is_told(log, monkeypatch, error, 
     fill(log, 3)
     executor = lagging(log, probe := Probe(first=10))
 
-    def failing(_location):
+    def failing(_location, *_bounds):
         raise error
 
-    monkeypatch.setattr(log._service.frames, "read", failing)
+    monkeypatch.setattr(log._service.frames, "run", failing)
     assert re.search(told, str(ends(probe, executor)))
 
 
@@ -430,15 +430,15 @@ def test_history_that_goes_while_it_is_read_ends_it_or_is_told_behind_what_was_r
     fill(log, 3)
     probe = Mover(first=100) if begun else Probe(first=100)
     executor = lagging(log, probe, on_gap="jump" if begun else "fail")
-    read, asked = log._service.frames.read, []
+    run, asked = log._service.frames.run, []
 
-    def pruned(location):
+    def pruned(location, *_bounds):
         asked.append(location)
         if len(asked) == 1 + begun:
             raise HistoryPruned(Position(9))
-        return read(location)
+        return run(location, 0, 0)
 
-    monkeypatch.setattr(log._service.frames, "read", pruned)
+    monkeypatch.setattr(log._service.frames, "run", pruned)
     if begun:
         wait_until(lambda: executor.run_all() < 0 or len(probe.positions) == 6, probe.state)
         monkeypatch.undo()

@@ -9,7 +9,8 @@ from publishers.model.change import Operation
 from publishers.spark.arrow import ContentDigest, column_of, columns_of, kind_of, pieces
 from publishers.spark.errors import RowRefused
 from publishers.spark.schema import Encoding
-from publishers.wal.format.columns import decode_payload, encode_payload
+from publishers.wal.format.columns import encode_payload
+from publishers.wal.format.stored import decode_payload
 
 TYPES = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()]
 UPSERTS = Encoding(key=("id",))

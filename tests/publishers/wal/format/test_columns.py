@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publishers.wal.format.columns import Column, Columns, decode_payload, encode_payload
+from publishers.wal.format.columns import Column, Columns, encode_payload
+from publishers.wal.format.stored import decode_payload
 
 values = st.lists(st.one_of(st.none(), st.binary(max_size=20)), max_size=40)
 
@@ -169,6 +170,32 @@ def test_wrong_offsets_of_names_and_wrong_type_ids_are_refused():
     payload[16] = 200
     with pytest.raises(ValueError, match="do not rise from 0"):
         decode_payload(payload, 1)
+
+
+def test_a_piece_of_a_column_is_its_values_unless_some_may_be_missing():
+    """Of columns that were made, and of those in a payload, which take out no column for it."""
+    given_rows = [(17, 0, b"k%d" % n, b"body" * n, None, None if n else b"[]", None) for n in range(4)]
+    made = columns_of(given_rows)
+    stored, _ = decode_payload(encode_payload(made), 4)
+    for columns in (made, stored):
+        assert columns.piece("key", 1, 3) == (b"k1k2", [2, 4, 6])
+        assert columns.piece("body", 0, 2) == (b"body", [0, 0, 4])
+        assert columns.piece("before", 0, 4) is columns.piece("changed", 0, 4) is None
+    assert stored.before is stored.meta is None
+    assert not {"key", "body", "changed"} & {name for name in Columns.__slots__ if taken_out(stored, name)}
+    assert list(stored.changed) == [b"[]", None, None, None]
+    assert taken_out(stored, "changed")
+    with pytest.raises(AttributeError, match="colour"):
+        stored.colour  # noqa: B018 - asked for, and not there
+
+
+def taken_out(stored, name):
+    """Whether a slot is filled: what is asked for past `__getattr__`."""
+    try:
+        object.__getattribute__(stored, name)
+    except AttributeError:
+        return False
+    return True
 
 
 def test_a_missing_value_is_none_wherever_it_is_asked_for():

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers.wal.format.columns import COLUMN_NAMES, decode_payload, encode_payload
+from publishers.wal.format.columns import COLUMN_NAMES, encode_payload
 from publishers.wal.format.rows import ROWS_MAX, Rows
+from publishers.wal.format.stored import decode_payload
 from tests.publishers.wal.format.test_columns import columns_of, rows_of
 
 maybe = st.one_of(st.none(), st.binary(max_size=12))
