@@ -44,7 +44,7 @@ class Labelled(Showing, total=False):
 
 
 class Committing(Labelled, total=False):
-    """How a transaction is committed; see ``ChangeLog.commit``."""
+    """The keyword arguments of ``ChangeLog.commit``."""
 
     expect: Expect | None
 
