@@ -1,16 +1,16 @@
-"""Schemas of batches, told ahead of the rows that need them."""
+"""Schemas of batches, told ahead of the rows that need them, as far as what was told does not contain them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from publishers.mutations.mutation import Mutation, columns_of, schema
 from publishers.schemas.registry import SchemaVersion
+from publishers.spark.schema_merge import merged
 from publishers.wal.format.columns import Columns
 
 __all__ = ["news_of", "with_schema"]
 
 _PART: Final = "entity"
-_MAY_BE_NULL: Final = ("nullable", "containsNull", "valueContainsNull")
 
 Find = Callable[[str], SchemaVersion | None]
 
@@ -44,24 +44,10 @@ def news_of(
         newest: What was told last of it.
         version: Of the schema; None for the next one.
     """
-    return (
-        None if newest is not None and _covered(told, newest.body) else _telling(name, told, newest, version)
-    )
-
-
-def _covered(told: Any, newest: Any) -> bool:
-    """Whether a schema says what another one says; what may be null in that may be without nulls here.
-
-    So queries that write the same columns, some of which can be null in one of them alone, do not tell them in turn for ever.
-    """
-    if isinstance(told, Mapping) and isinstance(newest, Mapping):
-        return told.keys() == newest.keys() and all(
-            (name in _MAY_BE_NULL and newest[name] is True) or _covered(told[name], newest[name])
-            for name in told
-        )
-    if isinstance(told, list) and isinstance(newest, list):
-        return len(told) == len(newest) and all(map(_covered, told, newest))
-    return bool(told == newest)
+    if newest is None:
+        return _telling(name, told, None, version)
+    whole = merged(told, newest.body)
+    return None if whole == newest.body else _telling(name, whole, newest, version)
 
 
 def _telling(name: str, told: Mapping[str, Any], last: SchemaVersion | None, version: int | None) -> Mutation:

@@ -160,7 +160,7 @@ class ChangeSink:
             number below the last one, which Spark never runs again, is refused in any case.
         tell_schema: Whether to tell each entity type's schema by a change of the area SCHEMA, in the form of
             ``publishers.lossless``, ahead of the first row that needs it and in its transaction, whenever the types of the
-            body's columns differ from those told last; and so to stamp each row with the version of its schema. None for
+            body's columns are not contained in what was told last, which grows by them; and so to stamp each row with the version of its schema. None for
             True, or False with the log of a server, to which no schemas are told.
         on_bad_row: What becomes of a row whose key is null, empty or longer than ``max_key_bytes``, or whose operation or entity
             type is unknown: ``"fail"`` fails the batch, ``"skip"`` leaves it out and counts it, ``"dead_letter"`` also
