@@ -28,6 +28,7 @@ class GroupIntake:
         reading: What is to be read next.
         read_before: The head; up to here only what is in ``resumed`` is taken.
         resumed: What was not done then, and was not read again yet.
+        resumed_given: How many of that were delivered then, so that they count as delivered and not acknowledged.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class GroupIntake:
         self.reading = opens[0].position if opens else head
         self.read_before = head
         self.resumed = deque(opens)
+        self.resumed_given = sum(row.given for row in opens)
         self._whole = settings.ack == "transaction"
         self._ordering = settings.ordering
         self._gathered = GatheredTransaction()
@@ -60,19 +62,24 @@ class GroupIntake:
                 yield from self._made(*one)
         self.reading = after
         while self.resumed and self.resumed[0].position < self._fed:
-            self._told.close_stored(self.resumed.popleft().position)  # it matches no more
+            self._told.close_stored(self._next_row().position)  # it matches no more
 
     def prune(self, oldest: Position, head: Position) -> list[Position]:
         """Goes on behind what retention has taken; answers with what was not read again of that, and is lost."""
         lost = []
         while self.resumed and self.resumed[0].position < oldest:
-            lost.append(self.resumed.popleft().position)
+            lost.append(self._next_row().position)
             self._told.close_stored(lost[-1])
         if self._gathered.version is not None and self._gathered.version < oldest.version:
             self._gathered.forget()
         if self.reading < oldest:
             self.reading = max(head, self.reading)
         return lost
+
+    def _next_row(self) -> OpenRow:
+        row = self.resumed.popleft()
+        self.resumed_given -= row.given
+        return row
 
     @property
     def _fed(self) -> Position:
@@ -92,11 +99,11 @@ class GroupIntake:
         unit = GroupUnit(position, lanes, kept, nbytes)
         if position < self.read_before:
             while self.resumed and self.resumed[0].position < position:
-                self._told.close_stored(self.resumed.popleft().position)
+                self._told.close_stored(self._next_row().position)
             if not self.resumed or self.resumed[0].position != position:
                 return ()  # done before the restart
-            row = self.resumed.popleft()
+            row = self._next_row()
             unit.stored = True
-            if row.count:
+            if row.given:
                 unit.count, unit.first_us, unit.state = row.count, row.first_us, DeliveryState.DUE
         return (unit,)

@@ -111,8 +111,8 @@ class GroupMachine:
 
     @property
     def room(self) -> int:
-        """How many changes may be read ahead."""
-        return max(self.settings.max_parked - self.parked, 0)
+        """How many changes may be read: as many as may be parked, or what is not done from before a restart, which was read within the bounds then."""
+        return max(self.settings.max_parked - self.parked, len(self._intake.resumed))
 
     # --- reading ---------------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class GroupMachine:
             self.units[unit.position] = unit
             if unit.lanes:
                 add(unit)
-            if unit.count:
+            if unit.state is _DUE:
                 self._ready.push(unit)
             else:
                 self.parked += 1
@@ -182,13 +182,14 @@ class GroupMachine:
         again, now, wall = len(taken), self._clock.monotonic(), self._clock.now_us()
         pop, blocker, pending = self._ready.pop, self._plan.blocker, consumer.pending
         changed = self._told.changed
+        most_given = settings.max_ack_pending - self._intake.resumed_given
         while len(taken) < most and len(pending) < settings.max_consumer_pending:
             unit = pop(consumer.ready, now)
             if unit is None:
                 break
             if not unit.stored:
                 changed.add(unit)
-            if unit.state is _PARKED and len(self.units) - self.parked >= settings.max_ack_pending:
+            if unit.state is _PARKED and len(self.units) - self.parked >= most_given:
                 # Whatever is delivered again comes before it, so there is nothing of that.
                 self._ready.push(unit)
                 break

@@ -32,7 +32,7 @@ class ReadyHeap:
 
     def push(self, unit: GroupUnit) -> None:
         """Something may be delivered."""
-        heappush(self._heap, (not unit.count, unit.position))
+        heappush(self._heap, (unit.state is _PARKED, unit.position))
         if len(self._heap) > 2 * len(self._units) + _SLACK:
             self._heap = sorted(set(self._heap))
 

@@ -29,6 +29,11 @@ class OpenRow(msgspec.Struct, frozen=True, array_like=True):
         """Where it is."""
         return Position(self.version, self.index)
 
+    @property
+    def given(self) -> bool:
+        """Whether it was ever delivered; a delivery that was taken back may have left a count of 0."""
+        return bool(self.count or self.first_us)
+
 
 class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that is kept of a group.

@@ -125,8 +125,8 @@ GROUPING = [
     _mutant(
         "the bound of a group counts pending only",
         _MACHINE + "take",
-        "len(self.units) - self.parked >= settings.max_ack_pending",
-        "self.pending >= settings.max_ack_pending",
+        "len(self.units) - self.parked >= most_given",
+        "self.pending >= most_given",
     ),
     _mutant(
         "a consumer may have one more than its bound",
@@ -143,8 +143,8 @@ GROUPING = [
     _mutant(
         "redeliveries come after what is new",
         _GROUPS + "ready_heap:ReadyHeap.push",
-        "(not unit.count, unit.position)",
-        "(bool(unit.count), unit.position)",
+        "(unit.state is _PARKED, unit.position)",
+        "(unit.state is not _PARKED, unit.position)",
     ),
     _mutant(
         "once more than max_deliver",
@@ -311,6 +311,27 @@ GROUPING = [
         _GROUPS + "book:GroupBook._whole",
         "opens=machine.opens()",
         "opens=[]",
+        "groups-disk",
+    ),
+    _mutant(
+        "a place is stored for which the log has not vouched",
+        _GROUPS + "book:GroupBook._vouch",
+        "self._log.vouch(newest)",
+        "pass",
+        "groups-disk",
+    ),
+    _mutant(
+        "history is let go before the progress is stored",
+        _GROUPS + "book:GroupBook._flushed",
+        "self._append(_whole_entry(whole) if force else payload, whole)",
+        "advance(hold, floor)\n        self._append(_whole_entry(whole) if force else payload, whole)",
+        "groups-disk",
+    ),
+    _mutant(
+        "a change is done before its dead letter is written",
+        _GROUPS + "served_group:ServedGroup.bury",
+        "self.dead.put(unit.position, letter)\n            with self.book.lock:\n                self.book.machine.bury(unit.position)",
+        "with self.book.lock:\n                self.book.machine.bury(unit.position)\n            self.dead.put(unit.position, letter)\n            with self.book.lock:",
         "groups-disk",
     ),
 ]

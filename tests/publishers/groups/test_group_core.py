@@ -225,6 +225,23 @@ def test_a_change_that_was_delivered_too_often_before_a_restart_becomes_a_dead_l
     assert places(group.take(group.consumers.listed()[0], 9)) == [1, 2]
 
 
+def test_the_bound_of_a_group_counts_what_was_delivered_before_a_restart_although_it_is_not_read_again():
+    """F82: and what may be parked does not keep it from being read."""
+    rows = [OpenRow(1, 0), OpenRow(1, 1), OpenRow(1, 2, 1, 77), OpenRow(1, 3, 0, 77)]
+    options = GroupSettings(max_ack_pending=2, max_parked=2, ordering="none")
+    group = GroupMachine("g", options, Position(1, 4), rows, clock=Clock())
+    one = group.join("one", 1)
+    lanes = [(Position(1, at), OTHER, None, 0) for at in range(6)]
+    group.feed(lanes[:2], Position(1, 2))
+    assert places(group.take(one, 9)) == []
+    assert group.room == 2
+    group.feed(lanes[2:4], Position(1, 4))
+    assert group.room == 0
+    assert places(group.take(one, 9)) == [2, 3]
+    group.ack(one, [Position(1, 2)])
+    assert places(group.take(one, 9)) == [0]
+
+
 def test_where_most_deliveries_fail_the_group_is_paused_instead():
     """F81."""
     group = machine(*[("order", str(at)) for at in range(300)], max_deliver=1)

@@ -197,7 +197,7 @@ class Groups(RuleBasedStateMachine):
             assert unit.count == counts[place] + (place not in old)
             assert unit.count <= (self.settings.max_deliver or unit.count)
             self.deadlines[place] = now + 30.0
-        used = len(machine.units) - machine.parked
+        used = len(machine.units) - machine.parked + machine._intake.resumed_given
         room = used < self.settings.max_ack_pending
         if (
             not machine.paused
@@ -516,7 +516,9 @@ class Groups(RuleBasedStateMachine):
         if not hasattr(self, "machine"):
             return
         machine = self.machine
-        assert len(machine.units) - machine.parked <= self.settings.max_ack_pending
+        given = sum(row.given for row in machine._intake.resumed)
+        assert given == machine._intake.resumed_given
+        assert len(machine.units) - machine.parked + given <= self.settings.max_ack_pending
         assert machine.parked <= self.settings.max_parked
         for one in machine.consumers.listed():
             assert len(one.pending) <= self.settings.max_consumer_pending
