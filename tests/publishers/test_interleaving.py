@@ -15,7 +15,7 @@ from tests.harness.scale import SCALE
 from tests.publishers.support import ManualExecutor, SteppedLoop, order
 from tests.publishers.world import Watcher, World
 
-STRIDE = 1 if SCALE > 1 else 8
+STRIDE = 1 if SCALE > 1 else 16
 
 
 class Actor(threading.Thread):

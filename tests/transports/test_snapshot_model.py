@@ -13,7 +13,7 @@ import pytest
 
 from publishers import Area, ChangeLog, Content, Operation, PageSource, upsert
 from tests.harness.entities import apply, replayed, some, state_of
-from tests.harness.scale import scaled
+from tests.harness.scale import LONG, scaled
 from tests.publishers.support import QUICK
 from tests.transports.server.test_change_driver import FakeLink
 from transports.codec.replies import RemoteChange
@@ -308,7 +308,7 @@ def table(log, kind, rows):
 
 @pytest.mark.parametrize("given", ["state", "source"])
 @pytest.mark.parametrize("kind", [Wires, GraphQLWires])
-@pytest.mark.parametrize("seed", range(scaled(10)))
+@pytest.mark.parametrize("seed", range(scaled(10) if LONG else 2))
 async def test_rows_and_changes_are_the_state_at_every_position_over_lost_connections(
     seed, kind, given, monkeypatch, tmp_path
 ):
