@@ -16,6 +16,7 @@ from tests.harness.memory import on_disk, write_into_memory
 from tests.harness.missing import tell_missing
 from tests.harness.patience import be_patient
 from tests.harness.resident import tell_resident
+from tests.harness.rewriting import rewrite_share
 from tests.harness.scale import LONG
 from tests.harness.sharing import pytest_xdist_make_scheduler
 
@@ -57,6 +58,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_sessionstart(session: pytest.Session) -> None:
     if session.config.pluginmanager.hasplugin("pytest_cov"):
         covering.measure_once(session.config)
+    rewrite_share(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
