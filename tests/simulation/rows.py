@@ -114,18 +114,18 @@ ROWS: dict[str, Row] = {
             crash_states.total,
             sample=4000,
         ),
-        Row("T3", "one bit flipped", damage.flip, damage.flips, sample=3000),
+        Row("T3", "one bit flipped", damage.flip, damage.flips, sample=1500),
         Row("T3-forks", "a file of another history, every checksum right", forks.run, sample=200),
         Row(
-            "histories", "copies of one log, and every place told in each of them", histories.run, sample=800
+            "histories", "copies of one log, and every place told in each of them", histories.run, sample=400
         ),
-        Row("T4", "a file cut at every byte", damage.truncate, damage.truncations, sample=5000),
+        Row("T4", "a file cut at every byte", damage.truncate, damage.truncations, sample=2500),
         Row(
             "T5",
             "every operation of 10 workloads x EIO, ENOSPC, EINTR, short write",
             disk_errors.run,
             disk_errors.total,
-            sample=2400,
+            sample=1200,
             endless=True,
         ),
         Row(
