@@ -36,6 +36,7 @@ __all__ = [
     "Failure",
     "Goaway",
     "GroupReply",
+    "GroupsReply",
     "Item",
     "JoinedReply",
     "Missing",
@@ -437,6 +438,17 @@ class SlotsReply(msgspec.Struct, tag_field="type", tag="slot"):
         return self.payload
 
 
+class GroupsReply(msgspec.Struct, tag_field="type", tag="groups"):
+    """What was done with a group, or asked of it."""
+
+    id: str
+    payload: dict[str, Any]
+
+    def told(self) -> dict[str, Any]:
+        """It."""
+        return self.payload
+
+
 class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
     """A transaction is as far as was asked for."""
 
@@ -489,6 +501,7 @@ Reply = (
     | Done
     | Schema
     | SlotsReply
+    | GroupsReply
     | AppendedReply
     | SpooledReply
     | Goaway

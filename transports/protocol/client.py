@@ -42,10 +42,10 @@ _CROWDED: Final = 0.1  # seconds to wait for room at a server, if nothing is sai
 
 
 class ClientQuestion(WireEntry):
-    """A schema that is asked for, or what is to be done with a slot.
+    """A schema that is asked for, or what is to be done with a slot or a group.
 
     Attributes:
-        kind: ``schema`` or ``slot``.
+        kind: ``schema``, ``slot`` or ``groups``.
         payload: What is asked.
     """
 
@@ -91,7 +91,7 @@ class Answered(Effect, frozen=True):
     """Answer a question, which the machine has forgotten."""
 
     entry: ClientQuestion
-    answer: SchemaVersion | list[SlotTold] | Exception | None
+    answer: SchemaVersion | list[SlotTold] | dict[str, Any] | Exception | None
 
 
 class Retry(Effect, frozen=True):
@@ -224,7 +224,9 @@ class ClientSession:
                 return self._checkpoint(reply)
             case replies.Failure():
                 return self._failed(reply)
-            case replies.Schema() | replies.SlotsReply() if question := self._questions.pop(reply.id, None):
+            case replies.Schema() | replies.SlotsReply() | replies.GroupsReply() if (
+                question := self._questions.pop(reply.id, None)
+            ):
                 return [Answered(question, reply.told())]
             case replies.Done() if (entry := self._subscriptions.get(reply.id)) is not None:
                 self._forget(entry)

@@ -4,6 +4,7 @@ import math
 
 from transports.codec.again import AgainWish
 from transports.codec.events import next_head
+from transports.codec.group_orders import GroupOrder
 from transports.codec.messages import SubscribeWish
 from transports.codec.schemas import SchemaQuestion
 from transports.codec.slot_orders import SlotOrder
@@ -73,7 +74,7 @@ class AskRows(Effect, frozen=True):
 
 
 class SchemaEntry(WireEntry):
-    """A schema that is being looked up, or what is being done with a slot."""
+    """A schema that is being looked up, or what is being done with a slot or a group."""
 
     __slots__ = ()
 
@@ -83,7 +84,7 @@ class SchemaEntry(WireEntry):
 
 
 class LookUp(Effect, frozen=True):
-    """Look a schema up, or do something with a slot, and call ``answered`` or ``failed``."""
+    """Look a schema up, or do something with a slot or a group, and call ``answered`` or ``failed``."""
 
     entry: SchemaEntry
-    question: SchemaQuestion | SlotOrder
+    question: SchemaQuestion | SlotOrder | GroupOrder
