@@ -39,6 +39,7 @@ from publishers.errors import (
 )
 from publishers.groups.errors import (
     GroupCorrupted,
+    GroupExists,
     GroupForked,
     GroupLost,
     GroupPaused,
@@ -187,6 +188,7 @@ _TABLE: Final = (
         data=lambda _e, _: {"path": "group"},
         message="the log has no group of that name",
     ),
+    _Row(GroupExists, "GROUP_EXISTS", data=lambda _e, _: {"path": "name"}),
     _Row(GroupPaused, "GROUP_PAUSED", retryable=True),
     _Row(GroupLost, "GROUP_LOST", data=lambda e, t: {"oldest": t(e.oldest)}),
     _Row(GroupForked, "GROUP_FORKED"),

@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -17,14 +18,17 @@ from publishers.groups.state import GroupState
 from publishers.log.changelog import ChangeLog
 from publishers.log.dead_log import DeadLetterLog
 from publishers.model.change import time_of
+from publishers.model.position import Position, PositionToken
 from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
-from transports.cli.group_afar import groups_of
+from transports.cli.group_afar import asked_of, groups_of
 from transports.cli.http import add_token
 from transports.cli.output import print_json, show
 from transports.cli.places import PLACES, age_of, existing, seconds_text, table
 from transports.cli.source import followed, url_of
+from transports.client.remote_groups import RemoteGroups
+from transports.codec.group_orders import letter_json
 from transports.codec.starts import start_of_text
 
 __all__ = ["add_arguments"]
@@ -46,13 +50,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "list var/orders",
         "the groups of a log, also beside its owner, or of a server",
         _list,
-        served=True,
     )
-    _add(commands, "info var/orders pickers", "one group, likewise", _info, "NAME", served=True)
+    _add(commands, "info var/orders pickers", "one group, likewise", _info, "NAME")
     pending = _add(
         commands,
         "pending var/orders pickers",
-        "what was delivered and is not done, likewise; which consumer has it only the owner knows",
+        "what was delivered and is not done, likewise; a server tells which consumer has it",
         _pending,
         "NAME",
     )
@@ -108,21 +111,15 @@ def _add(
     run: Callable[[argparse.Namespace], int],
     *names: str,
     within: str = "group",
-    served: bool = False,
 ) -> ArgumentParser:
     parser: ArgumentParser = commands.add_parser(
         example.partition(" ")[0], help=what, description=what, example=f"penstock {within} {example}"
     )
-    if served:
-        parser.value(
-            "directory", "URL|DIR", "http://host:port/ of a server, or the directory of a log or store"
-        )
-        add_token(parser)
-    else:
-        parser.directory()
+    parser.value("directory", "URL|DIR", "http://host:port/ of a server, or the directory of a log or store")
+    add_token(parser)
     for one in names:
         parser.value(one.lower(), one, "name of a group")
-    parser.log_name("server or store" if served else "store")
+    parser.log_name("server or store")
     parser.json()
     parser.set_defaults(command=run)
     return parser
@@ -157,60 +154,100 @@ def _info(chosen: argparse.Namespace) -> int:
 def _pending(chosen: argparse.Namespace) -> int:
     if chosen.limit < 1:
         raise InvalidOption("--limit", chosen.limit, "a whole number from 1")
-    with followed(chosen.directory, chosen.log) as log:
-        delivered = [row for row in _one(log, chosen.name).record.opens if row.count]
-    rows = [
-        {"position": str(row.position), "count": row.count, "first_at": time_of(row.first_us).isoformat()}
-        for row in delivered[: chosen.limit]
-    ]
-    document = {"group": chosen.name, "total": len(delivered), "pending": rows}
-    lines = [f"{row['position']}  delivered {row['count']} times, first {row['first_at']}" for row in rows]
+    if (url := url_of(chosen.directory)) is not None:
+        told = asked_of(chosen, url, lambda groups: groups.pending(chosen.name, chosen.limit))
+        document = {"group": chosen.name, "total": told["total"], "pending": told["rows"]}
+        lines = [
+            f"{row['at']}  {row['consumer']}, delivered {row['count']} times, {row['idleMs'] / 1000:.0f} s ago"
+            for row in told["rows"]
+        ]
+    else:
+        with followed(chosen.directory, chosen.log) as log:
+            delivered = [row for row in _one(log, chosen.name).record.opens if row.count]
+        rows = [
+            {"position": str(row.position), "count": row.count, "first_at": time_of(row.first_us).isoformat()}
+            for row in delivered[: chosen.limit]
+        ]
+        document = {"group": chosen.name, "total": len(delivered), "pending": rows}
+        lines = [
+            f"{row['position']}  delivered {row['count']} times, first {row['first_at']}" for row in rows
+        ]
     show(chosen, document, lines or ["nothing was delivered that is not done"])
     return _DONE
 
 
 def _create(chosen: argparse.Namespace) -> int:
-    since = start_of_text("--since", chosen.since)
-    with existing(chosen) as log:
-        options = {"ordering": chosen.ordering, "ack": chosen.ack, "max_deliver": chosen.max_deliver}
-        made = log.groups.create(chosen.name, criteria_of(chosen), start=since, **options).info()
-    document = {"created": made.name, "position": str(made.floor)}
-    show(chosen, document, [f"group {made.name} is there, at {made.floor}"])
+    since, criteria = start_of_text("--since", chosen.since), criteria_of(chosen)
+    options = {"ordering": chosen.ordering, "ack": chosen.ack, "max_deliver": chosen.max_deliver}
+    if (url := url_of(chosen.directory)) is not None:
+        wished = () if criteria is None else (criteria,)
+        place = _place(
+            asked_of(chosen, url, lambda groups: groups.create(chosen.name, *wished, start=since, **options))
+        )
+    else:
+        with existing(chosen) as log:
+            place = log.groups.create(chosen.name, criteria, start=since, **options).info().floor
+    document = {"created": chosen.name, "position": str(place)}
+    show(chosen, document, [f"group {chosen.name} is there, at {place}"])
     return _DONE
 
 
 def _reset(chosen: argparse.Namespace) -> int:
-    place = start_of_text("PLACE", chosen.place)
-    with existing(chosen) as log:
-        moved = log.groups.reset(chosen.name, place)
-    document = {"moved": moved.name, "position": str(moved.floor), "generation": moved.generation}
-    show(chosen, document, [f"group {moved.name} is at {moved.floor} now"])
+    wanted = start_of_text("PLACE", chosen.place)
+    if (url := url_of(chosen.directory)) is not None:
+        told = asked_of(chosen, url, lambda groups: groups.reset(chosen.name, wanted))
+        place, generation = _place(told), told["generation"]
+    else:
+        with existing(chosen) as log:
+            moved = log.groups.reset(chosen.name, wanted)
+        place, generation = moved.floor, moved.generation
+    document = {"moved": chosen.name, "position": str(place), "generation": generation}
+    show(chosen, document, [f"group {chosen.name} is at {place} now"])
     return _DONE
 
 
 def _pause(chosen: argparse.Namespace) -> int:
-    with existing(chosen) as log:
-        changed = log.groups.open(chosen.name).pause()
+    if (url := url_of(chosen.directory)) is not None:
+        changed = asked_of(chosen, url, lambda groups: groups.pause(chosen.name))["changed"]
+    else:
+        with existing(chosen) as log:
+            changed = log.groups.open(chosen.name).pause()
     document = {"paused": chosen.name, "changed": changed}
     show(chosen, document, [f"group {chosen.name} gives nothing until it is resumed"])
     return _DONE
 
 
 def _resume(chosen: argparse.Namespace) -> int:
-    with existing(chosen) as log:
-        changed = log.groups.open(chosen.name).resume()
+    if (url := url_of(chosen.directory)) is not None:
+        changed = asked_of(chosen, url, lambda groups: groups.resume(chosen.name))["changed"]
+    else:
+        with existing(chosen) as log:
+            changed = log.groups.open(chosen.name).resume()
     show(chosen, {"resumed": chosen.name, "changed": changed}, [f"group {chosen.name} goes on"])
     return _DONE
 
 
 def _drop(chosen: argparse.Namespace) -> int:
-    with existing(chosen) as log:
-        log.groups.drop(chosen.name)
+    if (url := url_of(chosen.directory)) is not None:
+        asked_of(chosen, url, lambda groups: groups.drop(chosen.name))
+    else:
+        with existing(chosen) as log:
+            log.groups.drop(chosen.name)
     show(chosen, {"dropped": chosen.name}, [f"group {chosen.name} is dropped"])
     return _DONE
 
 
 def _inspect(chosen: argparse.Namespace) -> int:
+    if (url := url_of(chosen.directory)) is not None:
+        letters = asked_of(chosen, url, partial(_letters, name=chosen.name))
+    else:
+        letters = _stored_letters(chosen)
+    for one in _wanted(chosen, letters):
+        print_json(one)
+    return _DONE
+
+
+def _stored_letters(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     with followed(chosen.directory, chosen.log) as log:
         _one(log, chosen.name)
         path = log.path / GROUPS_NAME / f"{chosen.name}.dead"
@@ -220,40 +257,62 @@ def _inspect(chosen: argparse.Namespace) -> int:
                 letters = sorted(
                     map(read_letter, DeadLetterLog(dead).letters().values()), key=lambda one: one.position
                 )
-    for one in _wanted(chosen, letters):
-        _print(one)
-    return _DONE
+    return list(map(letter_json, letters))
 
 
 def _replay(chosen: argparse.Namespace) -> int:
-    def handle(letter: DeadLetter) -> None:
-        _print(letter)
+    def handle(letter: dict[str, Any]) -> None:
+        print_json(letter)
         sys.stdout.flush()  # what cannot be written stays
 
-    with existing(chosen) as log:
-        dead = log.groups.open(chosen.name).dead
-        dead.replay(handle, [one.position for one in _wanted(chosen, dead.inspect())])
+    async def afar(groups: RemoteGroups) -> None:
+        for letter in _wanted(chosen, await _letters(groups, chosen.name)):
+            handle(letter)
+            await groups.discard(chosen.name, [letter["position"]])
+
+    if (url := url_of(chosen.directory)) is not None:
+        asked_of(chosen, url, afar)
+    else:
+        with existing(chosen) as log:
+            dead = log.groups.open(chosen.name).dead
+            dead.replay(lambda letter: handle(letter_json(letter)), _positions(chosen, dead.inspect()))
     return _DONE
 
 
 def _discard(chosen: argparse.Namespace) -> int:
-    with existing(chosen) as log:
-        dead = log.groups.open(chosen.name).dead
-        count = dead.discard([one.position for one in _wanted(chosen, dead.inspect())])
+    async def afar(groups: RemoteGroups) -> int:
+        wanted = _wanted(chosen, await _letters(groups, chosen.name))
+        return await groups.discard(chosen.name, [one["position"] for one in wanted])
+
+    if (url := url_of(chosen.directory)) is not None:
+        count = asked_of(chosen, url, afar)
+    else:
+        with existing(chosen) as log:
+            dead = log.groups.open(chosen.name).dead
+            count = dead.discard(_positions(chosen, dead.inspect()))
     show(chosen, {"discarded": count}, [f"{count} dead letters are gone"])
     return _DONE
 
 
-def _wanted(chosen: argparse.Namespace, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-    known = {str(one.position) for one in letters}
+async def _letters(groups: RemoteGroups, name: str) -> list[dict[str, Any]]:
+    return [letter async for letter in groups.dead_letters(name)]
+
+
+def _wanted(chosen: argparse.Namespace, letters: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    known = {one["position"] for one in letters}
     for position in chosen.positions:
         if position not in known:
             raise InvalidOption("POSITION", position, "that of a dead letter, as 'inspect' prints it")
-    return [one for one in letters if not chosen.positions or str(one.position) in chosen.positions]
+    return [one for one in letters if not chosen.positions or one["position"] in chosen.positions]
 
 
-def _print(letter: DeadLetter) -> None:
-    print_json({**msgspec.to_builtins(letter), "position": str(letter.position)})
+def _positions(chosen: argparse.Namespace, letters: Sequence[DeadLetter]) -> list[Position]:
+    wanted = {one["position"] for one in _wanted(chosen, list(map(letter_json, letters)))}
+    return [one.position for one in letters if str(one.position) in wanted]
+
+
+def _place(told: Mapping[str, Any]) -> Position:
+    return PositionToken.parse(told["cursor"]).position
 
 
 def _stored(log: ChangeLog) -> list[StoredGroup]:

@@ -1,14 +1,19 @@
-"""What a server tells of the groups of its logs, from its statistics."""
+"""What a server tells of the groups of its logs, from its statistics, and what it does with them."""
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from publishers.store.log_entries import SYSTEM
 from transports.cli.http import ask, token_of, trust_of
+from transports.client.remote_groups import RemoteGroups
+from transports.client.remote_log import connect
 from transports.errors import LogNotFound
 
-__all__ = ["groups_of"]
+__all__ = ["asked_of", "groups_of"]
+
+_T = TypeVar("_T")
 
 
 def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
@@ -30,6 +35,26 @@ def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
         return [_told(name, one) for name, one in sorted(logs[name].get("consumerGroups", {}).items())]
     except (LookupError, TypeError, AttributeError):
         raise ConnectionError(f"{url} answers with statistics of another version") from None
+
+
+def asked_of(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGroups], Awaitable[_T]]) -> _T:
+    """What a server answers about its groups.
+
+    Raises:
+        RemoteError: What it refuses, such as by its grant.
+    """
+    trust = trust_of(chosen, url)
+
+    async def asked() -> _T:
+        async with connect(
+            url,
+            token=token_of(chosen),
+            ssl=None if trust is None else trust.context,
+            server_name=None if trust is None else trust.name,
+        ) as remote:
+            return await ask_for(remote.groups if chosen.log is None else remote.groups.of(chosen.log))
+
+    return asyncio.run(asked())
 
 
 def _told(name: str, group: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "PATTERN",
         "with --own: let clients make and use the slots of these names, such as 'stock*'",
     )
+    parser.each(
+        "--groups",
+        "PATTERN",
+        "with --own: let clients make and use the groups of these names, such as 'pick*'",
+    )
     parser.flag(
         "--follow-name", "when what DIR names is replaced, renamed or removed, serve what comes to that name"
     )
@@ -182,14 +187,15 @@ def _grant(chosen: argparse.Namespace) -> Grant:
     """
     if chosen.writable and not chosen.own:
         raise InvalidOption("--writable", True, "given with --own: a follower cannot write")
-    if chosen.slots and not chosen.own:
-        raise InvalidOption(
-            "--slots", chosen.slots, "given with --own: a follower keeps no places for consumers"
-        )
+    for option, patterns in (("--slots", chosen.slots), ("--groups", chosen.groups)):
+        if patterns and not chosen.own:
+            raise InvalidOption(
+                option, patterns, "given with --own: a follower keeps no places for consumers"
+            )
     view = view_of(chosen)
     actions = EVERYBODY.actions | ({LogAction.WRITE} if chosen.writable else set())
-    actions |= {LogAction.CONSUME} if chosen.slots else set()
-    return Grant(actions, view if view.lenses else None, slots=chosen.slots)
+    actions |= {LogAction.CONSUME} if chosen.slots or chosen.groups else set()
+    return Grant(actions, view if view.lenses else None, slots=chosen.slots, groups=chosen.groups)
 
 
 def _policy(chosen: argparse.Namespace) -> Policy | None:
@@ -200,7 +206,7 @@ def _policy(chosen: argparse.Namespace) -> Policy | None:
     """
     if chosen.policy is None:
         return None
-    for name in ("token_file", "field", "mask", "writable", "slots"):
+    for name in ("token_file", "field", "mask", "writable", "slots", "groups"):
         if getattr(chosen, name):
             option = "--" + name.replace("_", "-")
             raise InvalidOption(option, getattr(chosen, name), "left out with --policy, whose file says that")

@@ -31,6 +31,7 @@ from transports.client.backoff import Backoff
 from transports.client.reconnect import Reconnection
 from transports.client.remote_feed import RemoteFeed, RemoteSubscription
 from transports.client.remote_group import RemoteMember
+from transports.client.remote_groups import RemoteGroups
 from transports.client.remote_questions import RemoteQuestions
 from transports.client.remote_slot import RemoteSlot
 from transports.client.remote_slots import RemoteSlots
@@ -324,6 +325,11 @@ class RemoteLog:
     def slots(self) -> RemoteSlots:
         """The slots at the server, as far as its grant names them: look-ups and orders."""
         return RemoteSlots(partial(self._ask, "slot"))
+
+    @property
+    def groups(self) -> RemoteGroups:
+        """What the server does with groups for those who are none of their consumers; those that its grant names."""
+        return RemoteGroups(partial(self._ask, "groups"))
 
     async def _ask(self, kind: str, asked: dict[str, Any]) -> Any:
         self._check_here()

@@ -134,6 +134,13 @@ class Steer(msgspec.Struct, frozen=True):
     payload: dict[str, Any]
 
 
+class SteerGroup(msgspec.Struct, frozen=True):
+    """``groups``: what is to be done with a group is still unchecked."""
+
+    id: _Id
+    payload: dict[str, Any]
+
+
 class Append(msgspec.Struct, frozen=True):
     """``append``: a transaction; the payload is unchecked."""
 
@@ -191,6 +198,7 @@ Message = (
     | Call
     | Ask
     | Steer
+    | SteerGroup
     | Append
     | BeginParts
     | Part
@@ -212,6 +220,7 @@ _envelope: Final[Envelope[Message]] = Envelope(
         "group": Call,
         "schema": Ask,
         "slot": Steer,
+        "groups": SteerGroup,
         "append": Append,
         "begin": BeginParts,
         "part": Part,

@@ -36,6 +36,7 @@ __all__ = [
     "Failure",
     "Goaway",
     "GroupReply",
+    "GroupsReply",
     "Item",
     "JoinedReply",
     "Missing",
@@ -438,6 +439,17 @@ class SlotsReply(msgspec.Struct, tag_field="type", tag="slot"):
         return self.payload
 
 
+class GroupsReply(msgspec.Struct, tag_field="type", tag="groups"):
+    """What was done with a group, or asked of it."""
+
+    id: str
+    payload: dict[str, Any]
+
+    def told(self) -> dict[str, Any]:
+        """It."""
+        return self.payload
+
+
 class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):
     """``appended``: a transaction has progressed as far as requested."""
 
@@ -490,6 +502,7 @@ Reply = (
     | Done
     | Schema
     | SlotsReply
+    | GroupsReply
     | AppendedReply
     | SpooledReply
     | Goaway

@@ -6,12 +6,12 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from publishers.criteria.criteria import Criteria
-from publishers.model.position import Position, PositionToken, Start
+from publishers.model.position import Position, Start
 from publishers.slots.record import Granularity
 from publishers.slots.slots import check_slot_name
 from publishers.slots.statistics import SlotStatistics
 from transports.codec.fields import typed, word
-from transports.codec.starts import start_of
+from transports.codec.starts import place_of
 from transports.errors import InvalidRequest
 
 __all__ = ["SlotDeed", "SlotLag", "SlotOrder", "SlotTold", "slot_json"]
@@ -71,7 +71,7 @@ class SlotOrder(msgspec.Struct, frozen=True):
             do,
             log,
             str(name),
-            _place(payload),
+            place_of(payload),
             None if wishes is None else Criteria.from_json(wishes),
             "change"
             if word(payload, "granularity", "transaction", ["transaction", "change"]) == "change"
@@ -79,18 +79,6 @@ class SlotOrder(msgspec.Struct, frozen=True):
             copied,
             typed(payload, "paused", bool, "true or false") or False,
         )
-
-
-def _place(payload: Mapping[str, Any]) -> Any:
-    since = typed(payload, "since", str, "text")
-    if since is None:
-        start = start_of(payload.get("start"))
-        if start == "state":
-            raise InvalidRequest("start", start, "a place in the log")
-        return start
-    if payload.get("start") is not None:
-        raise InvalidRequest("start", payload["start"], "left out where since is given")
-    return PositionToken.parse(since)
 
 
 class SlotLag(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken, Start
 from publishers.snapshots import SnapshotCursor, SnapshotMode
 from publishers.views.view import View
-from transports.codec.fields import whole
+from transports.codec.fields import typed, whole
 from transports.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ __all__ = [
     "feed_of",
     "kept_place",
     "moment_of",
+    "place_of",
     "reads_disk",
     "start_json",
     "start_of",
@@ -239,6 +240,24 @@ def feed_of(
         return feed
     except PenstockError as error:
         raise explained(error, since) from None
+
+
+def place_of(payload: Mapping[str, Any]) -> Any:
+    """The place in a log that a message names, by ``since`` or by ``start``; the end of the log if by neither.
+
+    Raises:
+        InvalidRequest: If it names none, or two.
+        PositionMalformed: If ``since`` is no cursor.
+    """
+    since = typed(payload, "since", str, "text")
+    if since is None:
+        start = start_of(payload.get("start"))
+        if start == "state":
+            raise InvalidRequest("start", start, "a place in the log")
+        return start
+    if payload.get("start") is not None:
+        raise InvalidRequest("start", payload["start"], "left out where since is given")
+    return PositionToken.parse(since)
 
 
 def moment_of(text: object) -> datetime | None:

@@ -50,10 +50,10 @@ _CROWDED: Final = 0.1  # seconds to wait for room at a server, if the client doe
 
 
 class ClientQuestion(WireEntry):
-    """A question about a schema, or an order on a slot.
+    """A question about a schema, or an order on a slot or a group.
 
     Attributes:
-        kind: ``schema`` or ``slot``.
+        kind: ``schema``, ``slot`` or ``groups``.
         payload: The question or order.
     """
 
@@ -99,7 +99,7 @@ class Answered(Effect, frozen=True):
     """Answer a question; the machine has forgotten it."""
 
     entry: ClientQuestion
-    answer: SchemaVersion | list[SlotTold] | Exception | None
+    answer: SchemaVersion | list[SlotTold] | dict[str, Any] | Exception | None
 
 
 class Retry(Effect, frozen=True):
@@ -232,7 +232,9 @@ class ClientSession:
                 return self._checkpoint(reply)
             case replies.Failure():
                 return self._failed(reply)
-            case replies.Schema() | replies.SlotsReply() if question := self._questions.pop(reply.id, None):
+            case replies.Schema() | replies.SlotsReply() | replies.GroupsReply() if (
+                question := self._questions.pop(reply.id, None)
+            ):
                 return [Answered(question, reply.told())]
             case replies.Done() if (entry := self._subscriptions.get(reply.id)) is not None:
                 self._forget(entry)

@@ -6,7 +6,7 @@ out, in order. The driver subscribes, cancels, and writes the messages.
 
 import math
 from collections.abc import Callable, Container, Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from publishers.commits.group_commit import Commit
 from publishers.errors import PenstockError
@@ -15,6 +15,7 @@ from transports.codec.again import AgainWish
 from transports.codec.appends import AppendWish, appended
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder
+from transports.codec.group_orders import GroupOrder
 from transports.codec.groups import JoinWish
 from transports.codec.messages import (
     Abort,
@@ -31,6 +32,7 @@ from transports.codec.messages import (
     Part,
     Request,
     Steer,
+    SteerGroup,
     Subscribe,
     SubscribeWish,
     encode,
@@ -91,7 +93,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
     """
 
     _late: ClassVar[tuple[type, ...]] = (
-        *(Subscribe, Request, Complete, Acknowledge, Again, Ask, Steer, Append, Join, Call),
+        *(Subscribe, Request, Complete, Acknowledge, Again, Ask, Steer, SteerGroup, Append, Join, Call),
         *(BeginParts, Part, CommitParts, Abort),
     )
     _free: ClassVar[tuple[type, ...]] = (Append, Acknowledge, Call)
@@ -122,7 +124,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
                 return self._acknowledge(message)
             case Again():
                 return self._again(message)
-            case Ask() | Steer():
+            case Ask() | Steer() | SteerGroup():
                 return self._ask(message)
             case Join():
                 return self._join(message)
@@ -158,13 +160,18 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
 
         return self._enter(message.id, made)
 
-    def _ask(self, message: Ask | Steer) -> list[Effect]:
+    def _ask(self, message: Ask | Steer | SteerGroup) -> list[Effect]:
         self._check_free(message.id, self.transactions)
 
         def made() -> tuple[SchemaEntry, Effect]:
             entry = SchemaEntry(message.id, b"")
-            asked = SchemaQuestion if isinstance(message, Ask) else SlotOrder
-            return entry, LookUp(entry, asked.of(message.payload))
+            match message:
+                case Ask():
+                    return entry, LookUp(entry, SchemaQuestion.of(message.payload))
+                case Steer():
+                    return entry, LookUp(entry, SlotOrder.of(message.payload))
+                case SteerGroup():
+                    return entry, LookUp(entry, GroupOrder.of(message.payload))
 
         return self._enter(message.id, made)
 
@@ -397,11 +404,13 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             told["error"] = problem.payload()
         return [Send(encode(told))]
 
-    def answered(self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotTold] | None) -> list[Effect]:
-        """Answers a question: with the schema, or None if there is none, or with the slots."""
+    def answered(
+        self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotTold] | dict[str, Any] | None
+    ) -> list[Effect]:
+        """Answers a question: with the schema, or None if there is none, or with the slots, or the outcome for a group."""
         if entry.ended:
             return []
-        kind = "slot" if isinstance(answer, list) else "schema"
+        kind = "slot" if isinstance(answer, list) else "groups" if isinstance(answer, dict) else "schema"
         return [Send(encode({"type": kind, "id": entry.id, "payload": answer})), *self._forget(entry)]
 
     def appended(self, entry: AppendEntry, commit: Commit, cursor: str | None) -> list[Effect]:

@@ -4,6 +4,7 @@ import math
 
 from transports.codec.again import AgainWish
 from transports.codec.events import next_head
+from transports.codec.group_orders import GroupOrder
 from transports.codec.messages import SubscribeWish
 from transports.codec.schemas import SchemaQuestion
 from transports.codec.slot_orders import SlotOrder
@@ -73,7 +74,7 @@ class AskRows(Effect, frozen=True):
 
 
 class SchemaEntry(WireEntry):
-    """A question about a schema, or an order on a slot, in progress."""
+    """A question about a schema, or an order on a slot or a group, in progress."""
 
     __slots__ = ()
 
@@ -83,7 +84,7 @@ class SchemaEntry(WireEntry):
 
 
 class LookUp(Effect, frozen=True):
-    """Look a schema up or execute an order on a slot, and call ``answered`` or ``failed``."""
+    """Look a schema up, or execute an order on a slot or a group, and call ``answered`` or ``failed``."""
 
     entry: SchemaEntry
-    question: SchemaQuestion | SlotOrder
+    question: SchemaQuestion | SlotOrder | GroupOrder

@@ -1,11 +1,12 @@
-"""Answers the questions of one connection about schemas and executes its orders on slots that it has not opened."""
+"""Answers the questions of one connection about schemas and executes its orders on groups, and on slots that it has not opened."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transports.access.access import Access
 from transports.access.grant import LogAction, schema_for
 from transports.access.principal import Principal
+from transports.codec.group_orders import GroupOrder
 from transports.codec.schemas import SchemaAnswer, SchemaQuestion, schema_json
 from transports.codec.slot_orders import SlotOrder, SlotTold
 from transports.problems import describe
@@ -14,6 +15,7 @@ from transports.protocol.server import ServerSession
 from transports.protocol.subscriptions import SchemaEntry
 from transports.quotas.pool import Pools
 from transports.server.disk_jobs import DiskJobs
+from transports.server.group_orders import carry_out_group
 from transports.server.slot_orders import carry_out
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ __all__ = ["ConnectionSchemas"]
 
 
 class ConnectionSchemas:
-    """The schema questions and slot orders of one connection, on its event loop.
+    """The schema questions, slot orders and group orders of one connection, on its event loop.
 
     Args:
         session: The protocol machine of the connection.
@@ -51,21 +53,25 @@ class ConnectionSchemas:
         self._jobs = jobs
         self._perform = perform
 
-    def look_up(self, entry: SchemaEntry, asked: SchemaQuestion | SlotOrder, principal: Principal) -> None:
-        """Looks a schema up or executes a slot order on a thread, and answers."""
-        action = LogAction.CONSUME if isinstance(asked, SlotOrder) else LogAction.READ
+    def look_up(
+        self, entry: SchemaEntry, asked: SchemaQuestion | SlotOrder | GroupOrder, principal: Principal
+    ) -> None:
+        """Looks a schema up, or executes an order on a slot or a group, on a thread, and answers."""
+        action = LogAction.READ if isinstance(asked, SchemaQuestion) else LogAction.CONSUME
         try:
             name, log, grant = self._access.find(self._logs, asked.log, principal, action)
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
             self._perform(self._session.failed(entry, describe(error)))
             return
 
-        def find() -> SchemaAnswer | list[SlotTold] | None:
+        def find() -> SchemaAnswer | list[SlotTold] | dict[str, Any] | None:
             if isinstance(asked, SlotOrder):
                 return carry_out(name, log, grant, asked)
+            if isinstance(asked, GroupOrder):
+                return carry_out_group(name, log, grant, asked)
             return schema_json(name, schema_for(grant, log, asked.entity_type, asked.version), log.token)
 
-        def told(result: Callable[[], SchemaAnswer | list[SlotTold] | None]) -> None:
+        def told(result: Callable[[], SchemaAnswer | list[SlotTold] | dict[str, Any] | None]) -> None:
             try:
                 answer = self._session.answered(entry, result())
             except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only

@@ -1,0 +1,86 @@
+"""Does what clients want done with groups of which they are no consumers."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from publishers.groups import ConsumerGroup, GroupStatistics
+from transports.access.grant import Grant
+from transports.codec.group_orders import GroupOrder, letter_json
+from transports.codec.groups import pending_json
+
+if TYPE_CHECKING:
+    from publishers.log.changelog import ChangeLog
+
+__all__ = ["carry_out_group"]
+
+_MOST_BYTES: Final = 1 << 20
+
+
+def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder) -> dict[str, Any]:
+    """Does what is wanted; reads and writes the disk, on the calling thread.
+
+    Args:
+        name: What the client knows the log by.
+        log: Whose groups.
+        grant: Names those that the client may use.
+        order: What is wanted.
+
+    Returns:
+        What is answered: of ``pending`` and ``dead`` rows; of ``discard`` how many letters are gone; else where the group is then.
+
+    Raises:
+        Forbidden: If the grant does not name the group.
+        PenstockError: If it cannot be done.
+    """
+    grant.check_group(order.name)
+    if order.do == "create":
+        options = msgspec.structs.asdict(order.settings)
+        made = log.groups.create(order.name, order.criteria, start=order.start, **options)
+        return _told(name, log, made.info(), changed=True)
+    group = log.groups.open(order.name)
+    match order.do:
+        case "pending":
+            rows = group.pending_rows(limit=order.limit)
+            return {"total": group.pending().total, "rows": pending_json(rows, log.token)}
+        case "dead":
+            return _letters(group, order)
+        case "discard":
+            return {"count": group.dead.discard(order.positions)}
+        case "drop":
+            log.groups.drop(order.name)
+            return {"log": name, "name": order.name}
+        case "reset":
+            return _told(name, log, log.groups.reset(order.name, order.start), changed=True)
+        case _:
+            changed = group.pause() if order.do == "pause" else group.resume()
+    return _told(name, log, group.info(), changed=changed)
+
+
+def _letters(group: ConsumerGroup, order: GroupOrder) -> dict[str, Any]:
+    """A page of dead letters, in the order of their positions: one at least, if there is one."""
+    found: list[msgspec.Raw] = []
+    nbytes = 0
+    last = None
+    for letter in group.dead.inspect():
+        if order.after is not None and letter.position <= order.after:
+            continue
+        encoded = msgspec.json.encode(letter_json(letter))
+        nbytes += len(encoded)
+        if found and (len(found) >= order.limit or nbytes > _MOST_BYTES):
+            return {"letters": found, "next": str(last)}
+        found.append(msgspec.Raw(encoded))
+        last = letter.position
+    return {"letters": found, "next": None}
+
+
+def _told(name: str, log: "ChangeLog", told: GroupStatistics, *, changed: bool) -> dict[str, Any]:
+    return {
+        "log": name,
+        "name": told.name,
+        "state": told.state.value,
+        "cursor": str(log.token(told.floor)),
+        "version": told.floor.version,
+        "generation": told.generation,
+        "changed": changed,
+    }
