@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import threading
-import time
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.publishers.support import wait_until
 from tests.servers.carrier import Carrier, folded, mutations, target, told
 from tests.servers.faulty import Fault, FaultyProxy
 from tests.servers.targets import TARGETS, RedisTarget, _parsed
-from tests.transports.sinks.targets import HandClock
+from tests.transports.sinks.targets import GoingClock
 from transports.sinks import RetryPolicy, SinkOptions, SinkRunner, SinkState
 
 KILLS = int(os.environ.get("PENSTOCK_KILLS", "0"))
@@ -57,22 +56,12 @@ def judge(server, name, log):
     assert not streams or {one for stream in streams for one in stream} == order.keys()
 
 
-class MovedClock(HandClock):
-    """Goes on by itself, so that what a sink waits for has an end; what a receiver compares with its own wall clock is this machine's."""
-
-    def monotonic(self):
-        return self.now + time.monotonic()
-
-    def now_us(self):
-        return time.time_ns() // 1000
-
-
 class Carried:
     """A log with a runner, whose clock a test moves."""
 
     def __init__(self, folder, address, name):
         self.log = ChangeLog.open(folder / "log", sync="os")
-        self.clock = MovedClock()
+        self.clock = GoingClock()
         self.chance = random.Random(5)
         options = SinkOptions(
             start="earliest", linger=0.0, batch_changes=50, retry=RetryPolicy(jitter=lambda: 1.0)
