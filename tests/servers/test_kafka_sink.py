@@ -7,11 +7,17 @@ import pytest
 from publishers import ChangeLog, remove, schema, upsert
 from tests.publishers.support import wait_until
 from tests.servers.kafka_broker import KafkaBroker
-from tests.transports.sinks.targets import rigged
+from tests.transports.sinks.targets import GoingClock
+from tests.transports.sinks.targets import rigged as rigged_by_hand
 from transports.sinks import SinkContext, SinkState
 from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
+
+
+def rigged(path, sink, **options):
+    """A broker that does not answer is waited for by a clock that goes on."""
+    return rigged_by_hand(path, sink, clock=GoingClock(), **options)
 
 
 @pytest.fixture(scope="module")

@@ -221,7 +221,7 @@ def _list(chosen: argparse.Namespace) -> int:
 
 
 def _target(one: DeclaredSink) -> str:
-    return str(getattr(one.sink, "directory", None) or repr(one.sink).removeprefix("<").removesuffix(">"))
+    return str(getattr(one.sink, "directory", None) or repr(one.sink).removesuffix(">").partition(" ")[2])
 
 
 def _status(chosen: argparse.Namespace) -> int:
@@ -252,9 +252,8 @@ def _stored(log: ChangeLog, name: str) -> dict[str, Any]:
 
 def _line(one: dict[str, Any]) -> str:
     why = one.get("reason") or (one.get("last_error") if one["state"] == "RETRYING" else None)
-    return f"{one['name']}: {one['state']} at {one['position'] or 'no place yet'}" + (
-        f": {why}" if why else ""
-    )
+    where = f" at {one['position']}" if one["position"] else ", no place yet"
+    return f"{one['name']}: {one['state']}{where}" + (f": {why}" if why else "")
 
 
 def _tell(chosen: argparse.Namespace) -> int:

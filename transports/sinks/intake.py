@@ -11,6 +11,7 @@ from publishers.errors import PenstockError
 from publishers.model.position import Position, Start
 from publishers.slots.errors import SlotExists
 from publishers.slots.slot import Slot
+from publishers.snapshots.subscription import checked_again
 from publishers.views.view import View
 from transports.sinks.notes import GapNote, RowsNote, SinkNotes
 from transports.sinks.options import SinkOptions
@@ -207,7 +208,19 @@ class SinkIntake:
         return position
 
     def again(self, criteria: Criteria, after: str | None, until: str | None) -> None:
-        """Gives rows of the present once more, and then changes again; over restarts too."""
+        """Gives rows of the present once more, and then changes again; over restarts too.
+
+        Raises:
+            PenstockError: If there are no such rows; nothing has changed then.
+        """
+        checked_again(criteria, after=after, until=until)
+        self._log.changes(
+            self._options.criteria,
+            since=Start.LATEST,
+            view=self._view,
+            snapshot="on_gap",
+            source=self._options.source,
+        )  # raises if rows come from nowhere
         only = criteria.to_json()
         self.notes.write(rows=RowsNote(only=only, after=after, until=until), done=None)
         self.renew()

@@ -124,9 +124,8 @@ class GuardedNetwork(httpcore.NetworkBackend):
         addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
         reachable = [address for address in addresses if self._guard.allows(address)]
         if not reachable:
-            raise TargetRefused(
-                f"{host} is {', '.join(addresses)}, which is not public; allow its network if it is meant"
-            )
+            where = "" if addresses == [host] else f" is {', '.join(addresses)}, which"
+            raise TargetRefused(f"{host}{where} is not public; add its network to 'allow' if it is meant")
         failure: Exception = httpcore.ConnectError("no address")
         for address in reachable:
             try:

@@ -40,6 +40,9 @@ class StreamSink:
         self._stream = stream if stream is not None else sys.stdout.buffer
         self._context: SinkContext | None = None
 
+    def __repr__(self) -> str:
+        return f"<StreamSink {getattr(self._stream, 'name', 'a stream')}>"
+
     def open(self, context: SinkContext) -> None:
         """See `Sink.open`."""
         self._context = context

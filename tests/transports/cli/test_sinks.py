@@ -66,7 +66,7 @@ def test_what_a_file_declares_is_listed_without_secrets(declared, capsys):
     told = run(capsys, "list", declared)["sinks"]
     assert [(one["name"], one["kind"]) for one in told] == [("archive", "file"), ("hook", "webhook")]
     assert told[0]["target"] == str(declared.parent / "out")
-    assert told[1]["target"] == "WebhookSink http://127.0.0.1:9/hook"
+    assert told[1]["target"] == "http://127.0.0.1:9/hook"
     assert main(["sinks", "list", str(declared)]) == 0
     assert "s3cr3t" not in capsys.readouterr().out
 
@@ -78,7 +78,7 @@ def test_targets_are_tried_out_and_what_they_say_is_told(declared, capsys, monke
     assert (archive["good"], hook["good"]) == (True, False)
     assert "not public" in hook["error"]
     assert main(["sinks", "test", str(declared)]) == 1
-    assert capsys.readouterr().out.startswith("archive: good, it answers\nhook: 127.0.0.1 is 127.0.0.1")
+    assert capsys.readouterr().out.startswith("archive: good, it answers\nhook: 127.0.0.1 is not public")
     assert list((declared.parent / "out").iterdir()) == []
     with Receiver() as receiver:
         receiver.plan = [(200, {}, b"welcome")]
@@ -103,7 +103,7 @@ def test_sinks_that_do_not_run_are_told_from_their_slots_and_moved_there(declare
     assert "does not run" in one_line(capsys)
     assert run(capsys, "seek", declared, "archive", "2")["position"] == "2:0"
     assert main(["sinks", "status", str(declared)]) == 0
-    assert capsys.readouterr().out == "archive: not running at 2:0\nhook: not running at no place yet\n"
+    assert capsys.readouterr().out == "archive: not running at 2:0\nhook: not running, no place yet\n"
     with ChangeLog.open(declared.parent / "orders") as log:
         sink = SinkRunner(log, "archive", Target(), SinkOptions(linger=0.0))
         sink.step()

@@ -1,6 +1,7 @@
 """Targets that a test holds in its hand, a clock that it moves, and a log with a sink on it."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ class HandClock:
 
     def now_us(self) -> int:
         return 1_764_000_000_000_000 + int(self.now * 1e6)
+
+
+class GoingClock(HandClock):
+    """Goes on by itself, so that what a sink waits for has an end; what a receiver compares with its own wall clock is this machine's."""
+
+    def monotonic(self) -> float:
+        return self.now + time.monotonic()
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
 
 
 class Target:
@@ -105,7 +116,7 @@ class Rig:
         self.path = path
         self.log_options = {**QUICK, **options.pop("log", {})}
         self.log = ChangeLog.open(path, **self.log_options)
-        self.clock = HandClock()
+        self.clock = options.pop("clock", None) or HandClock()
         self.target = target or Target()
         self.options = {
             "start": "earliest",

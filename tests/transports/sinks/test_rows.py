@@ -3,7 +3,7 @@
 import pytest
 
 from publishers import ChangeLog, Criterion, Operation, Position, upsert
-from publishers.errors import SnapshotGone
+from publishers.errors import PenstockError, SnapshotGone
 from publishers.snapshots import PageSource
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import HandClock, Target, rigged
@@ -172,6 +172,24 @@ def test_rows_that_are_given_again_begin_anew_after_a_restart_and_end_with_a_see
         assert changes_of(rig.target)[-1] == "z"
 
 
+def test_rows_that_there_are_not_are_refused_and_harm_no_sink(tmp_path):
+    """F91: before anything is noted, as it would be over restarts."""
+    for options, wish, why in (
+        ({}, {}, "keeps no state"),
+        ({"log": STATE}, {"after": "1"}, "one entity type"),
+    ):
+        with rigged(tmp_path / str(len(options)), **options) as rig:
+            rig.commit(1)
+            rig.drained()
+            refused = rig.runner.again(**wish)
+            rig.runner.step()
+            with pytest.raises(PenstockError, match=why):
+                refused.result(0)
+            rig.commit(2)
+            rig.drained()
+            assert (rig.runner.state, rig.target.keys) == (SinkState.STREAMING, ["1", "2"])
+
+
 def test_rows_take_the_place_of_history_that_is_lost(tmp_path):
     """F88: with ``on_gap`` a sink heals itself by the state."""
     rows = [(str(n), {"n": str(n)}) for n in range(20)]
@@ -215,7 +233,7 @@ def only(path, target=None, **options):
 
 
 def completed(rig):
-    rig.until(lambda: rig.runner.state is SinkState.COMPLETED)
+    rig.until(lambda: rig.later(1.1) or rig.runner.state is SinkState.COMPLETED)  # a state may be made yet
 
 
 def test_rows_only_are_carried_and_then_nothing_over_restarts_too(tmp_path):

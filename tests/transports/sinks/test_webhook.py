@@ -405,7 +405,7 @@ class TestGuard:
             AddressGuard(["10.0.0.1/8"])
 
     def test_a_local_receiver_is_refused_unless_it_is_meant(self, receiver, sinks):
-        with pytest.raises(TargetRefused, match=r"127\.0\.0\.1, which is not public"):
+        with pytest.raises(TargetRefused, match=r"127\.0\.0\.1 is not public"):
             sinks(receiver.url.replace("localhost", "127.0.0.1"), allow=[]).write(BATCH)
         assert receiver.connections == 0
 
