@@ -1,10 +1,10 @@
 """What is known of the slots of a log, in memory and in the journal.
 
-Two locks. ``_writing`` is for whoever writes the journal, one after the other; ``lock``, taken inside of it or alone, is held for
+Two locks. ``_writing`` is held by the thread that writes the journal; ``lock``, taken inside of it or alone, is held for
 no I/O, so an acknowledgement never waits for the disk. HEAD is made to cover what is to be written before either is taken: the
 log may have to sync for it, and so to run subscribers, which may acknowledge.
 
-What is told to the journal is installed here after it is durable: a generation before it is used, a seek before it counts. Only
+What the journal records is installed here after it is durable: a generation before it is used, a seek before it counts. Only
 what was acknowledged is here first, and a hold follows it when it is durable.
 """
 
@@ -51,7 +51,7 @@ class SlotBook:
         options: ``slots``, ``slot_journal_bytes``, ``ack_sync`` and ``ack_every``.
 
     Attributes:
-        kept: The slots by their names; changed by the one who writes the journal, under the lock.
+        kept: The slots by their names; changed by the holder of ``_writing``, under the lock.
         lock: For what is known of them.
         broken: Why the journal cannot be used; None if it can.
         loaded: Whether it was read, so that its slots hold what they need.
@@ -193,7 +193,7 @@ class SlotBook:
 
     @contextlib.contextmanager
     def journalling(self, position: Position | None = None) -> Iterator[None]:
-        """The turn of one who writes the journal, with HEAD covering what was acknowledged before, and a place."""
+        """Holds ``_writing``, after HEAD was made to cover a place and what was acknowledged before."""
         with self.lock:
             if position is not None:
                 self._newest = max(self._newest, _wrote(position))
@@ -205,7 +205,7 @@ class SlotBook:
             yield
 
     def append(self, entry: JournalEntry) -> None:
-        """Tells the journal, durably; for the one who has the turn.
+        """Appends to the journal, durably; for the holder of ``_writing``.
 
         Raises:
             SlotsUnwritten: If the disk has no room or fails.
@@ -278,7 +278,7 @@ class SlotBook:
         )
 
     def _lose(self, kept: SlotEntry) -> None:
-        """Its history is gone: its consumer is told, and the journal."""
+        """Its history is gone: notes that for the journal, and ends the subscription of its consumer."""
         with self.lock:
             kept.look()
             if kept.state is not SlotState.LOST:
@@ -314,5 +314,5 @@ def _wrote(position: Position) -> int:
 def advance(hold: Hold | None, position: Position) -> None:
     """Lets go of the history before a place that is durable now."""
     if hold is not None and hold.position < position:
-        with contextlib.suppress(HistoryPruned):  # it is lost, and its slot is told so
+        with contextlib.suppress(HistoryPruned):  # it is lost: ``_lose`` notes that
             hold.move(position)

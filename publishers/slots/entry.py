@@ -22,7 +22,7 @@ class SlotEntry:
     """What is known of a slot; changed under the locks of `Slots` only.
 
     Attributes:
-        record: What the journal tells of it.
+        record: What the journal holds of it.
         criteria: Which changes.
         place: The next change that its consumer has not acknowledged.
         state: What it is doing.

@@ -1,4 +1,4 @@
-"""What the journal tells of slots, for those who do not own the log; also beside its owner."""
+"""The slots in the journal, read without owning the log; also beside its owner."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ class StoredSlot(NamedTuple):
     Attributes:
         record: All that is kept of it.
         position: Its place; what was acknowledged since may be missing.
-        state: LOST or FORKED; else FREE, as nobody but the owner knows whether it is open.
+        state: LOST or FORKED; else FREE, as the owner alone knows whether it is open.
     """
 
     record: SlotRecord

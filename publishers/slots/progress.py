@@ -25,7 +25,7 @@ class SlotProgress:
         given: The place behind the last change that was given, or that was begun to be given.
         subscription: The subscription, once there is one.
         sought: Whether it goes elsewhere, so that what is still given is of the old place.
-        begun: Whether there is to be one, and it has not told of its end.
+        begun: Whether a subscription was begun, and has not ended.
     """
 
     __slots__ = ("_beginning", "_last", "_wanted", "begun", "given", "sought", "subscription")
@@ -97,7 +97,7 @@ class SlotProgress:
 
 
 class NotingSubscriber:
-    """Between a feed and the consumer of a slot; whatever else the consumer can be told, it is told itself.
+    """Between a feed and the consumer of a slot; all other methods are those of the consumer.
 
     Args:
         subscriber: The consumer.

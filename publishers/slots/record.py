@@ -1,4 +1,4 @@
-"""What the journal tells of slots, as JSON: whole slots, places that have moved, slots that were dropped."""
+"""What the journal records of slots, as JSON: whole slots, places that have moved, slots that were dropped."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Literal
@@ -54,7 +54,7 @@ class SlotPlace(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The payload of one frame. What it tells of slots comes before what it tells of places."""
+    """The payload of one frame. ``slots`` are applied before ``places``."""
 
     slots: list[SlotRecord] = []
     places: list[SlotPlace] = []
@@ -63,7 +63,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def replay(payloads: Iterable[bytes]) -> dict[int, SlotRecord]:
-    """The slots that a journal tells of, by their ids.
+    """The slots of a journal, by their ids.
 
     Raises:
         FormatTooNew: If a newer version of penstock wrote it.

@@ -44,7 +44,7 @@ class SlotKeeper(Protocol):
         ...
 
     def info(self, name: str) -> SlotStatistics:
-        """What a slot tells of itself."""
+        """The statistics of a slot."""
         ...
 
     def leave(self, slot: "Slot") -> None:
@@ -65,7 +65,7 @@ class Slot:
     Attributes:
         criteria: Which changes it is for.
         generation: Of this opening; it rises with each opening and each seek.
-        kept: What the log keeps of it; for those who keep it.
+        kept: What the log keeps of it; for `Slots`.
     """
 
     def __init__(self, keeper: SlotKeeper, log: PlaceLog, kept: SlotEntry, generation: int) -> None:
@@ -201,7 +201,7 @@ class Slot:
         return self._keeper.set_paused(self.name, paused=False)
 
     def info(self) -> SlotStatistics:
-        """What the slot tells of itself: place, lag, and what becomes of its history."""
+        """The statistics of the slot: place, lag, and what becomes of its history."""
         self._keeper.check(self)
         return self._keeper.info(self.name)
 
@@ -230,7 +230,7 @@ class Slot:
     def __repr__(self) -> str:
         return f"<Slot {self.name!r} at {self.position}, generation {self.generation}>"
 
-    # For those who keep it.
+    # For `Slots`.
 
     def end(self, error: Exception) -> None:
         """Ends the subscription, if there is one, with an error."""

@@ -153,7 +153,7 @@ class Slots:
         return slot
 
     def reset(self, name: str, start: Any = Start.LATEST) -> SlotStatistics:
-        """Moves a slot that nobody has open, whatever has become of it; a lost one is good again.
+        """Moves a slot that is not open, in any other state; a lost one is good again.
 
         Args:
             name: Of the slot.
@@ -171,11 +171,11 @@ class Slots:
         return self.info(name)
 
     def drop(self, name: str) -> None:
-        """Drops a slot that nobody has open; nothing is held for it any more.
+        """Drops a slot that is not open; its hold on history is released.
 
         Raises:
             NoSuchSlot, SlotBusy: If there is none; if a consumer has it open.
-            SlotsUnwritten: If the disk has no room or fails; opening the log again tells whether it is there.
+            SlotsUnwritten: If the disk has no room or fails; it is there, or not, when the log is opened again.
         """
         self._check()
         with self.book.journalling():
@@ -234,7 +234,7 @@ class Slots:
         return self.set_paused(name, paused=False)
 
     def info(self, name: str) -> SlotStatistics:
-        """What a slot tells of itself.
+        """The statistics of a slot.
 
         Raises:
             NoSuchSlot: If there is none of that name.
@@ -248,7 +248,7 @@ class Slots:
         """What all slots tell of themselves; nothing if their journal is damaged.
 
         Args:
-            listed: Most slots that are told one by one; None for all.
+            listed: Most slots in ``SlotTotals.listed``; None for all.
         """
         holds = {one.name: one for one in self._log.holds()}
         with self.book.lock:
@@ -270,7 +270,7 @@ class Slots:
     def __contains__(self, name: object) -> bool:
         return name in self.book.kept
 
-    # --- for those who have one open ---------------------------------------------------------------------------------
+    # --- for slots that are open ---------------------------------------------------------------------------------
 
     def check(self, slot: Slot) -> None:
         """See `SlotKeeper.check`."""
@@ -397,7 +397,7 @@ class Slots:
         return wanted, position
 
     def _relocate(self, kept: SlotEntry, position: Position, event: SlotEvent) -> None:
-        """Moves a slot, forward or back, with a new generation; by the one who writes the journal."""
+        """Moves a slot, forward or back, with a new generation; the caller holds ``SlotBook.journalling``."""
         after = self._checked(kept, event)
         held = kept.hold
         if held is None or held.state is HoldState.LOST:

@@ -1,4 +1,4 @@
-"""What a slot tells of itself."""
+"""Statistics of slots."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class SlotStatistics:
         state: Whether a consumer has it open, and whether it is good.
         position: The next change that its consumer has not acknowledged.
         generation: Of the last opening; 0 if there was none.
-        owner: Who has it open, as that called itself; None if nobody has.
+        owner: The consumer that has it open, by the name that it gave; None if it is not open.
         paused: Whether nothing is given until it is resumed.
         lag: How far ``position`` is behind the watermark, in versions, changes, bytes and seconds. What lies before the opening of
             the log is not counted in changes, nor in bytes.
@@ -52,7 +52,7 @@ class SlotTotals:
         count: How many there are, at most the option ``slots``.
         lost: How many of them need a reset: they are lost, or forked.
         journal_bytes: Bytes of their journal, of which there are two.
-        listed: Those that are told one by one, by their names.
+        listed: The slots, sorted by name, as many as were asked for.
     """
 
     count: int = 0

@@ -1,6 +1,6 @@
 """Snapshots: rows of a state, and then every change after them, exactly.
 
-A snapshot is read by pages. Each page tells as of which version its rows are; the changes of the log up to that version are
+A snapshot is read by pages. Each page has the version as of which its rows are; the changes of the log up to that version are
 given first, then the rows, then the next page. After the last page, changes go on behind the version of that page. So each
 row and each change is newer than what was given of its key before, and nothing is missing, however long it takes.
 """

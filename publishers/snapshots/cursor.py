@@ -12,7 +12,7 @@ __all__ = ["SnapshotCursor"]
 
 _PREFIX: Final = "n1"
 _LONGEST: Final = 64 * 1024
-_DIGITS: Final = frozenset("0123456789abcdef")  # nothing else, as it is told again as it came, within JSON
+_DIGITS: Final = frozenset("0123456789abcdef")  # nothing else, as it is sent back within JSON as it came
 
 
 class SnapshotCursor(NamedTuple):
@@ -21,7 +21,7 @@ class SnapshotCursor(NamedTuple):
     Its text is what a subscriber keeps until the snapshot has ended; ``changes(since=text)`` goes on with what is missing.
 
     Attributes:
-        snapshot: What tells the snapshot from every other one: 16 hexadecimal digits.
+        snapshot: The id of the snapshot: 16 hexadecimal digits.
         last: The last row that was given; None if there was none.
         token: The next change to give, with the history that it belongs to.
     """

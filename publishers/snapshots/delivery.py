@@ -29,7 +29,7 @@ class RowDelivery:
         service: The log's replayer and clock.
         reader: Knows what comes next.
         subscriber: Gets the signals.
-        hold: Keeps the history that comes next; None if nobody can.
+        hold: Keeps the history that comes next; None for a follower, which holds nothing.
         prepare: Called where rows are read, when all of them were: prepares what follows, in time of the size of the criteria.
         executor: Where the signals run.
         batch_events: Most changes that one read brings.

@@ -55,7 +55,7 @@ class SnapshotReader:
         asked: What ``SnapshotBegin`` is to tell.
 
     Attributes:
-        id: What tells the snapshot from every other one.
+        id: The id of the snapshot.
         position: The next change to give.
         done: Whether all rows were given.
     """
@@ -89,7 +89,7 @@ class SnapshotReader:
         self._location: Location | None = None
         self.done = False
 
-    # Compiled by who reads: it takes time of their size, and a reader may be made on an event loop.
+    # Compiled on the thread that reads: it takes time of their size, and a reader may be made on an event loop.
 
     @cached_property
     def _predicate(self) -> Predicate:

@@ -1,4 +1,4 @@
-"""What a subscriber is told of a snapshot beside rows and changes."""
+"""The signals of a snapshot beside rows and changes."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ class SnapshotBegin:
     """A snapshot begins, or goes on behind a cursor.
 
     Attributes:
-        snapshot: What tells it from every other one.
+        snapshot: The id of the snapshot.
         position: The first change that is not in the first rows.
         asked: What ``again`` has answered, if it was asked for by that; else None.
     """
@@ -41,7 +41,7 @@ class SnapshotEnd:
     """All rows were given, and everything that follows is a change.
 
     Attributes:
-        snapshot: What tells the snapshot from every other one.
+        snapshot: The id of the snapshot.
         position: The first of these changes; from here on, positions are kept.
     """
 
@@ -53,7 +53,7 @@ SnapshotSignal = SnapshotBegin | ChunkEnd | SnapshotEnd
 
 
 def telling(signal: SnapshotSignal) -> Any:
-    """What tells a subscriber of a signal, if it has a method ``on_snapshot``."""
+    """A call that passes a signal to a subscriber, if it has a method ``on_snapshot``."""
     return partial(_tell, signal)
 
 

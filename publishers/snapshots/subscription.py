@@ -129,7 +129,7 @@ class SnapshotSubscription:
             until: The last key; None for no bound.
 
         Returns:
-            Their number, from 1: the ``SnapshotBegin`` before them tells it as ``asked``. None will, if the subscription has ended.
+            Their number, from 1: the ``SnapshotBegin`` before them has it as ``asked``. None follows if the subscription has ended.
 
         Raises:
             InvalidCriteria: If a wish is not one.
@@ -199,7 +199,7 @@ class SnapshotSubscription:
         if current is not None:
             current.close()
 
-    # How it goes from one to the other. Between two signals, as each turn tells its end by one.
+    # From one turn to the next. Between two signals, as a turn ends with one.
 
     def _begin(self, turn: Any, begin: SnapshotCursor | Position | None, wish: RowWish) -> None:
         delivery = self._plan.rows(turn, begin, wish)
@@ -290,7 +290,7 @@ class SnapshotSubscription:
 
 
 class _Turns:
-    """Between a turn and the subscriber, who is told everything but the end of it."""
+    """Between a turn and the subscriber, which gets every signal but the end of the turn."""
 
     def __init__(self, owner: SnapshotSubscription, subscriber: Any) -> None:
         self._owner = owner

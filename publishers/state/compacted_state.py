@@ -74,8 +74,8 @@ class CompactedState:
         self._called = threading.Event()
         self._swapping = threading.Lock()
         self._waiters: list[tuple[int, Waiter]] = []
-        self._hurried = 0  # the newest version that somebody waits for
-        self._asked_at = 0  # the newest version when somebody read
+        self._hurried = 0  # the newest version that a caller waits for
+        self._asked_at = 0  # the newest version at the last read
         self._pace = Pace(service.options.state_share)
         self._resting = False
         self._location: Location | None = None
@@ -335,7 +335,7 @@ class CompactedState:
                 self.failures += 1
                 self.failure = StateIncomplete(error.oldest) if isinstance(error, HistoryPruned) else error
                 _log.error("the state of the log %s goes on no more: %s", self._log.name, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who ask are told
+        except Exception as error:  # noqa: BLE001 - any error is raised to the callers of ``get`` and ``page``
             self.failures += 1
             self.failure = StateUnusable(self._directory, f"given up ({error})")
             _log.exception("the state of the log %s goes on no more", self._log.name)
@@ -413,7 +413,7 @@ class CompactedState:
         return ahead >= most
 
     def _rest(self, seconds: float) -> None:
-        """Leaves the interpreter to those who commit, for as long as they do and nothing is urgent."""
+        """Leaves the interpreter to writers, as long as they commit and nothing is urgent."""
         until = time.monotonic() + seconds
         seen = self._service.watermark.visible
         self._resting = True

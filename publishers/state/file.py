@@ -15,7 +15,7 @@ __all__ = ["StateFile", "find_in_file", "look_at_file"]
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """What the file of a state tells.
+    """The place and the size of the file of a state.
 
     Attributes:
         log_id: Of which log it is: 32 hexadecimal digits.
@@ -33,7 +33,7 @@ class StateFile:
 
 
 def look_at_file(directory: Path) -> StateFile:
-    """What the file tells in the directory of a log; whether it is of the history of that log, only its owner judges.
+    """Reads the place of the file in the directory of a log. Whether it is of the history of that log, the owner judges alone.
 
     Raises:
         StateUnusable: If there is no file, or it cannot be read.

@@ -1,4 +1,4 @@
-"""How much of the interpreter's time the compacted state takes from those who commit."""
+"""How much of the interpreter's time the compacted state takes from writers."""
 
 import time
 from math import inf

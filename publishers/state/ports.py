@@ -15,7 +15,7 @@ class StatedLog(Protocol):
 
     Attributes:
         name: What it is called.
-        log_id: What tells it from every other log.
+        log_id: The id of the log.
         reader: Reads what is visible.
     """
 

@@ -1,4 +1,4 @@
-"""Rows of the compacted state, a page of them, and what the state tells of itself."""
+"""Rows of the compacted state, a page of them, and the statistics of the state."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,7 +44,7 @@ class StoredRow(NamedTuple):
     body: bytes | None
     meta: bytes | None
     version: int
-    index: int  # type: ignore[assignment]  # a field; nobody looks for items in this tuple
+    index: int  # type: ignore[assignment]  # a field that hides ``tuple.index``
     committed_at: int
 
     @property
@@ -72,7 +72,7 @@ class EntityRow(msgspec.Struct, frozen=True, gc=False):
         entry_version: Version of the entity.
         origin: Where that change was first made.
         meta_bytes: JSON of what the application attached to it.
-        expires_at: When the entity expires; it is there until an EXPIRE tells that it has.
+        expires_at: When the entity expires; it is there until its EXPIRE comes.
     """
 
     entity_type: str

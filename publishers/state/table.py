@@ -64,7 +64,7 @@ _COLUMNS: Final = "entity_type, key, body, meta, version, place, committed_at, c
 
 
 def damaged(error: sqlite3.Error) -> bool:
-    """Whether an error tells that the file is damaged, and not that it cannot be read or written at the moment."""
+    """Whether an error means that the file is damaged, and not that it cannot be read or written at the moment."""
     if isinstance(error, sqlite3.ProgrammingError):  # the file was closed
         return False
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
@@ -376,7 +376,7 @@ def _select(
 
 
 def _crc(row: StoredRow) -> int:
-    """What tells a row from a damaged one."""
+    """The checksum of a row."""
     named = crc32(row.key, crc32(row.entity_type.encode()))
     return crc32(b"%d:%d" % (row.version, row.index), crc32(row.meta or b"", crc32(row.body or b"", named)))
 

@@ -31,6 +31,11 @@ __all__ = ["add_arguments"]
 
 _T = TypeVar("_T")
 _DONE: Final = 0
+_DEEDS: Final = {
+    "pause": ("paused", "gives nothing until it is resumed"),
+    "resume": ("resumed", "goes on"),
+    "drop": ("dropped", "is dropped"),
+}
 _HEADS: Final = ("NAME", "PLACE", "BEHIND", "GENERATION", "STATE")
 
 
@@ -64,9 +69,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         "NAME",
     )
     seeking.value("place", "PLACE", PLACES)
-    _add(commands, "pause var/orders stock", "let a slot give nothing until it is resumed", _pause, "NAME")
-    _add(commands, "resume var/orders stock", "let a slot go on", _resume, "NAME")
-    _add(commands, "drop var/orders stock", "drop a slot that nobody has open", _drop, "NAME")
+    _add(
+        commands,
+        "pause var/orders stock",
+        "let a slot give nothing until it is resumed",
+        partial(_do, "pause"),
+        "NAME",
+    )
+    _add(commands, "resume var/orders stock", "let a slot go on", partial(_do, "resume"), "NAME")
+    _add(commands, "drop var/orders stock", "drop a slot that nobody has open", partial(_do, "drop"), "NAME")
 
 
 def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> ArgumentParser:
@@ -153,33 +164,15 @@ def _seek(chosen: argparse.Namespace) -> int:
     return _DONE
 
 
-def _pause(chosen: argparse.Namespace) -> int:
+def _do(deed: str, chosen: argparse.Namespace) -> int:
+    """Does what needs nothing but the name of a slot."""
     if (url := url_of(chosen.directory)) is not None:
-        _afar(chosen, url, lambda slots: slots.pause(chosen.name))
+        _afar(chosen, url, lambda slots: getattr(slots, deed)(chosen.name))
     else:
         with existing(chosen) as log:
-            log.slots.pause(chosen.name)
-    show(chosen, {"paused": chosen.name}, [f"slot {chosen.name} gives nothing until it is resumed"])
-    return _DONE
-
-
-def _resume(chosen: argparse.Namespace) -> int:
-    if (url := url_of(chosen.directory)) is not None:
-        _afar(chosen, url, lambda slots: slots.resume(chosen.name))
-    else:
-        with existing(chosen) as log:
-            log.slots.resume(chosen.name)
-    show(chosen, {"resumed": chosen.name}, [f"slot {chosen.name} goes on"])
-    return _DONE
-
-
-def _drop(chosen: argparse.Namespace) -> int:
-    if (url := url_of(chosen.directory)) is not None:
-        _afar(chosen, url, lambda slots: slots.drop(chosen.name))
-    else:
-        with existing(chosen) as log:
-            log.slots.drop(chosen.name)
-    show(chosen, {"dropped": chosen.name}, [f"slot {chosen.name} is dropped"])
+            getattr(log.slots, deed)(chosen.name)
+    done, says = _DEEDS[deed]
+    show(chosen, {done: chosen.name}, [f"slot {chosen.name} {says}"])
     return _DONE
 
 
