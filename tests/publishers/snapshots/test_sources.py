@@ -26,7 +26,8 @@ from publishers import (
     truncate,
     upsert,
 )
-from publishers.errors import InvalidChange, LogFull, SnapshotGone
+from publishers.errors import InvalidChange, LogError, LogFull, SnapshotGone
+from publishers.snapshots.reader import SnapshotReader
 from tests.publishers.movement import RETAIN
 from tests.publishers.snapshots.test_feed import Snapshotted, keys, subscribed
 from tests.publishers.support import QUICK, Probe, fill, opened, order, wait_until
@@ -192,6 +193,19 @@ def test_a_marker_says_up_to_where_the_log_has_what_was_read(log):
         assert failed.error.__cause__.parameter == "marker"
     assert rows_of(log, table({"1": {}}, marker=lambda: log.head)).error.__cause__.parameter == "marker"
     assert rows_of(log, table({"1": {}}, marker=lambda: log.visible)).error is None
+
+
+def test_a_log_that_cannot_be_read_between_the_rows_is_not_called_a_failure_of_the_source(log, monkeypatch):
+    """F88."""
+
+    def failing(self, room, nbytes):
+        raise OSError("bad sector")
+
+    monkeypatch.setattr(SnapshotReader, "read", failing)
+    error = rows_of(log, table({"1": {}})).error
+    assert isinstance(error, LogError)
+    assert not isinstance(error, SourceFailed)
+    assert "could not be read: bad sector" in str(error)
 
 
 def test_what_a_source_raises_or_gives_wrongly_ends_the_snapshot(log):
