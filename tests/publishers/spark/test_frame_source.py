@@ -2,7 +2,16 @@
 
 import pytest
 
-from publishers import ChangeLog, Content, Criterion, InvalidOption, Operation, SourceRowRefused, upsert
+from publishers import (
+    ChangeLog,
+    Content,
+    Criterion,
+    InvalidOption,
+    Operation,
+    SourceFailed,
+    SourceRowRefused,
+    upsert,
+)
 from publishers.errors import InvalidChange
 from publishers.snapshots.source import PageRequest
 from publishers.spark import ChangeSink, FrameSource, SchemaRefused
@@ -115,7 +124,7 @@ def test_what_is_no_source_is_refused(spark, log, frame):
     ):
         with pytest.raises(error):
             FrameSource(**{**named, **wrong})
-    with pytest.raises(InvalidOption, match="answers a DataFrame"):
+    with pytest.raises(SourceFailed, match="answers a DataFrame"):
         list(followed(log, FrameSource(lambda _: 3, entity_type="order", key="id")))
 
     class Connected(type(frame)):
