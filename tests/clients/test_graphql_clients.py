@@ -213,6 +213,32 @@ async def test_a_stock_client_acknowledges_what_a_slot_gives_it_and_goes_on_behi
     assert answer == {"ackSlot": {"cursor": str(log.token(log.head))}}
 
 
+async def test_a_stock_client_need_not_wait_until_its_consumer_has_joined(log):
+    """F75, F130: Python gql, which is told of no beginning; a mutation right behind the subscription counts."""
+    from gql import Client, GraphQLRequest
+    from gql.transport.websockets import WebsocketsTransport
+
+    given = "subscription ($consumer: ConsumerInput!) { onDelivery(consumer: $consumer) { at } }"
+    acknowledge = """mutation ($consumer: ConsumerInput!, $at: [Cursor!]!) {
+      ackDeliveries(consumer: $consumer, at: $at) }"""
+    log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest")
+    log.commit([upsert("customer", "1", {}), upsert("order", "1", {})])
+    nothing = str(log.token(Position(1, 1)))
+    allowed = Grant({LogAction.CONSUME}, groups=["pickers"])
+    with serve(log, authorise=allowed) as server:
+        transport = WebsocketsTransport(url=socket_url(server))
+        async with asyncio.timeout(120), Client(transport=transport) as session:
+            for number in range(5):
+                variables = {"consumer": {"group": "pickers", "consumer": f"c{number}", "opening": "x"}}
+                events = session.subscribe(GraphQLRequest(given, variable_values=variables))
+                said = GraphQLRequest(acknowledge, variable_values={**variables, "at": [nothing]})
+                # Tasks begin in this order, and each sends its request before it waits for anything.
+                first = asyncio.ensure_future(anext(events))
+                assert await asyncio.ensure_future(session.execute(said)) == {"ackDeliveries": 0}
+                await first
+                await events.aclose()
+
+
 async def test_a_stock_client_works_for_a_group_and_goes_on_with_what_it_had_after_a_lost_connection(log):
     """F75, F76, F84, F130: Python gql; the request that it repeats says which joining it was."""
     from gql import Client, GraphQLRequest

@@ -176,6 +176,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     ) -> None:
         self._engine = engine
         self._queries: dict[OperationEntry, GraphQLOperation] = {}
+        self._preparing: set[OperationEntry] = set()  # on threads
         self._asked = False
         self._asking: OperationEntry | None = None
         self._turn: Turn[bytes] | None = None
@@ -193,6 +194,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             client=self._client,
             lane=lambda: self._outbound.lane(self._limits.batch_bytes, 0),
             weigh=self._weight.take,
+            on_joined=self._ask,
         )
 
     # Events of the link.
@@ -254,6 +256,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         if is_light(request.query, request.variables):
             prepared(prepare)
         else:
+            self._preparing.add(entry)
             self._jobs.send(self._pools.preparing, entry, prepare, prepared)
 
     def _prepare(self, request: GraphQLRequest, principal: Principal) -> GraphQLOperation:
@@ -267,27 +270,30 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def _prepared(self, entry: OperationEntry, result: Callable[[], GraphQLOperation]) -> None:
         """Starts an operation that was prepared, or fails it with the error."""
+        self._preparing.discard(entry)
         try:
             operation = result()
             if operation.kind == "subscription":
                 self._start(entry, operation)
             else:
                 self._queries[entry] = operation
-                self._ask()
         except RequestRefused as refused:
             self._perform(self._session.failed(entry, refused.errors))
         except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this operation only
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+        self._ask()
         self._link.flush()
 
     def _cancel(self, entry: WireEntry) -> None:
         if isinstance(entry, OperationEntry):
+            self._preparing.discard(entry)
             self._queries.pop(entry, None)
             if entry is self._asking and self._turn is not None:
                 self._turn.cancel()
         self._slots.left(entry, lost=self._is_lost())
         self._groups.left(entry, lost=self._is_lost())
         super()._cancel(entry)
+        self._ask()
 
     def _request(self, entry: WireEntry, n: int) -> None:
         if not self._groups.request(entry, n):
@@ -439,8 +445,10 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._asked = False
         if self._asking is not None or not self._queries or self._session.phase is ConnectionPhase.CLOSED:
             return
-        entry = next(iter(self._queries))
-        operation = self._queries.pop(entry)
+        entry, operation = next(iter(self._queries.items()))
+        if operation.kind == "mutation" and (self._preparing or self._groups.joining):
+            return  # it may be of a consumer that is about to join by what was sent before
+        del self._queries[entry]
         try:
             pools = self._pools
             turn = (pools.appending if operation.kind == "mutation" else pools.scanning).submit(

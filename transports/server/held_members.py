@@ -125,6 +125,10 @@ class HeldMembers(ABC, Generic[_Subscriber]):
         client: Whose share of the threads it takes.
         lane: Makes the executor of a consumer.
         weigh: Counts what the criteria of a group weigh.
+        on_joined: Called when one has joined, or it is known why not.
+
+    Attributes:
+        joining: How many are about to join.
     """
 
     def __init__(
@@ -135,7 +139,10 @@ class HeldMembers(ABC, Generic[_Subscriber]):
         client: Hashable,
         lane: Callable[[], Lane],
         weigh: Callable[[WireEntry, str, Criteria, Cost], None],
+        on_joined: Callable[[], object] | None = None,
     ) -> None:
+        self.joining = 0
+        self._on_joined = on_joined
         self._leases = leases
         self._pools = pools
         self._client = client
@@ -168,8 +175,15 @@ class HeldMembers(ABC, Generic[_Subscriber]):
             lost: Whether the connection is gone, if the subscription has ended.
         """
         self._consumers[consumer.entry] = consumer
+        self.joining += 1
 
         def joined(result: Callable[[], MemberLease]) -> None:
+            self.joining -= 1
+            join(result)
+            if self._on_joined is not None:
+                self._on_joined()
+
+        def join(result: Callable[[], MemberLease]) -> None:
             try:
                 lease = consumer.lease = result()
                 if consumer.entry.ended:

@@ -1,12 +1,15 @@
 """Groups over GraphQL: changes that consumers of any make share."""
 
 import asyncio
+import threading
 
 import pytest
 
 from publishers import Criterion, Position, upsert
+from publishers.groups import ConsumerGroup
 from publishers.views.view import Content, View
 from transports import Grant, LogAction
+from transports.graphql.execution import Engine
 
 GIVEN = """subscription ($consumer: ConsumerInput!, $history: Boolean) {
   onDelivery(consumer: $consumer, history: $history) { at count changes { key body } } }"""
@@ -75,6 +78,45 @@ async def test_each_change_goes_to_one_consumer_which_acknowledges_it(log, servi
         assert await said(wire, "ack", places[3:], upto=True) == 1
         assert group.info().floor == log.head
         assert not group.info().unsynced or group.info().acked == 4
+
+
+@pytest.mark.parametrize("padding", ["", "\n# a document that is read on a thread" * 500])
+async def test_a_mutation_right_behind_the_subscription_waits_until_its_consumer_has_joined(
+    serving, graphql, group, monkeypatch, padding
+):
+    """F75, F130: whatever takes longer, to read the document or to join."""
+    go_on = threading.Event()
+
+    def late(owner, name, concerned):
+        method = getattr(owner, name)
+
+        def called(self, *arguments, **named):
+            if concerned(*arguments):
+                assert go_on.wait(120)
+            return method(self, *arguments, **named)
+
+        monkeypatch.setattr(owner, name, called)
+
+    late(Engine, "prepare", lambda query, *_: padding and padding in query)
+    late(ConsumerGroup, "join", lambda *_: True)
+    async with graphql(serving(authorise=CONSUMER)) as wire:
+        await wire.init()
+        payload = {"query": GIVEN + padding, "variables": {"consumer": ONE}}
+        await wire.send(type="subscribe", id="a", payload=payload)
+        place = group._log.token(Position(4, 1))  # of no delivery
+        verb = 'ackDeliveries(consumer: $c, at: ["' + place + '"])'
+        query = "mutation ($c: ConsumerInput!) { " + verb + " }"
+        payload = {"query": query, "variables": {"c": ONE}}
+        await wire.send(type="subscribe", id="m", payload=payload)
+        await wire.send(type="ping")
+        assert (await wire.receive())["type"] == "pong"
+        go_on.set()
+        found = {}
+        while "m" not in found:
+            message = await wire.receive()
+            found.setdefault(message.get("id"), message)
+        assert found["m"]["payload"].get("data") == {"ackDeliveries": 0}
+    assert group.info().acked == 0
 
 
 async def test_a_client_that_says_the_same_again_goes_on_with_its_joining(log, serving, graphql, group):
