@@ -361,19 +361,20 @@ def _places(changes: list[Any]) -> list[Place]:
 
 
 def _folded(changes: list[Any]) -> State:
-    """The newest body of each entity, where what comes again is left out."""
+    """The newest body of each entity, where what comes again is left out; what has several keys may come in any order."""
     state: State = {}
-    reached = (0, 0)
+    reached: dict[tuple[Any, Any], Place] = {}  # of each entity, and without a key of all of a type
     for one in changes:
-        if one["area"] != "DATA" or (one["version"], one["index"]) <= reached:
+        kind, key, place = one.get("entity_type"), one.get("key"), (one["version"], one["index"])
+        if one["area"] != "DATA" or place <= max(reached.get((kind, at), (0, 0)) for at in (key, None)):
             continue
-        reached = one["version"], one["index"]
+        reached[kind, key] = place
         if one["operation"] == "TRUNCATE":
-            state = {at: body for at, body in state.items() if at[0] != one["entity_type"]}
+            state = {at: body for at, body in state.items() if at[0] != kind}
         elif one["operation"] == "REMOVE":
-            state.pop((one["entity_type"], one["key"]), None)
+            state.pop((kind, key), None)
         else:
-            state[one["entity_type"], one["key"]] = one["body"]
+            state[kind, key] = one["body"]
     return state
 
 

@@ -59,12 +59,12 @@ def judge(server, name, log):
 class Carried:
     """A log with a runner, whose clock a test moves."""
 
-    def __init__(self, folder, address, name):
+    def __init__(self, folder, address, name, **told):
         self.log = ChangeLog.open(folder / "log", sync="os")
         self.clock = GoingClock()
         self.chance = random.Random(5)
         options = SinkOptions(
-            start="earliest", linger=0.0, batch_changes=50, retry=RetryPolicy(jitter=lambda: 1.0)
+            start="earliest", linger=0.0, batch_changes=50, retry=RetryPolicy(jitter=lambda: 1.0), **told
         )
         self.sink = target(address)
         self.runner = SinkRunner(self.log, name, self.sink, options, clock=self.clock)
@@ -87,8 +87,8 @@ class Carried:
 
 
 @contextlib.contextmanager
-def carried(folder, address, name):
-    made = Carried(folder, address, name)
+def carried(folder, address, name, **told):
+    made = Carried(folder, address, name, **told)
     try:
         yield made
     finally:
@@ -107,6 +107,16 @@ def test_a_target_holds_what_the_log_says(server, tmp_path):
         one.commit(20)
         one.drained()
         judge(server, "happy", one.log)
+
+
+def test_a_target_to_which_several_requests_go_at_once_holds_what_the_log_says(server, tmp_path):
+    """F162: each key in its order."""
+    if not getattr(target(server.address("lanes")), "parallel", False):
+        pytest.skip("it takes one batch at a time")
+    with carried(tmp_path, server.address("lanes"), "lanes", in_flight=4, ordering="key") as one:
+        one.commit(60)
+        one.drained()
+        assert server.held("lanes") == expected(one.log)
 
 
 def test_what_was_left_out_while_a_sink_was_off_stands_at_the_target(server, tmp_path):
@@ -175,7 +185,7 @@ def test_a_target_that_is_killed_and_comes_again_holds_what_the_log_says(kind, t
 
 @pytest.mark.timeout(1800)
 def test_runners_that_are_killed_leave_a_target_that_holds_what_the_log_says(server, tmp_path):
-    """F106: at random moments; then one comes to the end."""
+    """F35, F106, F125: at random moments; then one comes to the end."""
     chance = random.Random(11)
     with Carrier(tmp_path / "log", server.address("killed"), "killed") as carrier:
         for seed in range(KILLS or 3):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from publishers import Criterion, InvalidOption, Position
+from publishers import Criterion, InvalidOption, Position, upsert
 from tests.transports.sinks.targets import rigged
 from transports.sinks import FileSink, SinkState, StreamSink
 
@@ -226,3 +226,17 @@ def test_damage_pauses_the_sink_and_says_what_to_do(tmp_path, damage):
 def test_arguments_are_checked(tmp_path, wrong):
     with pytest.raises(InvalidOption):
         FileSink(tmp_path, **wrong)
+
+
+def test_what_is_left_out_by_its_annotations_is_in_no_file_and_the_place_is_behind_it(tmp_path):
+    """F164: a migration spares the target, and holds no history."""
+    wanted = Criterion(entity_types={"order"}, annotations="backfill not exists")
+    with rigged(tmp_path / "log", FileSink(tmp_path / "out"), criteria=wanted) as rig:
+        rig.commit("a")
+        for key in "bcd":
+            rig.log.commit([upsert("order", key, {})], meta={"backfill": True})
+        rig.until(lambda: rig.stored() == rig.log.head)
+        rig.commit("e")
+        rig.drained()
+        (path,) = (tmp_path / "out").glob("*.jsonl.tmp")
+        assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["a", "e"]
