@@ -23,9 +23,9 @@ def test_an_operator_serves_the_redis_protocol_beside_the_other_port(log, fill, 
         with redis.Redis(port=port, password="secret") as client:
             assert len(client.execute_command("CDCPOLL", 0, 10)) == 3
         metrics = Request(f"{http}/metrics", headers={"authorization": "Bearer secret"})
-        with urlopen(metrics, timeout=30) as answer:
+        with urlopen(metrics, timeout=60) as answer:
             assert 'penstock_resp_commands_total{command="CDCPOLL"} 1.0' in answer.read().decode()
         with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
             stranger.execute_command("CDCPOLL", 0, 10)
         server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(60) == 0

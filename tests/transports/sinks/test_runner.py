@@ -628,11 +628,11 @@ def test_a_thread_carries_pauses_and_goes_on(tmp_path):
             assert runner.start() is runner
             log.commit([upsert("order", "a", {})])
             wait_until(lambda: target.keys == ["a"], runner.statistics)
-            runner.pause().result(30)
+            runner.pause().result(60)
             assert runner.statistics().state is SinkState.PAUSED
             log.commit([upsert("order", "b", {})])
-            assert runner.seek(1).result(30) == Position(1, 0)
-            runner.resume().result(30)
+            assert runner.seek(1).result(60) == Position(1, 0)
+            runner.resume().result(60)
             wait_until(lambda: target.keys == ["a", "a", "b"], runner.statistics)
             assert repr(runner) == "<SinkRunner 'stock' STREAMING>"
         assert runner.state is SinkState.STOPPED
