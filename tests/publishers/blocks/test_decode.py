@@ -1,11 +1,14 @@
 """Runs of changes are what single changes are."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, Mutation, View, remove, schema, upsert
+from publishers import Content, Mutation, View, remove, schema, truncate, upsert
 from publishers.blocks.block import Block
 from publishers.mutations.mutation import REMOVE, columns_of
+from publishers.wal.format.columns import encode_payload
+from publishers.wal.format.stored import decode_payload
 
 mutations = st.lists(
     st.one_of(
@@ -30,22 +33,48 @@ mutations = st.lists(
 ) | st.lists(st.sampled_from([remove("order", "1"), schema("item", {})]), min_size=9, max_size=12)
 
 
+def block_of(columns, *, leads=False):
+    return Block(
+        columns,
+        version=7,
+        first_index=1 if leads else 4,
+        leads=leads,
+        ends=True,
+        transaction_count=columns.count + (1 if leads else 4),
+        transaction_bytes=5,
+        committed_at=12,
+        annotations=b'{"id":"x"}' if leads else b"",
+    )
+
+
+ALIKE = [upsert("order", str(n), {"n": n}) for n in range(10)]
+RUNS = {
+    "all alike": ALIKE,
+    "keys that are not ASCII": [upsert("order", f"\u00e9{n}", {"n": n}, before={}) for n in range(10)],
+    "no key, and some without a body": [*ALIKE, truncate("order"), remove("order", "1")],
+    "all of it": [upsert("item", "1", {}, before={}, changed=["a"], origin="here"), *ALIKE],
+    "another area": [schema("order", {})] * 10,
+}
+
+
+@pytest.mark.parametrize("content", Content)
+@pytest.mark.parametrize("rows", RUNS.values(), ids=RUNS)
+def test_a_run_out_of_a_payload_equals_the_changes_one_by_one(rows, content):
+    """F1, F5, F6, F17, F24: without columns that were made for it."""
+    payload, view = encode_payload(columns_of(rows)), View(content)
+    run = block_of(decode_payload(payload, len(rows))[0])
+    single = block_of(columns_of(rows))
+    part = range(5, 14)
+    assert list(run.changes(part, view)) == [single.change(index, view) for index in part]
+    assert list(run.changes(run.indices, view)) == [single.change(index, view) for index in single.indices]
+
+
 @given(mutations, st.booleans(), st.sampled_from(Content), st.data())
 def test_a_run_of_changes_equals_the_changes_one_by_one(rows, leads, content, data):
     """F1, F5, F6, F17, F24: whichever way a change is made, it is the same."""
 
     def block():
-        return Block(
-            columns_of(rows),
-            version=7,
-            first_index=1 if leads else 4,
-            leads=leads,
-            ends=True,
-            transaction_count=len(rows) + (1 if leads else 4),
-            transaction_bytes=5,
-            committed_at=12,
-            annotations=b'{"id":"x"}' if leads else b"",
-        )
+        return block_of(columns_of(rows), leads=leads)
 
     one, other, view = block(), block(), View(content)
     single = [one.change(index, view) for index in one.indices]
