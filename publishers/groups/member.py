@@ -150,7 +150,7 @@ class GroupMember:
             ConsumerFenced: Also if one was given to another consumer since; nothing has changed.
             GroupUnwritten: With ``durable``, if the disk has no room or fails; it is tried again.
         """
-        positions = [_position(one) for one in places]
+        positions = [one.position if type(one) is GroupDelivery else _position(one) for one in places]
         if positions and self._group.book.record.settings.ack == "all":
             return self.ack_upto(max(positions), durable=durable)
         return self._acked(lambda machine: machine.ack(self._consumer, positions), durable=durable)

@@ -20,21 +20,24 @@ class ReadyHeap:
 
     Args:
         units: What is not done.
+
+    Attributes:
+        heap: What was pushed: whether it is new, and where it lies; the first is the least.
     """
 
     def __init__(self, units: dict[Position, GroupUnit]) -> None:
         self._units = units
-        self._heap: list[tuple[bool, Position]] = []
+        self.heap: list[tuple[bool, Position]] = []
         self._fresh: deque[GroupUnit] = deque()  # as they were read, which is in order
 
     def __len__(self) -> int:
-        return len(self._heap) + len(self._fresh)
+        return len(self.heap) + len(self._fresh)
 
     def push(self, unit: GroupUnit) -> None:
         """Something may be delivered."""
-        heappush(self._heap, (unit.state is _PARKED, unit.position))
-        if len(self._heap) > 2 * len(self._units) + _SLACK:
-            self._heap = sorted(set(self._heap))
+        heappush(self.heap, (unit.state is _PARKED, unit.position))
+        if len(self.heap) > 2 * len(self._units) + _SLACK:
+            self.heap = sorted(set(self.heap))
 
     def push_fresh(self, unit: GroupUnit) -> None:
         """Something was read, behind all that was before, and may be delivered."""
@@ -44,7 +47,7 @@ class ReadyHeap:
 
     def pop(self, other: "ReadyHeap", now: float) -> GroupUnit | None:
         """The first of two heaps; what is delayed is not, as the timers tell when it is."""
-        one, two, fresh = self._heap, other._heap, self._fresh  # noqa: SLF001 - of the same class
+        one, two, fresh = self.heap, other.heap, self._fresh
         while one or two or fresh:
             heap = two if not one or (two and two[0] < one[0]) else one
             if fresh and (not heap or (True, fresh[0].position) < heap[0]):
@@ -66,4 +69,4 @@ class ReadyHeap:
 
     def places(self) -> set[Position]:
         """Where everything lies that is looked for."""
-        return {place for _, place in self._heap} | {unit.position for unit in self._fresh}
+        return {place for _, place in self.heap} | {unit.position for unit in self._fresh}

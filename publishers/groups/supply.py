@@ -147,7 +147,8 @@ class GroupSupply:
             lane = None if event else (one.entity_type or "", one.key)
             kept, nbytes = ((one,), _weight(one)) if keeps else (None, 0)
             self._kept_bytes += nbytes
-            yield one.position, lane, kept, nbytes
+            # As Position(...) does, without the calls of the property and of its constructor for each change.
+            yield tuple.__new__(Position, (one.version, one.index)), lane, kept, nbytes
 
     def _make_room(self, nbytes: int) -> None:
         """Bounds what is kept; under the lock."""

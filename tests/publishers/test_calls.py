@@ -225,3 +225,34 @@ def test_the_changes_of_a_frame_are_made_without_a_call_for_each_of_them():
             block, _ = frames.read(frames.locate(log.visible, 0))
             entered.append(calls_of(lambda block=block: block.changes(block.indices, view)))
     assert len(entered[0]) == len(entered[1]) <= MARGIN * 17, "\n".join(entered[0])
+
+
+def test_groups_without_consumers_cost_a_commit_nothing():
+    """F75."""
+    rows = [upsert("order", "1", b'{"n":1}')]
+    with opened(sync="always") as log:
+        for _ in range(3):
+            log.commit(rows)
+        before = calls_of(lambda: log.commit(rows))
+        for number in range(10):
+            log.groups.create(f"g{number}")
+        with log.groups.join("g0", "idle"):
+            log.commit(rows)
+            assert calls_of(lambda: log.commit(rows)) == before
+
+
+@pytest.mark.parametrize(("ordering", "most"), [("key", 32), ("none", 30)])
+def test_a_change_that_a_group_gives_and_that_is_acknowledged_enters_few_functions(ordering, most):
+    """F75, F76: read and acknowledged by 1,000."""
+    count = 1_000
+    with opened(sync="os") as log:
+        log.commit([upsert("order", str(number), b'{"n":1}') for number in range(count)])
+        bounds = {"max_ack_pending": count, "max_consumer_pending": count, "max_bytes": 2**30}
+        group = log.groups.create("g", start="earliest", ordering=ordering, **bounds)
+        with group.join("one") as worker:
+
+            def work():
+                assert worker.ack(*worker.read(count, wait=0)) == count
+
+            entered = calls_of(work)
+    assert len(entered) <= MARGIN * most * count, len(entered) / count

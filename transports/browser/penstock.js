@@ -462,7 +462,6 @@ export class Client extends EventTarget {
         break;
       case "schema":
       case "slot":
-      case "groups":
         this.#asked.get(message.id)?.resolve(message.payload);
         this.#asked.delete(message.id);
         break;
