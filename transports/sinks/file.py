@@ -161,6 +161,11 @@ class FileSink:
         else:
             self.flush()
 
+    def finish(self) -> None:
+        """Gives the last file its lasting name, as nothing is to come behind it."""
+        if self._writing is not None and self._next is not None:
+            self._finish(self._writing, self._next)
+
     def close(self) -> None:
         """See `Sink.close`."""
         writing, self._writing = self._writing, None
@@ -199,12 +204,15 @@ class FileSink:
             return
         age = self._opened.clock.monotonic() - writing.since
         if writing.nbytes >= self._max_bytes or (self._max_age is not None and age >= self._max_age):
-            os.ftruncate(writing.number, writing.nbytes)
-            os.fsync(writing.number)
-            self._keep(_Place(self._opened.token(place), writing.name, writing.nbytes, finished=True))
-            self._rename(writing.name)
-            self._writing = None
-            os.close(writing.number)
+            self._finish(writing, place)
+
+    def _finish(self, writing: _Writing, place: Position) -> None:
+        os.ftruncate(writing.number, writing.nbytes)
+        os.fsync(writing.number)
+        self._keep(_Place(self._opened.token(place), writing.name, writing.nbytes, finished=True))
+        self._rename(writing.name)
+        self._writing = None
+        os.close(writing.number)
 
     def _rename(self, name: str) -> None:
         (self.directory / (name + _UNFINISHED)).replace(self.directory / name)

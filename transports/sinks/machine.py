@@ -317,10 +317,11 @@ class SinkMachine:
     def _judge_end(self, supply: SinkSupply) -> bool:
         """Whether the subscription has ended, and something was made of that."""
         if supply.rows_end is not None and supply.empty:
+            # All this before the note: a crash between them repeats rows, and changes nothing.
             self._target.flush()
-            self._target.move(
-                supply.rows_end
-            )  # before the note: a crash between them repeats rows, and changes nothing
+            self._target.move(supply.rows_end)
+            if self._options.snapshot == "initial_only":
+                self._target.finish()
             self._intake.end_rows(supply.rows_end)
             self._progress.forget()
             if self._intake.completed:

@@ -205,6 +205,7 @@ class Sink(Protocol):
         images: Which images it needs; None for those that the user chooses.
 
     One whose ``write`` may be called by several threads says ``parallel = True``; see ``SinkOptions.in_flight``.
+    One that has ``finish()`` is told by it when all rows are written, and ``snapshot="initial_only"`` wants nothing else.
     """
 
     stores_position: ClassVar[bool]

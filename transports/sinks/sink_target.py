@@ -57,6 +57,12 @@ class SinkTarget:
                 self.open(self._context.generation)
             self._sink.move(position)
 
+    def finish(self) -> None:
+        """Tells a sink that has ``finish`` that nothing is to come any more."""
+        finish = getattr(self._sink, "finish", None)
+        if finish is not None:
+            finish()
+
     def try_out(self) -> str:
         """What the target says to an example."""
         return try_out(self._sink, None if self.opened else self._context)

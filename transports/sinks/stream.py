@@ -41,7 +41,7 @@ class StreamSink:
         self._context: SinkContext | None = None
 
     def __repr__(self) -> str:
-        return f"<StreamSink {getattr(self._stream, 'name', 'a stream')}>"
+        return f"<StreamSink {str(getattr(self._stream, 'name', 'a stream')).strip('<>')}>"
 
     def open(self, context: SinkContext) -> None:
         """See `Sink.open`."""

@@ -196,7 +196,8 @@ def test_rows_only_are_carried_to_the_end_and_the_command_ends_with_them(declare
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr.splitlines()[0] == "running archive of orders"
         assert done.stderr.endswith("all rows are carried\n")
-        (path,) = (declared.parent / "out").glob("*.jsonl.tmp")
+        (path,) = (declared.parent / "out").glob("changes-*")
+        assert path.suffix == ".jsonl"
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert [(one["operation"], one["key"]) for one in rows] == [("READ", key) for key in "abc"]
         assert run(capsys, "status", declared)["sinks"] == [

@@ -8,7 +8,7 @@ from publishers.snapshots import PageSource
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import HandClock, Target, rigged
 from tests.transports.sinks.test_runner import LOSING
-from transports.sinks import SinkError, SinkOptions, SinkRunner, SinkState, TargetUnavailable
+from transports.sinks import FileSink, SinkError, SinkOptions, SinkRunner, SinkState, TargetUnavailable
 from transports.sinks.sql import SqlSink
 
 STATE = {"state": True}
@@ -259,6 +259,22 @@ def test_rows_only_are_carried_and_then_nothing_over_restarts_too(tmp_path):
             rig.runner.step()
             with pytest.raises(SinkError, match="has carried its rows"):
                 refused.result(0)
+
+
+def test_rows_only_in_files_are_whole_files_each_time(tmp_path):
+    """F101: nothing is to come behind the last row, for which its file would wait."""
+    with only(tmp_path / "log", FileSink(tmp_path / "out")) as rig:
+        rig.runner.step()
+        completed(rig)
+        assert list((tmp_path / "out").glob("changes-*")) == []  # there were no rows
+        rig.commit(*range(3))
+        for count in (1, 2):
+            rig.runner.again()
+            rig.runner.step()
+            completed(rig)
+            paths = sorted((tmp_path / "out").glob("changes-*"))
+            assert [path.suffix for path in paths] == [".jsonl"] * count
+            assert len(paths[-1].read_bytes().splitlines()) == 3
 
 
 def test_rows_only_that_are_cut_off_go_on_where_they_were_stored(tmp_path):
