@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-__all__ = ["LONG", "SCALE", "each", "one_of_four", "scaled"]
+__all__ = ["LONG", "SCALE", "each", "scaled"]
 
 SCALE: Final = float(os.environ.get("PENSTOCK_TEST_SCALE", "0.5"))
 """Multiplies the counts of long loops and samples: half of each in a commit's run, several times as much in long ones."""
@@ -24,8 +24,3 @@ def each(numbers: Sequence[int] | None = None) -> Iterable[int]:
     """All of ``numbers``, or of 0, 1, 2 and so on; in a commit's run one of four, the same in each run."""
     stride = 1 if LONG else 4
     return itertools.count(0, stride) if numbers is None else numbers[::stride]
-
-
-def one_of_four(last: int, kind: int) -> Iterable[int]:
-    """1, 2, 3 and so on to ``last``; in a commit's run one of four, and others of another kind, so that four kinds meet all."""
-    return range(1, last + 1) if LONG else range(1 + kind % 4, last + 1, 4)

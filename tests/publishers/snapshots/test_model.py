@@ -11,7 +11,7 @@ from publishers import ChangeLog, Content, Criterion, Operation, PageSource, rem
 from publishers.mutations.mutation import flattened
 from publishers.snapshots import SnapshotChange
 from tests.harness.entities import apply, replayed, some, state_of
-from tests.harness.scale import LONG, scaled
+from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, scratch
 
 pytestmark = pytest.mark.timeout(600)
@@ -223,7 +223,7 @@ class Life:
 
 
 @pytest.mark.parametrize("kind", ["state", "as_of", "now", "outbox"])
-@pytest.mark.parametrize("seed", range(scaled(8) if LONG else 2))
+@pytest.mark.parametrize("seed", range(scaled(8)))
 def test_rows_and_changes_are_the_state_at_every_position_after_the_end(seed, kind, monkeypatch):
     """F88, F89, F91, F93, F146: whatever happens between any two messages.
 
