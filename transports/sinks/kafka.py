@@ -145,7 +145,9 @@ class KafkaSink:
     def alive(self) -> bool:
         """See `Sink.alive`."""
         try:
-            return bool(self._connected.list_topics(timeout=min(self._timeout, 10.0)).brokers)
+            # Not by a producer of its own: that of transactions is made where they begin.
+            asked = self._producer or AdminClient(self._common())
+            return bool(asked.list_topics(timeout=min(self._timeout, 10.0)).brokers)
         except KafkaException:
             return False
 

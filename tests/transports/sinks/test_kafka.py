@@ -96,3 +96,11 @@ def test_settings_that_are_none_pause_the_sink(tmp_path):
 def test_what_is_out_of_its_bounds_is_refused(arguments):
     with pytest.raises(InvalidOption):
         KafkaSink(**{"servers": "x:1", **arguments})
+
+
+def test_to_ask_whether_brokers_answer_makes_no_producer_without_transactions(tmp_path):
+    """F103: which none could begin with, ever after."""
+    with rigged(tmp_path, ExactlyOnceKafkaSink("127.0.0.1:1", timeout=1)) as rig:
+        rig.target._context = rig.runner.machine._target._context
+        assert rig.target.alive() is False
+        assert rig.target._producer is None
