@@ -376,9 +376,9 @@ class LogReplaced(LogError):
 
     def __init__(self, old: "LogIdentity", new: "LogIdentity") -> None:
         right = (
-            "open it anew, and go on from the places that were kept: it refuses those of what it does not have"
+            "open it again, and resume from the stored positions: the log refuses positions of history that it does not have"
             if old.log_id == new.log_id
-            else "open it anew, and choose where to begin"
+            else "open it again, and choose a start position"
         )
         found = "an older copy of it" if old == new else new
         super().__init__(f"the log was replaced: it was {old}, and now there is {found}; {right}")
@@ -390,7 +390,7 @@ class LogGone(LogError):
     """The log that was followed is no longer at its path: it was renamed or removed. No change will follow."""
 
     def __init__(self, path: "Path") -> None:
-        super().__init__(f"there is no log at {path} any more; open it anew where it is now")
+        super().__init__(f"there is no log at {path} any more; open the log at its new path")
         self.path = path
 
 
@@ -418,7 +418,7 @@ class LogFailed(LogError):
 
     def __init__(self, outcome: Literal["unknown", "refused"], why: str, *, opening: bool = False) -> None:
         super().__init__(
-            f"the change log could not be opened, because the disk failed ({why}); open it again once that is mended"
+            f"the change log could not be opened, because the disk failed ({why}); repair the disk and open the log again"
             if opening
             else f"the change log has failed ({why}); this commit is {outcome}; open the log again to recover"
         )
@@ -430,7 +430,7 @@ class AlreadyVisible(LogError):
 
     def __init__(self, version: int, visible: int) -> None:
         super().__init__(
-            f"what is above version {version} cannot be forgotten: everything up to version {visible} is visible"
+            f"versions above {version} cannot be truncated: versions up to {visible} are visible"
         )
         self.version = version
         self.visible = visible
@@ -485,13 +485,13 @@ class ExpectationFailed(LogError):
         untold: str | None = None,
     ) -> None:
         if untold is not None:
-            what = f"nobody can tell whether the keys were changed at {expected} or later: {untold}"
+            what = f"whether the keys changed at {expected} or later is unknown: {untold}"
         elif at is not None:
             whose = "all keys" if key is None else f"key {key!r:.120}"
-            what = f"{whose} of {entity_type!r:.120} changed at {at}, and nothing was expected from {expected} on"
+            what = f"{whose} of {entity_type!r:.120} changed at {at}, but the commit expected no change from {expected} on"
         else:
-            what = f"the log is at {found}, and nothing was expected from {expected} on"
-        super().__init__(f"{what}; read on from there, and commit again, expecting what is found")
+            what = f"the log is at {found}, but the commit expected no change from {expected} on"
+        super().__init__(f"{what}; read from there up to {found}, decide again, and expect {found}")
         self.expected = expected
         self.found = found
         self.at = at
@@ -506,8 +506,8 @@ class PredecessorFailed(LogError):
 
     def __init__(self) -> None:
         super().__init__(
-            "what was submitted before this was refused, and nothing of this was written; "
-            "settle that, and submit this again behind it"
+            "the transaction submitted before this one was refused, so nothing of this one was written; "
+            "submit both again in order"
         )
 
 
@@ -538,7 +538,7 @@ class WalCorrupted(LogError):
     def __init__(self, segment: int, offset: int, why: str) -> None:
         super().__init__(
             f"segment {segment} is damaged at byte {offset}: {why}; "
-            "'penstock verify DIR' shows all damage, 'penstock repair DIR' mends it"
+            "'penstock verify DIR' shows all damage, 'penstock repair DIR' repairs it"
         )
         self.segment = segment
         self.offset = offset
@@ -548,7 +548,7 @@ class StateOff(LogError):
     """The log was opened without its compacted state."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the log {name} keeps no state; let its owner open it with state=True")
+        super().__init__(f"the log {name} keeps no state; its owner has to open it with state=True")
         self.name = name
 
 
@@ -557,8 +557,8 @@ class StateIncomplete(LogError):
 
     def __init__(self, since: "Position") -> None:
         super().__init__(
-            f"the log begins at {since}, and the state would lack what is before; open it without state=True, or put the "
-            "directory 'state' of the log back if there is a copy of it"
+            f"the log begins at {since}, so the state would lack all earlier changes; open the log without state=True, or restore "
+            "its directory 'state' from a copy"
         )
         self.since = since
 
@@ -600,7 +600,7 @@ class SourceRowRefused(SourceFailed):
         super().__init__(
             entity_type,
             f"has {what}, but each row of a snapshot needs a key of its own; leave such rows "
-            "out by a condition, or name the columns that tell rows apart with key=",
+            "out by a condition, or name the columns that identify a row with key=",
             retryable=False,
         )
         self.key = key
@@ -624,10 +624,10 @@ class SubscriberStalled(PenstockError):
     retryable = True
 
     def __init__(self, subscriber: str, lag: int | None, max_lag: int | timedelta, timeout: float) -> None:
-        behind = "further than this opening of the log remembers" if lag is None else f"{lag} changes"
+        behind = "more changes than the log remembers" if lag is None else f"{lag} changes"
         super().__init__(
-            f"subscriber {subscriber} lags {behind} (max_lag is {max_lag}) and took nothing for {timeout:g} s; "
-            "let it request more, cancel it, or raise max_lag or stall_timeout"
+            f"subscriber {subscriber} lags {behind} (max_lag is {max_lag}) and made no progress for {timeout:g} s; "
+            "have it request more, cancel it, or raise max_lag or stall_timeout"
         )
         self.subscriber = subscriber
         self.lag = lag
@@ -658,10 +658,10 @@ class PositionForked(PositionError):
 
     def __init__(self, epoch: int, end: "Position | None") -> None:
         super().__init__(
-            f"epoch {epoch} of the position is not of the history of this log, which was restored from a copy, or is one; "
-            "take a snapshot first, or choose where to begin"
+            f"epoch {epoch} of the position is not part of the history of this log, which is a copy or was restored from one; "
+            "take a snapshot first, or choose a start position"
             if end is None
-            else f"of epoch {epoch} the log kept only what is before {end}; what was read beyond it is lost"
+            else f"of epoch {epoch} the log kept only the changes before {end}; later changes that were read are lost"
         )
         self.epoch = epoch
         self.end = end
@@ -692,6 +692,8 @@ class SnapshotGone(HistoryPruned):
 
     def __init__(self, snapshot: str, oldest: "Position", why: str | None = None) -> None:
         why = why or f"the history before {oldest} is no longer kept"
-        PositionError.__init__(self, f"snapshot {snapshot} cannot go on, as {why}; begin a new one")
+        PositionError.__init__(
+            self, f"snapshot {snapshot} cannot be continued, because {why}; begin a new one"
+        )
         self.snapshot = snapshot
         self.oldest = oldest

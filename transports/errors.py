@@ -193,7 +193,7 @@ class NotAuthenticated(WireError):
     retryable = True
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"who you are was not found out within {seconds:g} s; try again later")
+        super().__init__(f"the client could not be authenticated within {seconds:g} s; try again later")
         self.seconds = seconds
 
 
@@ -229,7 +229,7 @@ class TooManySnapshots(WireError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"{limit} subscriptions of this connection (limit snapshots) are being given the state; wait for the end of one",
+            f"{limit} subscriptions of this connection (limit snapshots) are receiving rows; wait until one of them has all its rows",
             limit=limit,
         )
         self.limit = limit
@@ -242,7 +242,7 @@ class SlotNotOpen(WireError):
 
     def __init__(self, name: str, opening: str) -> None:
         super().__init__(
-            f"slot {name!r} is not open as {opening!r} (any more); subscribe with that opening, and acknowledge what comes then",
+            f"slot {name!r} is not open as {opening!r} (any more); subscribe with that opening, and acknowledge what is delivered then",
             name=name,
             opening=opening,
         )
@@ -258,7 +258,7 @@ class ConsumerNotJoined(WireError):
     def __init__(self, name: str, consumer: str, opening: str) -> None:
         super().__init__(
             f"consumer {consumer!r} of group {name!r} has not joined as {opening!r} (any more); subscribe with that opening, "
-            "and acknowledge what comes then",
+            "and acknowledge what is delivered then",
             name=name,
             consumer=consumer,
             opening=opening,
@@ -276,7 +276,7 @@ class TooManySlots(WireError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"{limit} slots are open (limit slot_leases), and no client of one is away; wait for the end of one",
+            f"{limit} slots are open (limit slot_leases), and each has a connected client; wait until one is closed",
             limit=limit,
         )
         self.limit = limit
@@ -290,7 +290,7 @@ class TooManyMembers(WireError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"{limit} consumers have joined (limit group_members), and no client of one is away; wait for the end of one",
+            f"{limit} consumers have joined (limit group_members), and each has a connected client; wait until one leaves",
             limit=limit,
         )
         self.limit = limit
@@ -304,7 +304,7 @@ class TooManyCalls(WireError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"{limit} calls of this consumer (limit group_calls) are not answered; wait for answers, and send this again",
+            f"{limit} calls of this consumer (limit group_calls) are not answered; wait for answers, and send the call again",
             limit=limit,
         )
         self.limit = limit
@@ -318,7 +318,7 @@ class TooManyAppends(WireError):
 
     def __init__(self, option: str, limit: int) -> None:
         super().__init__(
-            f"more is unacknowledged than the {limit} of {option}; wait for answers, and send this again",
+            f"the unanswered appends exceed {option}, which is {limit}; wait for answers, and send the append again",
             option=option,
             limit=limit,
         )
@@ -333,7 +333,7 @@ class NoTransaction(WireError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"id is {name!r:.80}, but must be that of a transaction that was begun, and not refused, dropped or aborted",
+            f"id is {name!r:.80}, but must be the id of an open transaction: begun, and not refused, dropped or aborted",
             path="id",
         )
 
@@ -345,7 +345,10 @@ class TransactionIdle(WireError):
     retryable = True
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"no part came for {seconds:g} s (transaction_idle); begin again", limit=seconds)
+        super().__init__(
+            f"no part arrived for {seconds:g} s (transaction_idle); begin the transaction again",
+            limit=seconds,
+        )
         self.seconds = seconds
 
 

@@ -95,8 +95,8 @@ class _Row:
 
 
 _FAILED_DISK: Final = (
-    "the disk of the server has failed, and the log takes no more until it is opened again; where outcome is unknown, the same "
-    "producer and sequence tell then whether this was written"
+    "the disk of the server has failed, and the log accepts no commits until it is opened again; if outcome is unknown, a retry "
+    "with the same producer and sequence is safe"
 )
 _TABLE: Final = (
     _Row(InvalidCriteria, "INVALID_CRITERIA", data=lambda e, _: {"path": e.path}),
@@ -126,7 +126,7 @@ _TABLE: Final = (
     _Row(
         LogReadOnly,
         "LOG_READ_ONLY",
-        message="the server follows this log, and does not own it; it can be written where it is owned, as by "
+        message="the server follows this log and does not own it; write through the server that owns it, such as "
         "penstock serve DIR --own --writable",
     ),
     _Row(
@@ -147,9 +147,9 @@ _TABLE: Final = (
     _Row(
         WalCorrupted,
         "INTERNAL",
-        message="the log is damaged where this was to be read; its server has logged the place",
+        message="the log is damaged at the place to be read; the server has logged the segment and the byte",
     ),
-    _Row(LogGone, "LOG_GONE", message="the log is not at its place on the server any more"),
+    _Row(LogGone, "LOG_GONE", message="the log is no longer at its path on the server"),
     _Row(PositionMalformed, "CURSOR_INVALID"),
     _Row(PositionForeign, "CURSOR_FOREIGN"),
     _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": e.end and t(e.end)}),
@@ -175,12 +175,12 @@ _TABLE: Final = (
         SlotsUnwritten,
         "SLOTS_UNWRITTEN",
         retryable=True,
-        message="the places of slots cannot be written at the moment; it is tried again",
+        message="the positions of slots cannot be written at the moment; the write is retried",
     ),
     _Row(
         SlotsCorrupted,
         "SLOTS_UNUSABLE",
-        message="what the server keeps of the slots of this log is damaged; its server has logged the place",
+        message="the journal of the slots of this log is damaged; the server has logged the file",
     ),
     _Row(
         NoSuchGroup,
@@ -196,19 +196,19 @@ _TABLE: Final = (
         GroupUnwritten,
         "GROUP_UNWRITTEN",
         retryable=True,
-        message="what is done of the group cannot be written at the moment; it is tried again",
+        message="the progress of the group cannot be written at the moment; the write is retried",
     ),
     _Row(
         GroupCorrupted,
         "GROUP_UNUSABLE",
-        message="what the server keeps of the group is damaged; its server has logged the place",
+        message="the journal of the group is damaged; the server has logged the file",
     ),
     _Row(SnapshotGone, "SNAPSHOT_GONE", data=lambda e, t: {"oldest": t(e.oldest)}),
     _Row(HistoryPruned, "HISTORY_PRUNED", data=lambda e, t: {"oldest": t(e.oldest)}),
     _Row(
         StateOff,
         "STATE_OFF",
-        message="the server keeps no state of the log; it has to own the log, and to open it with state=True, as by penstock "
+        message="the server keeps no state of the log; it has to own the log and open it with state=True, such as penstock "
         "serve DIR --own --state",
     ),
     _Row(StateIncomplete, "STATE_INCOMPLETE", data=lambda e, t: {"since": t(e.since)}),
@@ -216,12 +216,12 @@ _TABLE: Final = (
         StateUnusable,
         "STATE_UNUSABLE",
         retryable=True,
-        message="the state beside the log cannot be read at the moment",
+        message="the compacted state of the log cannot be read at the moment",
     ),
     _Row(
         SourceFailed,
         "SOURCE_FAILED",
-        message="the rows could not be read from where the server has them; it has logged why",
+        message="the source of the rows could not be read; the server has logged the cause",
         logged=True,
     ),
     _Row(Lagged, "LAGGED", retryable=True, data=lambda e, _: {"missed": e.missed}),

@@ -114,7 +114,7 @@ class _FlatMap(QueueStage[B]):
         self._outer.settle(len(self._branches))
         while len(self._branches) < self._concurrency and (items := self._outer.take(1)):
             publisher = self._f(items[0])
-            require_publisher("what the function made", publisher)
+            require_publisher("the result of the function", publisher)
             inlet = self._inlet_of(Tide(self._prefetch))
             self._branches.append(inlet)
             publisher.subscribe(inlet)

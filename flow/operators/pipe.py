@@ -127,5 +127,5 @@ def pipe(publisher: Publisher[Any], /, *operators: Operator[Any, Any]) -> Publis
     for number, operator in enumerate(operators, 1):
         require_function(f"operator {number}", operator)
         publisher = operator(publisher)
-        require_publisher(f"what operator {number} made", publisher)
+        require_publisher(f"the result of operator {number}", publisher)
     return publisher

@@ -64,7 +64,7 @@ class Switch(Generic[T]):
             self._subscribing = True
         while (following := self._take_next()) is not None:
             try:
-                require_publisher("what to go on with", following)
+                require_publisher("the publisher to resume with", following)
                 following.subscribe(_Leg(self))
             except Exception as error:  # noqa: BLE001 - not a publisher: rule 1.4
                 self._greet()

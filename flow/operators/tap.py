@@ -81,7 +81,7 @@ class _Tap(Link[T, T]):
         present(error, "the error")
         failure = self._call(self._on_error, error)
         if failure is not None:
-            error = ExceptionGroup("a stream failed, and so did who was told of it", [error, failure])
+            error = ExceptionGroup("a stream failed, and then its on_error callback failed", [error, failure])
         self._end().on_error(error)
 
     def on_complete(self) -> None:

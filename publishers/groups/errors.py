@@ -47,7 +47,7 @@ class GroupLost(HistoryPruned):
         PositionError.__init__(
             self,
             f"group {name!r} is lost: its history was above the cap and is gone before {oldest}; bootstrap its consumers from "
-            "a snapshot of the source, then reset the group to where that goes on",
+            "a snapshot of the source, then reset the group to the position of that snapshot",
         )
         self.name = name
         self.oldest = oldest
@@ -90,7 +90,7 @@ class GroupPaused(GroupError):
     retryable = True
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"group {name!r} gives nothing: {why}; resume it")
+        super().__init__(f"group {name!r} delivers nothing: {why}; resume it")
         self.name = name
         self.why = why
 
@@ -101,7 +101,7 @@ class GroupForked(GroupError):
     def __init__(self, name: str, place: str) -> None:
         super().__init__(
             f"group {name!r} stands at {place}, which is not in the history of this log; bootstrap its consumers from a "
-            "snapshot of the source, then reset the group to where that goes on"
+            "snapshot of the source, then reset the group to the position of that snapshot"
         )
         self.name = name
         self.place = place
@@ -113,7 +113,7 @@ class GroupUnwritten(GroupError):
     retryable = True
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"what is done of group {name!r} cannot be written ({why}); it is tried again")
+        super().__init__(f"the progress of group {name!r} cannot be written ({why}); the write is retried")
         self.name = name
         self.why = why
 
@@ -123,8 +123,8 @@ class GroupCorrupted(GroupError):
 
     def __init__(self, name: str, path: "Path", why: str) -> None:
         super().__init__(
-            f"group {name!r} cannot be used: {path} is {why}; put a copy of it back, or move {path.parent} away and "
-            "create the group anew"
+            f"group {name!r} cannot be used: {path} is {why}; restore it from a copy, or move {path.parent} away and "
+            "create the group again"
         )
         self.name = name
         self.path = path

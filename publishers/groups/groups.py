@@ -89,7 +89,7 @@ class ConsumerGroups:
         except (OSError, ValueError, PenstockError) as error:
             self._broken[name] = GroupCorrupted(name, journal.path, f"not what was written there ({error})")
         if name in self._broken:
-            _LOG.error("%s; until then nothing of the log is deleted", self._broken[name])
+            _LOG.error("%s; until then retention deletes no segment", self._broken[name])
 
     def create(
         self,

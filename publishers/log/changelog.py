@@ -521,7 +521,7 @@ class ChangeLog(KeepingLog):
         try:
             if not self._service.closed:
                 self.failure = because
-                _LOG.error("the log %s is followed no longer: %s", self.name, because)
+                _LOG.error("the log %s is no longer followed: %s", self.name, because)
                 self._close(because)
         finally:
             self._closing.release()

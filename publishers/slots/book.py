@@ -133,7 +133,7 @@ class SlotBook:
         except (ValueError, PenstockError) as error:
             self.broken = SlotsCorrupted(self._journal.path, f"not what was written there ({error})")
         if self.broken is not None:
-            _LOG.error("%s; until then nothing of the log is deleted", self.broken)
+            _LOG.error("%s; until then retention deletes no segment", self.broken)
         self.loaded = self.broken is None
 
     def settle(self) -> bool:

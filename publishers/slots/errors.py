@@ -38,9 +38,7 @@ __all__ = [
     "SlotsUnwritten",
 ]
 
-_BOOTSTRAP: Final = (
-    "bootstrap its consumer from a snapshot of the source, then reset the slot to where that goes on"
-)
+_BOOTSTRAP: Final = "bootstrap its consumer from a snapshot of the source, then reset the slot to the position of that snapshot"
 
 
 class SlotLost(HistoryPruned):
@@ -113,7 +111,7 @@ class AckAhead(SlotError):
 
     def __init__(self, name: str, position: "Position", delivered: "Position") -> None:
         super().__init__(
-            f"{position} of slot {name!r} cannot be acknowledged: delivered was what is before {delivered}"
+            f"{position} of slot {name!r} cannot be acknowledged: only changes before {delivered} were delivered"
         )
         self.name = name
         self.position = position
@@ -126,7 +124,7 @@ class SlotsUnwritten(SlotError):
     retryable = True
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the places of slots cannot be written ({why}); it is tried again")
+        super().__init__(f"the positions of slots cannot be written ({why}); the write is retried")
         self.why = why
 
 
@@ -135,7 +133,7 @@ class SlotsCorrupted(SlotError):
 
     def __init__(self, path: "Path", why: str) -> None:
         super().__init__(
-            f"{path} is {why}; put a copy of it back, or move {path.parent} away and create the slots anew"
+            f"{path} is {why}; restore it from a copy, or move {path.parent} away and create the slots again"
         )
         self.path = path
         self.why = why

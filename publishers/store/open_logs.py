@@ -235,7 +235,7 @@ class OpenLogs:
         self.refresh()
 
     def _lose(self, error: Exception) -> None:
-        _log.error("the store %s is followed no longer: %s", self.disk.path, error)
+        _log.error("the store %s is no longer followed: %s", self.disk.path, error)
 
     def tell_opened(self, log: ChangeLog) -> None:
         """Puts up that a log is open now."""

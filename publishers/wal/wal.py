@@ -460,8 +460,8 @@ class Wal:
         ahead = self._writer.ahead
         if ahead > _AHEAD and not self._stamps_ahead:
             _LOG.warning(
-                "the last commit is %.0f s ahead of the clock, which has been put back since; until it has caught up, each "
-                "commit is stamped a microsecond after the one before",
+                "the last commit is %.0f s ahead of the clock, which has been set back; until the clock has caught up, each "
+                "commit is stamped one microsecond after the previous commit",
                 ahead,
             )
         self._stamps_ahead = ahead > _AHEAD or (self._stamps_ahead and ahead > 0)

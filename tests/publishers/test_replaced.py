@@ -52,7 +52,7 @@ def test_every_subscriber_is_told_once_and_has_a_prefix_of_what_was_there(site, 
                 _subscribed(call())
         assert log.token(log.head) == head, "what was given is a place still"
     assert [record.message for record in caplog.records if record.name == "penstock.follower"] == [
-        f"the log blue is followed no longer: {log.failure}"
+        f"the log blue is no longer followed: {log.failure}"
     ]
 
 
@@ -91,12 +91,12 @@ def test_what_was_there_and_what_is_there_is_told_as_data_and_in_words(site):
         assert error.old == old
         assert str(error) == (
             f"the log was replaced: it was log {old.log_id} in epoch {old.epoch}, and now there is log {log.log_id} in epoch "
-            f"{error.new.epoch}; open it anew, and choose where to begin"
+            f"{error.new.epoch}; open it again, and choose a start position"
         )
         site.link(site.blue)
         wait_until(lambda: log.closed)
     rename_away(site)
-    with pytest.raises(LogGone, match=r"there is no log at .*shop any more; open it anew where it is now"):
+    with pytest.raises(LogGone, match=r"there is no log at .*shop any more; open the log at its new path"):
         raise LogGone(site.path)
 
 
@@ -105,7 +105,7 @@ def test_of_a_copy_the_places_that_were_kept_are_judged(site):
     with follow(site) as log:
         site.link(site.backup)
         wait_until(lambda: log.closed)
-        assert "go on from the places that were kept" in str(log.failure)
+        assert "resume from the stored positions" in str(log.failure)
         assert log.failure.old.log_id == log.failure.new.log_id
 
 

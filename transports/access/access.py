@@ -128,7 +128,7 @@ class Access:
                 await self._run(None, look)
             except Exception as error:  # noqa: BLE001 - whatever it was, the previous data stays in use
                 if str(error) != self._said:
-                    _LOG.warning("who is let in could not be read again: %s", error)
+                    _LOG.warning("the credentials of clients could not be reloaded: %s", error)
                 self._said = str(error)
 
     async def _be_fresh(self) -> None:

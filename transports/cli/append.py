@@ -30,7 +30,7 @@ _SPOOLED: Final = 1 << 20
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
-        "Appends JSON lines as one transaction. A server that cannot be reached is tried again, and what was written is not "
+        "Appends JSON lines as one transaction. If the server cannot be reached, the append is retried, and what was written is not "
         "written twice."
     )
     parser.value(

@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.directory()
     parser.value("--from", "P", "from this version, or cursor, on", dest="since")
     parser.flag("--headers", "without the changes")
-    parser.flag("--salvage", "also what is behind a damage, and in .torn and .broken files")
+    parser.flag("--salvage", "also print what follows a damage, and .torn and .broken files")
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -51,11 +51,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "the groups of a log, also beside its owner, or of a server",
         _list,
     )
-    _add(commands, "info var/orders pickers", "one group, likewise", _info, "NAME")
+    _add(
+        commands, "info var/orders pickers", "one group, also beside its owner, or of a server", _info, "NAME"
+    )
     pending = _add(
         commands,
         "pending var/orders pickers",
-        "what was delivered and is not done, likewise; a server tells which consumer has it",
+        "deliveries that are not done, also beside the owner; a server also knows their consumers",
         _pending,
         "NAME",
     )

@@ -19,7 +19,7 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
-        "Reads a policy file as a server would, and prints what it grants to somebody on a log."
+        "Reads a policy file as a server would, and prints what it grants to a principal on a log."
     )
     parser.epilog = "Exit codes: 0 it is sound, 1 nothing is granted, 2 something in it is wrong."
     parser.add_argument("what", choices=["check"], help="what to do")
@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.each(
         "--role", "ROLE", "role of that name, in place of those in the file, as a token might tell it"
     )
-    parser.each("--claim", "NAME=VALUE", "claim of that name, likewise")
+    parser.each("--claim", "NAME=VALUE", "claim of the principal, by name")
     parser.log_name("server")
     parser.json("the grants as one JSON document")
 

@@ -170,10 +170,10 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "penstock sinks run penstock.toml",
     ),
     "state": (
-        "look at the compacted state beside a log, and make it anew",
+        "inspect the compacted state beside a log, and rebuild it",
         "penstock state get var/orders order 42",
     ),
-    "verify": ("look at every byte of a log, and name what is damaged", "penstock verify var/orders"),
+    "verify": ("check every byte of a log, and name the damage", "penstock verify var/orders"),
     "dump": ("print the frames of a log as JSON lines", "penstock dump var/orders --from 41 --headers"),
     "repair": ("plan, and carry out, what a damaged log needs", "penstock repair var/orders --write"),
     "backup": (
@@ -188,10 +188,10 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "check a policy file, and print what it grants",
         "penstock policy check policy.toml --as ann --log orders",
     ),
-    "stats": ("print what a log, or a server, tells of itself", "penstock stats http://127.0.0.1:8090/"),
+    "stats": ("print the figures of a log or a server", "penstock stats http://127.0.0.1:8090/"),
     "top": ("show how a log, or a server, is doing, again and again", "penstock top http://127.0.0.1:8090/"),
     "schema": (
-        "print the schemas that a log, or a server's, was told",
+        "print the registered schemas of a log",
         "penstock schema var/orders order --version 3",
     ),
     "version": ("print the version", "penstock version"),

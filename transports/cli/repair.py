@@ -23,7 +23,7 @@ _UNREADABLE: Final = 3
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
-        "Prints what it takes to make a damaged log whole up to the damage; does it with --write only. "
+        "Prints the steps that repair a damaged log up to the damage; performs them with --write only. "
         "What is cut off is kept in files that end in .broken."
     )
     parser.epilog = (
@@ -31,9 +31,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.directory()
     parser.flag("--write", "carry the plan out")
-    parser.flag("--head", "only write a damaged HEAD anew")
-    parser.flag("--index", "only build damaged or missing indexes anew")
-    parser.flag("--drop-oldest", "drop what is up to the last damage, and keep what is intact behind it")
+    parser.flag("--head", "only rewrite a damaged HEAD")
+    parser.flag("--index", "only rebuild damaged or missing indexes")
+    parser.flag("--drop-oldest", "drop everything up to the last damage, and keep the intact part after it")
     parser.json("one JSON document for each log, one per line")
 
 

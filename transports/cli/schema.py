@@ -41,7 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
     found = _found(url, chosen)
     if found is None:
         which = "" if chosen.version is None else f" of version {chosen.version}"
-        print(f"penstock: no schema{which} of {chosen.entity_type!r} was told", file=sys.stderr)
+        print(f"penstock: no schema{which} of {chosen.entity_type!r} is registered", file=sys.stderr)
         return 1
     print_json(found)
     return 0

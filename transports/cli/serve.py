@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "SOURCE",
         "where rows come from for clients that ask for the state: MODULE:NAME of a source in Python, or TYPE=URL#TABLE of a table",
     )
-    parser.flag("--writable", "with --own: let every client append that is let in")
+    parser.flag("--writable", "with --own: let every authenticated client append")
     parser.each(
         "--slots",
         "PATTERN",
@@ -90,7 +90,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.value(
         "--token-file",
         "FILE",
-        "let in who has one of its tokens, a line name:token each; read again on SIGHUP",
+        "accept clients with one of its tokens, one name:token per line; reread on SIGHUP",
     )
     parser.flag(
         "--access-log", "write a line for each HTTP request, and for each WebSocket when it has ended"
@@ -99,15 +99,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.value(
         "--policy",
         "FILE",
-        "let in, and allow, what this file says (TOML); read again when it changes, and on SIGHUP",
+        "authenticate clients and grant permissions by this file (TOML); reread when it changes, and on SIGHUP",
     )
     parser.value("--sinks", "FILE", "with --own: run the sinks that this file declares (TOML), of this log")
     parser.value("--tls-cert", "FILE", "speak TLS with this certificate (PEM); read again on SIGHUP")
     parser.value("--tls-key", "FILE", "its private key, if it is in a file of its own")
     parser.value(
-        "--tls-client-ca", "FILE", "let in who shows a certificate of one of these authorities (mutual TLS)"
+        "--tls-client-ca",
+        "FILE",
+        "accept clients with a certificate of one of these authorities (mutual TLS)",
     )
-    parser.flag("--insecure", "listen beyond this machine although nobody needs a token")
+    parser.flag("--insecure", "listen beyond this machine although clients need no token")
     add_lens(parser)
 
 
@@ -227,8 +229,8 @@ def _authenticator(chosen: argparse.Namespace) -> TokenFile | PeerCertificates |
         raise InvalidOption(
             "--host",
             chosen.host,
-            "an address of this machine alone, such as 127.0.0.1, unless --policy, --token-file or --tls-client-ca tells whom to let in; "
-            "--insecure opens every log to all who reach the port",
+            "an address of this machine alone, such as 127.0.0.1, unless --policy, --token-file or --tls-client-ca authenticates clients; "
+            "--insecure opens every log to every client that reaches the port",
         )
     return None
 
@@ -260,7 +262,7 @@ def _reload(kept: Sequence[_Kept]) -> None:
         try:
             one.reload()
         except InvalidOption as error:
-            print(f"penstock: {error}; what was read before counts on", file=sys.stderr, flush=True)
+            print(f"penstock: {error}; the previous version stays in force", file=sys.stderr, flush=True)
         else:
             names = {TokenFile: "the tokens of {} clients", Policy: "the policy for {} principals"}
             told = names.get(type(one), "the certificate")

@@ -53,10 +53,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add(commands, "status penstock.toml", "how the sinks are, also while they run", _status).json()
     for name, what in (
         ("pause", "let a sink carry nothing until it is resumed"),
-        ("resume", "let a sink go on, also with what was refused"),
+        ("resume", "resume a sink, also with refused changes"),
         ("seek", "move a sink to another place"),
         ("off", "switch a sink off: it carries nothing, and no history is held for it"),
-        ("on", "switch a sink on again; what it has missed is told to its target"),
+        ("on", "switch a sink on again; its target gets the gap"),
         ("again", "carry rows of the state once more, and then go on: to repair a target"),
     ):
         example = f"{name} penstock.toml hook" + (" 42" if name == "seek" else "")

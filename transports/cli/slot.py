@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.allow_abbrev = False  # else it takes the --log of a command for the beginning of one of its own
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "list var/orders", "the slots of a log, also beside its owner", _list)
-    _add(commands, "info var/orders stock", "one slot, likewise", _info, "NAME")
+    _add(commands, "info var/orders stock", "one slot, also beside its owner", _info, "NAME")
     making = _add(
         commands,
         "create var/orders stock --entity-type order --since earliest",
@@ -64,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     seeking = _add(
         commands,
         "seek var/orders stock 42",
-        "move a slot that nobody has open, also one that is lost",
+        "move a slot that no consumer has open, even if it is lost",
         _seek,
         "NAME",
     )
@@ -77,7 +77,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "NAME",
     )
     _add(commands, "resume var/orders stock", "let a slot go on", partial(_do, "resume"), "NAME")
-    _add(commands, "drop var/orders stock", "drop a slot that nobody has open", partial(_do, "drop"), "NAME")
+    _add(
+        commands,
+        "drop var/orders stock",
+        "drop a slot that no consumer has open",
+        partial(_do, "drop"),
+        "NAME",
+    )
 
 
 def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> ArgumentParser:

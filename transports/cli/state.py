@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add(
         commands,
         "rebuild var/orders",
-        "make the state anew from the log, while no program writes to it",
+        "rebuild the state from the log, while no program writes to it",
         _rebuild,
     )
 

@@ -24,7 +24,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    parser.description = "Prints the size and the ends of a log, or what a server tells of rings and subscribers, in words; all of it as JSON."
+    parser.description = "Prints the size and the ends of a log, or the rings and subscribers of a server, as text; with --json every figure."
     parser.value("source", "DIR|URL", "directory of a log or store, or http://host:port/ of a server")
     parser.json("as one JSON document")
     add_token(parser)

@@ -23,7 +23,7 @@ def directory_words(name: str, log: Mapping[str, Any]) -> Iterator[str]:
 def server_words(told: Mapping[str, Any]) -> Iterator[str]:
     """Yields the lines about the logs of a server; further figures are in the JSON."""
     if "connections" in told:
-        yield f"{_count(told['connections'], 'connection')}, {_bytes(told['unsentBytes'])} not sent to them yet"
+        yield f"{_count(told['connections'], 'connection')}, {_bytes(told['unsentBytes'])} not sent yet"
     for why, number in told.get("ended", {}).items():
         yield f"{_count(number, 'connection')} ended by the server: {why}"
     for name, log in told["logs"].items():

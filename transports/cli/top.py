@@ -96,7 +96,7 @@ def _watch(
                 raise
             lost = lost if problem else SYSTEM_CLOCK.monotonic()
             since, why = SYSTEM_CLOCK.monotonic() - lost, " ".join(str(error).split())
-            problem = f"no answer for {since:.0f} s, what is below is from before: {why}"
+            problem = f"no answer for {since:.0f} s, the figures below are older: {why}"
             show(told, problem)
             continue
         # A rate over a time without answers would apply to no moment.

@@ -182,9 +182,9 @@ def screen(title: str, told: Mapping[str, Any], columns: int, rows: int | None) 
 
 def _clients(told: Mapping[str, Any]) -> str:
     if told["status"] is None:
-        return "a directory: nobody is served from here"
+        return "a directory: it serves no clients"
     if told["connections"] is None:
-        return "of the server itself nothing is told to this caller"
+        return "this caller may not see the figures of the server itself"
     parts = [f"{told['connections']:,} connections"]
     parts += [f"{count:,} {_clean(name)}" for name, count in told["protocols"].items() if count]
     parts.append(f"{_bytes(told['unsentBytes'])} unsent, {_bytes(told['mostUnsentBytes'])} of one")

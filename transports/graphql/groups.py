@@ -45,11 +45,11 @@ class ConsumerInput:
 
     group: str = described("The name of the group.")
     consumer: str = described(
-        "What the consumer is called; one that joins under a name that another one has takes its place."
+        "Name of the consumer; a consumer that joins under a used name replaces the other one."
     )
     opening: str = described(
-        "What the client calls this joining, such as a random id. Whoever says it again goes on with the joining, also after a "
-        "lost connection, and speaks for the consumer with it."
+        "The client's id of this joining, such as a random id. A client that sends it again resumes the joining, also after a "
+        "lost connection, and acts as the consumer with it."
     )
 
     def wish(self, *, history: bool = False) -> JoinWish:
@@ -120,7 +120,7 @@ class ClaimedRows:
 
     deliveries: list[GivenDelivery] = described("What it has now; without changes if it only looks at them.")
     next: Cursor | None = described("Where the next claim may begin; null at the end.")
-    lost: list[Cursor] = described("Of what was asked for, that which retention has taken.")
+    lost: list[Cursor] = described("The requested changes that retention has deleted.")
 
     @classmethod
     def of(cls, claimed: ClaimedDeliveries, token: Callable[[Position], object]) -> "ClaimedRows":

@@ -152,7 +152,7 @@ class OnGap(enum.Enum):
     FAIL = strawberry.enum_value("fail", description="The operation ends in HISTORY_PRUNED.")
     JUMP = strawberry.enum_value(
         "jump",
-        description="It goes on at the oldest place that is kept; the event that follows says so in `extensions.gap`.",
+        description="The operation continues at the oldest kept position; `extensions.gap` of the next event describes the gap.",
     )
 
 
@@ -185,7 +185,7 @@ class StartInput:
         "The first version that was committed then or later; RFC 3339 with an offset.", default=None
     )
     transaction: strawberry.ID | None = described(
-        "The transaction whose TRANSACTION event tells this id.", default=None
+        "The transaction whose TRANSACTION event has this id.", default=None
     )
 
     def plain(self) -> Word | Position | datetime | UUID | Literal["state"]:

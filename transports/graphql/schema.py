@@ -247,7 +247,7 @@ def _on_change(
     criteria: Criterions = None,
     since: Annotated[
         Cursor | None,
-        argument("Where to begin: a cursor that was told; the next version if left out."),
+        argument("Where to begin: a cursor of an earlier response; the next version if left out."),
     ] = None,
     start: StartAt = None,
     until: Annotated[Long | None, argument("The last version, after which the operation completes.")] = None,
@@ -403,7 +403,7 @@ class MutationRoot:
     )
     in_progress_deliveries: int = strawberry.mutation(
         resolver=in_progress_deliveries,
-        description="Begins the time anew after which deliveries are due again; answers how many are pending.",
+        description="Restarts the time after which deliveries are due again; returns how many are pending.",
     )
     term_deliveries: int = strawberry.mutation(
         resolver=term_deliveries,
@@ -420,9 +420,9 @@ class Query:
 
     logs: list[LogState] = described("The change logs of this server.", resolver=_logs)
     schema: SchemaState | None = described(
-        "A schema that was told, whatever became of the change that told it.", resolver=_schema
+        "A registered schema, even if the change that registered it is no longer kept.", resolver=_schema
     )
-    schemas: list[SchemaVersions] = described("Which schemas were told, by entity type.", resolver=_schemas)
+    schemas: list[SchemaVersions] = described("The registered schemas, by entity type.", resolver=_schemas)
     history: HistoryPage = described("Past changes, a page at a time.", resolver=_history)
     pending_deliveries: PendingPage = described(
         "What a group has delivered, and is not acknowledged.", resolver=pending_deliveries

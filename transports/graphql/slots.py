@@ -20,12 +20,12 @@ class SlotInput:
 
     name: str = described("Its name.")
     opening: str = described(
-        "What the client calls this opening, such as a random id. Whoever says it again goes on with the opening, also after a "
+        "The client's id of this opening, such as a random id. A client that sends it again resumes the opening, also after a "
         "lost connection, and acknowledges with it."
     )
     take_over: bool = described("Whether to take it from the consumer that has it.", default=False)
     owner: str | None = described(
-        "What another consumer is told that has it; the name of the principal if left out.", default=None
+        "Name of the owner, shown to other consumers; the name of the principal if left out.", default=None
     )
 
     def wish(self) -> SlotWish:

@@ -79,7 +79,7 @@ SCALARS: Final[Mapping[object, ScalarDefinition]] = {
     Cursor: strawberry.scalar(
         name="Cursor",
         description="A place in a log, opaque. Store the cursor of the last change you handled, and subscribe with "
-        "`since` to go on behind it.",
+        "`since` to resume after it.",
         parse_value=_parse_cursor,
     ),
     DateTime: strawberry.scalar(name="DateTime", description="RFC 3339 in UTC, with microseconds."),
@@ -202,14 +202,18 @@ class SchemaPart:
     body: JSON | None = described("What it says; null if it cannot be rendered.")
 
 
-@strawberry.type(name="Schema", description="A schema of entities, as it was told.")
+@strawberry.type(name="Schema", description="A schema of entities, as it was registered.")
 class SchemaState:
     """One version of a schema."""
 
     entity_type: str = described("Of which entities.")
     version: Long = described("Its version: `schemaVersion` of changes.")
-    told: Cursor = described("Subscribe with it as `since` to begin with the change that told it.")
-    parts: list[SchemaPart] = described("Those that this version told, and those that it left as they were.")
+    told: Cursor = described(
+        "Subscribe with it as `since` to begin with the change that registered the schema."
+    )
+    parts: list[SchemaPart] = described(
+        "The parts that this version changed, and those that it left unchanged."
+    )
 
     @classmethod
     def of(cls, found: SchemaVersion, told: str) -> "SchemaState":
@@ -223,4 +227,4 @@ class SchemaVersions:
     """The schema versions of one entity type."""
 
     entity_type: str = described("Of which entities.")
-    versions: list[Long] = described("Every version that was told, rising.")
+    versions: list[Long] = described("Every registered version, ascending.")

@@ -41,12 +41,12 @@ _GROUPS: Final[tuple[tuple[type[Exception], str, str | None], ...]] = (
     (
         GroupUnwritten,
         "TRYAGAIN",
-        "what is done of the group cannot be written at the moment; it is tried again",
+        "the progress of the group cannot be written at the moment; the write is retried",
     ),
     (
         GroupCorrupted,
         "GROUP_DAMAGED",
-        "what the server keeps of the group is damaged; its server has logged the place",
+        "the journal of the group is damaged; the server has logged the file",
     ),
 )
 """Codes, and texts that replace an error's text with details of the server."""
@@ -62,8 +62,8 @@ def reply_of(error: Exception) -> RespError:
         oldest = sequence_of(error.oldest)
         return RespError(
             "GROUP_LOST",
-            f"the history of group {error.name!r} was above its cap, and changes before sequence {oldest} are gone; the group needs a reset where its "
-            "log is owned",
+            f"the history of group {error.name!r} was above its cap, and changes before sequence {oldest} are gone; the group needs a reset by the "
+            "owner of the log",
         )
     for kind, word, message in _GROUPS:
         if isinstance(error, kind):

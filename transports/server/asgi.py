@@ -402,7 +402,7 @@ class Application:
             self._foreign = True
             _LOG.warning(
                 "running without the protocol class transports.LinkProtocol (uvicorn --ws transports:LinkProtocol): "
-                "how many bytes may be unsent, and when a stalled client is cut off, is up to this server"
+                "that server decides how many bytes may be unsent, and when a stalled client is disconnected"
             )
 
     async def _http(self, scope: Scope, receive: Receive, send: ASGISend) -> None:

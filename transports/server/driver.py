@@ -222,7 +222,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
                 self._delivered(batch, log)
         except Exception:  # noqa: BLE001 - the client is not at fault
             self._delivered = None
-            _LOG.exception("what is told of deliveries failed, and is told no more of this connection's")
+            _LOG.exception("the delivery observer failed, and gets no more deliveries of this connection")
 
     # Effects of the machine.
 
@@ -299,7 +299,9 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         except Unauthenticated as error:
             self._refuse(str(error))
         except Exception as error:  # noqa: BLE001 - the application's authenticator may raise anything
-            _LOG.warning("a principal could not be judged again: %s", type(error).__name__)
+            _LOG.warning(
+                "the permissions of a principal could not be checked again: %s", type(error).__name__
+            )
             return
         self._revision = revision
 

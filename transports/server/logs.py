@@ -145,7 +145,7 @@ class FollowedName(Mapping[str, ChangeLog]):
             before = self._opened
             self._opened, self._logs = found
             before.close()
-            _LOG.warning("what is at %s now is followed", self.path)
+            _LOG.warning("the log now at %s is followed", self.path)
 
 
 def logs_by_name(logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]") -> Mapping[str, ChangeLog]:

@@ -49,7 +49,7 @@ class Revocation:
             try:
                 await self.review()
             except Exception:  # noqa: BLE001 - code of the application raised; the next review runs all the same
-                _LOG.exception("what clients may do could not be reviewed")
+                _LOG.exception("the permissions of clients could not be reviewed")
 
     async def review(self) -> None:
         """Ends connections and subscriptions that are no longer allowed."""

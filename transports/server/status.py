@@ -320,7 +320,7 @@ class Status:
         if answer is None:
             which = "" if question.version is None else f" of version {question.version}"
             return StatusAnswer(
-                HTTPStatus.NOT_FOUND, {"error": f"no schema{which} of {question.entity_type!r} was told"}
+                HTTPStatus.NOT_FOUND, {"error": f"no schema{which} of {question.entity_type!r} is registered"}
             )
         return StatusAnswer(HTTPStatus.OK, answer)
 

@@ -109,7 +109,7 @@ class HttpProtocol(UvicornProtocol):
         return unsent_by(self.transport) + held_by_kernel(self.transport)
 
     def _stalled(self) -> None:
-        _LOG.info("%s bytes of an answer unsent, none taken in time: connection aborted", self._unsent())
+        _LOG.info("%s bytes of a response unsent, none accepted in time: connection aborted", self._unsent())
         self.ended("HTTP_STALLED")
         self.transport.abort()
 

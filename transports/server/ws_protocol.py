@@ -348,7 +348,7 @@ class LinkProtocol(asyncio.Protocol):
                 raise
             _LOG.exception("the application failed on a WebSocket")
         if self._receiver is None and self._passthrough is None:
-            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the application did not take the connection")
+            self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the application did not accept the connection")
 
     async def _receive(self) -> ASGIMessage:
         if (other := self._pass_on()) is not None:
@@ -461,6 +461,6 @@ class LinkProtocol(asyncio.Protocol):
         left = unsent_by(self._transport)
         self.ending = self.ending or "STALLED"
         _LOG.info(
-            "%d bytes unsent, none taken within %g s: connection aborted", left, self.limits.stall_timeout
+            "%d bytes unsent, none accepted within %g s: connection aborted", left, self.limits.stall_timeout
         )
         self.abort()

@@ -147,7 +147,7 @@ class Lease:
                 _LOG.info("%s holds the lease, epoch %d", self.holder, epoch)
             self._until = now + self._seconds
         except Exception as error:  # noqa: BLE001 - a store is the user's, and an error of it ends no sink
-            _LOG.warning("the lease of %s could not be asked for: %s", self.holder, _line(error))
+            _LOG.warning("the lease of %s could not be requested: %s", self.holder, _line(error))
 
     def close(self) -> None:
         """Frees the lease, for the next contender to take at once, and the store. Idempotent.
@@ -162,7 +162,7 @@ class Lease:
             if epoch is not None:
                 self._store.release(epoch)
         except Exception as error:  # noqa: BLE001 - as in `step`; it ends by itself then
-            _LOG.warning("the lease of %s could not be given back: %s", self.holder, _line(error))
+            _LOG.warning("the lease of %s could not be released: %s", self.holder, _line(error))
         finally:
             self._store.close()
 

@@ -302,7 +302,7 @@ class SinkMachine:
         if self._options.snapshot in ("on_gap", "initial_only"):
             self._intake.rows_after_loss()
             self._move(SinkEvent.FAIL)
-            _LOG.warning("sink %s gives rows, as its history is gone: %s", self.name, reason)
+            _LOG.warning("sink %s sends rows, because its history is gone: %s", self.name, reason)
         elif self._options.on_failure == "stop":
             self.failed = True
             self.stop(reason)
@@ -343,7 +343,7 @@ class SinkMachine:
         self._intake.let_go()
         self._intake.drop_slot()
         self._rest(SinkEvent.COMPLETE, _ROWS_CARRIED)
-        _LOG.info("sink %s has carried its rows", self.name)
+        _LOG.info("sink %s has sent its rows", self.name)
 
     def _move(self, event: SinkEvent, reason: str | None = None) -> None:
         self._reason = reason
@@ -361,7 +361,7 @@ class SinkMachine:
             raise SinkError(f"sink {self.name!r} is off; switch it on at a place")
         if self._intake.completed:
             raise SinkError(
-                f"sink {self.name!r} has carried its rows, which was all; 'again' carries them once more"
+                f"sink {self.name!r} has sent its rows and is complete; 'again' sends them once more"
             )
 
     def try_out(self) -> str:
@@ -392,7 +392,7 @@ class SinkMachine:
         self._intake.switch_off()
         self._rest(SinkEvent.SWITCH_OFF, "switched off by an operator")
         _LOG.warning(
-            "sink %s is off: what is committed from %s on is not carried",
+            "sink %s is off: changes from %s on are not sent",
             self.name,
             self._intake.notes.told.off,
         )
@@ -461,7 +461,7 @@ class SinkMachine:
             try:
                 self._store()
             except Exception as error:  # noqa: BLE001 - see above
-                _LOG.warning("sink %s: its last place is not stored: %s", self.name, shown_error(error))
+                _LOG.warning("sink %s: its last position is not stored: %s", self.name, shown_error(error))
 
     def _rest(self, event: SinkEvent, reason: str) -> None:
         """Lets go of everything, and is in a state in which there is nothing to do."""

@@ -68,7 +68,7 @@ class TargetTls:
     def warn(self, sink: str, target: object) -> None:
         """Says that any certificate will do, if it is so."""
         if self.insecure_skip_verify:
-            _LOG.warning("sink %s takes any certificate for that of %s", sink, target)
+            _LOG.warning("sink %s accepts any certificate for %s", sink, target)
 
     def for_kafka(self, *, login: bool) -> dict[str, Any]:
         """Settings of librdkafka.

@@ -50,7 +50,7 @@ class SparkQueries:
             told = msgspec.convert(dict(self._tell()), dict[str, _Query])
         except Exception:  # noqa: BLE001 - user code failed; the server still reports the rest
             if not self._failed:
-                _LOG.exception("spark_queries failed, so nothing is told of streaming queries")
+                _LOG.exception("spark_queries failed, so streaming queries have no metrics")
             self._failed = True
             return {}
         self._failed = False

@@ -186,7 +186,5 @@ def remove_abandoned(filesystem: FileSystem, directory: Path, going_on: Iterable
         with contextlib.suppress(FileNotFoundError):  # its transaction has ended meanwhile
             filesystem.unlink(directory / name)
     if left:
-        _LOG.warning(
-            "%d staged files of transactions that are over were removed from %s", len(left), directory
-        )
+        _LOG.warning("%d staged files of ended transactions were removed from %s", len(left), directory)
     return len(left)

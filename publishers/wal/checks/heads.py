@@ -59,7 +59,7 @@ def _examine(filesystem: FileSystem, directory: Path) -> HeadPage:
         if finding is not None:
             findings.append(finding)
     if state.flags & CUT:
-        why = "a cut of withheld transactions was begun and not finished"
+        why = "a truncation of withheld transactions was begun and not finished"
         findings.append(_finding("cut", Verdict.TORN, SLOTS[state.counter % 2], why))
     return HeadPage(state, findings)
 
@@ -71,13 +71,13 @@ def _slot(data: bytes, number: int, slot: HeadState | None, state: HeadState) ->
     rest = data[at + used : at + 4096]
     if rest.count(0) != len(rest):
         where = at + used + len(rest) - len(rest.lstrip(b"\0"))
-        return _finding("padding", Verdict.CORRUPT, where, "there must be zeros behind a slot")
+        return _finding("padding", Verdict.CORRUPT, where, "the bytes after a slot must be zeros")
     if slot is None:
         if state.counter == 1 and not any(data[at : at + used]):
             return None  # the other slot is the first that was ever written
-        return _finding("head-slot", Verdict.TORN, at, f"slot {number} is not whole; the other one counts")
+        return _finding("head-slot", Verdict.TORN, at, f"slot {number} is incomplete; the other slot is used")
     if slot.counter % 2 != number or slot.log_id != state.log_id or state.counter - slot.counter > 1:
-        return _finding("head-slot", Verdict.CORRUPT, at, f"slot {number} does not fit the other one")
+        return _finding("head-slot", Verdict.CORRUPT, at, f"slot {number} does not fit the other slot")
     return None
 
 

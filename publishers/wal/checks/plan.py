@@ -128,10 +128,10 @@ def make_plan(report: Report, dropping: FileSystem | None, *, head: bool, index:
 
 
 def _plan_history(planned: Repair) -> Repair:
-    planned.refused = "HEAD and the segments are of two histories of the log, and nobody but you can tell which one is meant"
+    planned.refused = "HEAD and the segments belong to two histories of the log; you have to choose one"
     planned.choices = [
-        "put back HEAD and every segment from one and the same copy: what the other one had written since they parted is lost",
-        "remove HEAD and repair again: it is made from the segments, of which nothing is lost; what was withheld becomes visible",
+        "restore HEAD and every segment from the same copy: what the other history wrote since they diverged is lost",
+        "remove HEAD and repair again: HEAD is rebuilt from the segments, which lose nothing; withheld versions become visible",
     ]
     return planned
 
@@ -144,8 +144,8 @@ def _name_choices(planned: Repair) -> None:
         else "versions {} to {} are lost".format(*report.lost)
     )
     planned.choices = [
-        "put back what is missing, HEAD and every later segment, from where the rest came from: nothing is lost",
-        f"with --write go on behind version {report.version}: {lost}, and who was beyond that ends with PositionForked",
+        "restore HEAD and the missing and later segments from the copy that the others came from: nothing is lost",
+        f"with --write, continue after version {report.version}: {lost}, and subscribers beyond it end with PositionForked",
     ]
 
 
@@ -153,7 +153,7 @@ def _plan_drop(planned: Repair, filesystem: FileSystem) -> Repair:
     report = planned.before
     state = examine_head(filesystem, report.path).state
     if state is None:
-        planned.refused = "HEAD is damaged too, and tells what is acknowledged at the end that would be left"
+        planned.refused = "HEAD is damaged too, so the acknowledged end of the remaining log is unknown"
         return planned
     found = _find_beginning(filesystem, report, state)
     if isinstance(found, str):
@@ -162,8 +162,10 @@ def _plan_drop(planned: Repair, filesystem: FileSystem) -> Repair:
     planned.beginning = found
     for one in report.findings:
         if one.kind == "padding" and one.segment >= found.first:
-            planned.steps.append(RepairStep("padding", one.segment, one.offset, "zeros behind a payload"))
-    what = f"the log begins with version {found.version}, in segment {found.first}; what is before goes"
+            planned.steps.append(RepairStep("padding", one.segment, one.offset, "zeros after a payload"))
+    what = (
+        f"the log begins with version {found.version}, in segment {found.first}; earlier segments are deleted"
+    )
     planned.steps.append(RepairStep("drop", found.first, 0, what))
     return planned
 
@@ -195,7 +197,7 @@ def _find_beginning(filesystem: FileSystem, report: Report, state: HeadState) ->
     while first <= last and first not in numbers:
         first += 1
     if first > last:
-        return "the last segment is damaged too, so nothing would be left; without --drop-oldest the log is cut there"
+        return "the last segment is damaged too, so nothing would be left; without --drop-oldest the log is truncated there"
     version = read_header(filesystem, report.path, first).first_version
     return Beginning(tuple(number for number in numbers if number < first), first, version)
 
@@ -210,9 +212,9 @@ def _plan_head(planned: Repair) -> None:
     if not bad:
         return
     if report.end is None:
-        planned.refused = "no frame before the damage is intact, so there is nothing that HEAD could tell of"
+        planned.refused = "no frame before the damage is intact, so HEAD cannot be rebuilt"
         return
-    what = f"HEAD is written anew for version {report.version}, at {report.end.offset} in segment {report.end.segment}"
+    what = f"HEAD is rewritten for version {report.version}, at {report.end.offset} in segment {report.end.segment}"
     planned.steps.append(RepairStep("head", 0, bad[0].offset, what))
 
 
@@ -223,23 +225,23 @@ def _plan_log(planned: Repair) -> None:
     for one in report.findings:
         if one.kind == "copies" and one.verdict is Verdict.TORN:
             planned.steps.append(
-                RepairStep("copies", 0, one.offset, f"{one.name} is written anew from its copy")
+                RepairStep("copies", 0, one.offset, f"{one.name} is rewritten from its copy")
             )
         if one.kind == "padding" and one.segment and (goes is None or (one.segment, one.offset) < goes):
-            planned.steps.append(RepairStep("padding", one.segment, one.offset, "zeros behind a payload"))
+            planned.steps.append(RepairStep("padding", one.segment, one.offset, "zeros after a payload"))
     if report.broken is Verdict.CORRUPT:
         if report.end is None:
             planned.refused = (
                 "no frame before the damage is intact: 'penstock dump --salvage' prints what can be read; "
-                "restore the log from a copy, or begin a new one"
+                "restore the log from a copy, or create a new log"
             )
             return
         segment, offset = report.end
-        what = f"everything from byte {offset} of segment {segment} on is cut off"
+        what = f"everything from byte {offset} of segment {segment} on is truncated"
         planned.steps.append(RepairStep("cut", segment, offset, what))
     elif report.broken or any(one.kind in _REOPENED and one.verdict for one in report.findings):
         where = report.end or Location(0, 0)
-        what = "the log is opened and closed, which settles what a crash has left"
+        what = "the log is opened and closed, which cleans up after a crash"
         planned.steps.append(RepairStep("reopen", *where, what))
 
 
@@ -249,4 +251,4 @@ def _plan_indexes(planned: Repair, *, missing: bool) -> None:
     for one in report.findings:
         wanted = one.kind == "index" or (missing and one.kind == "index-missing")
         if wanted and one.segment < end:
-            planned.steps.append(RepairStep("index", one.segment, 0, f"{one.name} is built anew"))
+            planned.steps.append(RepairStep("index", one.segment, 0, f"{one.name} is rebuilt"))

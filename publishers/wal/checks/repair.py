@@ -72,7 +72,7 @@ def repair(
     filesystem = filesystem or RealFileSystem()
     path = Path(directory)
     if drop_oldest and (head or index):
-        raise ValueError("drop_oldest is a repair of the whole log: not with head or index")
+        raise ValueError("drop_oldest repairs the whole log; it cannot be combined with head or index")
 
     def plan(report: Report) -> Repair:
         return make_plan(report, filesystem if drop_oldest else None, head=head, index=index)

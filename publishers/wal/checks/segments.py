@@ -103,7 +103,7 @@ class Segments:
         else:
             return
         ours, theirs = epoch_text(*other), epoch_text(head.epoch, head.random)
-        why = f"it is of epoch {theirs}, and the rest of {ours}: these are two histories of the log"
+        why = f"it is of epoch {theirs}, but the segments are of epoch {ours}: these are two histories of the log"
         self._report.findings.append(Finding("history", Verdict.CORRUPT, 0, 0, HEAD_NAME, why))
 
     def _missing(self, first: int, last: int) -> None:
@@ -148,7 +148,7 @@ class Segments:
                 continue
             orphan = name.endswith(".idx") and number not in self._numbers
             if number < oldest or orphan or (number > newest):
-                why = "it is not a part of the log any more; the next opening for writing removes it"
+                why = "it is no longer part of the log; the next opening for writing removes it"
                 self._report.findings.append(Finding("leftover", Verdict.TORN, number, 0, name, why))
 
     def _pruned(self, number: int) -> bool:
@@ -203,10 +203,10 @@ class Segments:
         report.bytes += end
         if trailer is not None and self._clean(number):
             if (trailer.last_version, trailer.last_crc, trailer.end) != (chain.version, chain.crc, end):
-                self._blame_index(number, "its trailer does not tell the end of the segment")
+                self._blame_index(number, "its trailer does not name the end of the segment")
             elif self._index_left:
                 left = self._index_left
-                why = f"it has {len(left)} entries that are no frames, the first for byte {min(left)}"
+                why = f"it has {len(left)} entries without a frame, the first for byte {min(left)}"
                 self._blame_index(number, why)
 
     def _read_index(self, number: int) -> tuple[SparseIndex | None, Trailer | None]:
@@ -217,7 +217,7 @@ class Segments:
         try:
             return read_index(self._filesystem, self._directory, log_id, number)
         except FileNotFoundError:
-            why = "there is none; the next opening makes it"
+            why = "the file is missing; the next opening rebuilds it"
             self._blame_index(number, why, "index-missing", Verdict.SOUND)
         except OSError as error:
             why = f"it cannot be read ({error.strerror})"
@@ -322,7 +322,7 @@ class Segments:
             report.transactions += 1
         padding = file.pread(-header.length & 7, offset + HEADER_BYTES + header.length)
         if any(padding):
-            why = "there must be zeros behind a payload"
+            why = "the bytes after a payload must be zeros"
             at = offset + HEADER_BYTES + header.length
             report.findings.append(Finding("padding", Verdict.CORRUPT, number, at, segment_name(number), why))
         entry = self._index_left.get(offset)

@@ -123,11 +123,11 @@ def _examine_twin(filesystem: FileSystem, report: Report, name: str) -> None:
     for damaged in found.damaged:
         if found.text is not None:
             why = (
-                "it is not whole; the other copy counts, and the next opening for writing makes this one anew"
+                "it is incomplete; the other copy is used, and the next opening for writing rewrites this one"
             )
             report.findings.append(Finding("copies", Verdict.TORN, 0, 0, damaged, why))
         else:
-            why = "it is not whole, and there is no other copy"
+            why = "it is incomplete, and there is no other copy"
             report.findings.append(Finding("copies", Verdict.CORRUPT, 0, 0, damaged, why))
 
 
@@ -139,11 +139,11 @@ def _without_segments(report: Report, head: HeadPage, names: list[str]) -> None:
         report.findings.append(Finding("unfinished", Verdict.TORN, 1, 0, name, why))
     elif state is not None:
         report.broken = Verdict.CORRUPT
-        why = f"HEAD tells of segment {state.segment}, but there are none at all"
+        why = f"HEAD names segment {state.segment}, but there are no segments"
         report.findings.append(Finding("segment-missing", Verdict.CORRUPT, state.segment, 0, name, why))
     elif "HEAD" not in names:
         report.findings[:] = [
-            Finding("not-a-log", Verdict.UNREADABLE, 0, 0, name, "there is no trace of a log in it")
+            Finding("not-a-log", Verdict.UNREADABLE, 0, 0, name, "the directory holds no log")
         ]
 
 

@@ -241,7 +241,7 @@ class Links:
             held += size
         if held > self._max_bytes and not _has_gap(names):
             _LOG.warning(
-                "consumer %s holds %d bytes, held_max_bytes is %d: it gets no more links",
+                "consumer %s holds %d bytes, but held_max_bytes is %d: no more segments are linked for it",
                 path.name,
                 held,
                 self._max_bytes,

@@ -158,7 +158,7 @@ def _open_head(
     except OSError as error:
         raise WalCorrupted(numbers[0] if numbers else 0, 0, f"HEAD cannot be read ({error})") from error
     if state is not None and not numbers and (state.segment, state.offset, state.durable) != (1, 0, 0):
-        raise WalCorrupted(state.segment, 0, "HEAD tells of this segment, but there are none at all")
+        raise WalCorrupted(state.segment, 0, "HEAD names this segment, but there are no segments")
     return None if state is None else Head(file, state, reserve)
 
 

@@ -36,7 +36,7 @@ def test_a_commit_that_expects_the_head_is_written_and_one_behind_it_refused():
         place = head(log)
         assert log.commit([order(1)], expect=place).version == 1
         with pytest.raises(
-            ExpectationFailed, match="the log is at 2:0, and nothing was expected from 1:0 on"
+            ExpectationFailed, match="the log is at 2:0, but the commit expected no change from 1:0 on"
         ) as found:
             log.commit([order(2)], expect=place)
         assert (found.value.expected, found.value.found) == (Position(1, 0), Position(2, 0))

@@ -93,7 +93,7 @@ def test_attempts_that_do_not_count_are_removed_and_what_comes_later_at_the_next
         with caplog.at_level(logging.WARNING, "penstock.housekeeping"):
             commit = log.commit_staged(nothing)
         assert (commit.version, commit.changes, abandoned) == (0, 0, [1])
-        assert "1 staged files of transactions that are over were removed" in caplog.text
+        assert "1 staged files of ended transactions were removed" in caplog.text
         assert staged_files(log.path) == []
         assert [one[3] for one in stored(log)] == ["kept", "outer"]
         assert log.head.version == 3

@@ -57,7 +57,7 @@ def test_an_older_head_without_the_newest_segments_is_corrupt_for_the_owner_as_f
         Follower.open(LOG, filesystem=system)
     for _ in range(2):
         with pytest.raises(
-            WalCorrupted, match=r"segment is missing; some files.*'penstock repair DIR' mends it"
+            WalCorrupted, match=r"segment is missing; some files.*'penstock repair DIR' repairs it"
         ) as caught:
             opened(system, ROLLED)
         assert caught.value.segment == (3 if beyond else 4)
@@ -116,7 +116,7 @@ def test_the_repair_of_such_a_log_names_the_choices_and_what_each_loses():
     kept = verify(LOG, filesystem=system).version
     assert planned.lost == (kept + 1, len(found))
     first, second = planned.choices
-    assert "put back what is missing" in first
+    assert "restore HEAD and the missing" in first
     assert "nothing is lost" in first
     assert f"versions {kept + 1} to {len(found)} are lost" in second
     assert planned.as_json()["choices"] == planned.choices
@@ -215,7 +215,7 @@ def test_head_of_another_history_is_corrupt_although_every_number_fits():
     done = repair(LOG, write=True, filesystem=system)
     assert "two histories" in done.refused
     assert not done.steps
-    assert ["put back" in done.choices[0], "remove HEAD" in done.choices[1]] == [True, True]
+    assert ["restore HEAD" in done.choices[0], "remove HEAD" in done.choices[1]] == [True, True]
     assert {**system.snapshot(LOG), "LOCK": b""} == {**files, "LOCK": b""}
 
 

@@ -146,7 +146,7 @@ async def test_after_a_restore_each_kind_of_client_is_refused_by_name(log, tmp_p
                 run, capsys, "tail", server.url, "--since", lost, "--limit", "1"
             )
             assert (code, out) == (1, "")
-            assert "not of the history of this log" in err
+            assert "not part of the history of this log" in err
         finally:
             server.stop()
 

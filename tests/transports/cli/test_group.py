@@ -156,7 +156,7 @@ def test_a_damaged_journal_is_told(orders, capsys, data):
         (orders / "groups" / "stock" / name).write_bytes(data)
     capsys.readouterr()
     assert main(["group", "list", str(orders)]) == 1
-    assert "put a copy of it back" in one_line(capsys)
+    assert "restore it from a copy" in one_line(capsys)
 
 
 def test_a_group_that_is_not_good_is_told(orders, tmp_path, capsys):

@@ -107,7 +107,7 @@ def test_a_server_does_what_the_file_says_and_what_it_says_later(log, fill, poli
             assert reader.returncode == 1
         policy.write_text("[grant]")
         server.send_signal(signal.SIGHUP)
-        assert "grants is near; what was read before counts on" in server.stderr.readline()
+        assert "grants is near; the previous version stays in force" in server.stderr.readline()
         assert main([*tail, "--token", "SECRET-ann"]) == 0
         policy.write_text(POLICY)
         server.send_signal(signal.SIGHUP)

@@ -38,8 +38,8 @@ def test_without_a_type_all_of_them_are_listed(sources, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["none"], 1, "no schema of 'none' was told"),
-        (["order", "--version", "9"], 1, "no schema of version 9 of 'order' was told"),
+        (["none"], 1, "no schema of 'none' is registered"),
+        (["order", "--version", "9"], 1, "no schema of version 9 of 'order' is registered"),
         (["order", "--version", "0"], 2, "--version is 0, but must be a whole number from 1"),
         ([""], 2, "TYPE is '', but must be the name of an entity type"),
         (["--version", "1"], 2, "--version is 1, but must be left out without TYPE"),

@@ -103,7 +103,7 @@ def test_a_damaged_journal_is_told(orders, capsys):
         (orders / "slots" / name).write_bytes(b"")
     capsys.readouterr()
     assert main(["slot", "list", str(orders)]) == 1
-    assert "put a copy of it back" in one_line(capsys)
+    assert "restore it from a copy" in one_line(capsys)
 
 
 def test_a_slot_that_is_not_good_is_told(orders, tmp_path, capsys):

@@ -126,7 +126,7 @@ def test_an_operator_serves_with_a_token_file_and_changes_it_while_it_runs(
         assert main(["stats", url, "--token-file", str(tokens)]) == 0
         tokens.write_text("nonsense")
         server.send_signal(signal.SIGHUP)
-        assert "counts on" in server.stderr.readline()
+        assert "stays in force" in server.stderr.readline()
         capsys.readouterr()
         assert main(["stats", url, "--token", "changed"]) == 0
         server.send_signal(signal.SIGTERM)

@@ -181,7 +181,7 @@ def test_once_gives_rates_and_ends(log, capsys):
     assert told["logs"]["shop"]["health"] == "ok"
     assert told["logs"]["shop"]["commitsPerSecond"] == 0.0
     assert main(["top", str(log.path), "--once", "--interval", "0.1"]) == 0
-    assert "a directory: nobody is served from here" in capsys.readouterr().out
+    assert "a directory: it serves no clients" in capsys.readouterr().out
 
 
 def test_a_store_is_shown_log_by_log(tmp_path, capsys):
@@ -229,7 +229,7 @@ def test_who_may_not_operate_the_server_is_told_of_the_logs(log, capsys):
     with serve(log, authenticate=knowing("t"), authorise=authorise) as server:
         assert main(["top", server.home_url, "--once", "--interval", "0.1", "--token", "t"]) == 0
     said = capsys.readouterr().out
-    assert "of the server itself nothing is told" in said
+    assert "this caller may not see the figures of the server itself" in said
     assert re.search(r"^shop +ok +1 ", said, re.MULTILINE)
 
 

@@ -148,15 +148,15 @@ def test_repair_names_the_choices_where_files_are_missing_or_of_two_histories(lo
     (log / "HEAD").write_bytes((other / "HEAD").read_bytes())
     code, out, _ = run(capsys, "repair", log, "--write")
     assert code == 2
-    assert "nothing can be done: HEAD and the segments are of two histories" in out
-    assert "  choice 1: put back HEAD and every segment from one" in out
+    assert "nothing can be done: HEAD and the segments belong to two histories" in out
+    assert "  choice 1: restore HEAD and every segment from the same" in out
     assert "  choice 2: remove HEAD and repair again" in out
     for name in ("HEAD", FIRST):
         (log / name).write_bytes(older[name])
     code, out, _ = run(capsys, "repair", log)
     assert code == 1
-    assert "  choice 1: put back what is missing" in out
-    assert "  choice 2: with --write go on behind version 5: versions 6 to 6 are lost" in out
+    assert "  choice 1: restore HEAD and the missing" in out
+    assert "  choice 2: with --write, continue after version 5: versions 6 to 6 are lost" in out
     code, out, _ = run(capsys, "repair", log, "--write")
     assert (code, "  choice 1" in out) == (0, False)
     with ChangeLog.open(log) as opened:
@@ -204,7 +204,7 @@ def test_stats_tell_of_a_directory_and_of_a_server(log, capsys):
     assert code == 0
     assert json.loads(out)["logs"]["orders"]["watermark"] == 6
     assert said[:4] == [
-        "0 connections, 0 bytes not sent to them yet",
+        "0 connections, 0 bytes not sent yet",
         "orders",
         "  newest version 6; next version 7; oldest version kept 1",
         "  1 subscription to 1 publisher, 1 behind; 3 changes delivered",

@@ -108,7 +108,7 @@ async def test_one_log_of_several_that_is_lost_does_not_take_the_others_along(si
         await asyncio.to_thread(wait_until, lambda: shop.failure)
         status, health = await fetch(server, "/health")
         assert (status, health["status"]) == (503, "degraded")
-        why = "there is no log at shop any more; open it anew where it is now"
+        why = "there is no log at shop any more; open the log at its new path"
         assert health["logs"]["shop"] == {"status": "gone", "failure": "LogGone", "why": why}
         assert (await fetch(server, "/ready"))[0] == 200
         assert health["logs"]["other"]["head"]
@@ -237,7 +237,7 @@ def test_what_comes_to_the_name_and_is_no_log_is_waited_out(site, caplog):
         wait_until(lambda: logs["shop"].failure is None)
     waiting = [record for record in caplog.records if "waiting for a log" in record.message]
     assert len(waiting) == 1
-    assert "what is at" in caplog.text
+    assert "the log now at" in caplog.text
 
 
 def test_an_owner_does_not_follow_the_name(site, capsys):
@@ -272,9 +272,9 @@ def test_the_command_says_in_one_line_what_became_of_the_log(site, follows):
             _, err = local.communicate(timeout=60)
             assert (local.returncode, err.count("\n")) == (1, 1)
             assert err.startswith("penstock: the log was replaced: ")
-        assert "is followed no longer: the log was replaced: " in server.stderr.readline()
+        assert "is no longer followed: the log was replaced: " in server.stderr.readline()
         if follows:
-            assert server.stderr.readline().endswith(f" what is at {site.path} now is followed\n")
+            assert server.stderr.readline().endswith(f" the log now at {site.path} is followed\n")
             with start("tail", url, "--since", "earliest", "--limit", "3") as tail:
                 out, _ = tail.communicate(timeout=60)
                 assert (tail.returncode, out.count("\n")) == (0, 3)

@@ -47,8 +47,8 @@ async def test_a_schema_is_looked_up(serving, log):
 @pytest.mark.parametrize(
     ("query", "status", "says"),
     [
-        ({"entity_type": "order", "version": 9}, 404, "no schema of version 9 of 'order' was told"),
-        ({"entity_type": "item"}, 404, "no schema of 'item' was told"),
+        ({"entity_type": "order", "version": 9}, 404, "no schema of version 9 of 'order' is registered"),
+        ({"entity_type": "item"}, 404, "no schema of 'item' is registered"),
         ({"entity_type": "order", "log": "other"}, 404, "log is 'other', but must be one of: shop"),
         ({"entity_type": ""}, 400, "entity_type is '', but must be the name of an entity type"),
         ({"entity_type": "order", "version": "x"}, 400, "version is 'x', but must be a whole number from 1"),

@@ -145,7 +145,7 @@ def test_a_store_that_fails_ends_nothing_before_its_time(engine, caplog):
         time[0], one._store.cut = now, "before"
         one.step()
         assert one.held()
-    assert "could not be asked for: cut" in caplog.text
+    assert "could not be requested: cut" in caplog.text
     time[0] = 8.5
     one.step()
     assert one.epoch is None
@@ -157,7 +157,7 @@ def test_a_store_that_fails_ends_nothing_before_its_time(engine, caplog):
     assert one.held()
     one._store.cut = "before"
     one.close()
-    assert "could not be given back: cut" in caplog.text
+    assert "could not be released: cut" in caplog.text
 
 
 def test_two_that_come_first_to_an_empty_table_are_told_apart(engine):

@@ -257,7 +257,7 @@ def test_rows_only_are_carried_and_then_nothing_over_restarts_too(tmp_path):
         for order in (rig.runner.pause, rig.runner.resume, lambda: rig.runner.seek("earliest")):
             refused = order()
             rig.runner.step()
-            with pytest.raises(SinkError, match="has carried its rows"):
+            with pytest.raises(SinkError, match="has sent its rows"):
                 refused.result(0)
 
 

@@ -132,7 +132,7 @@ def test_nothing_is_verified_where_that_is_said_by_name_which_is_logged(ours, tm
     """F98."""
     other = Authority(tmp_path, "theirs")
     assert met(ours, make, TargetTls(ca=other.path, insecure_skip_verify=True), tmp_path)[:1] == [None]
-    assert "takes any certificate" in caplog.text
+    assert "accepts any certificate" in caplog.text
 
 
 @pytest.mark.parametrize("make", [postgresql, search])

@@ -217,7 +217,7 @@ async def test_who_raises_on_a_delivery_is_told_no_more_and_harms_no_client(log,
         for number in range(2):
             log.commit([upsert("order", str(number), {})])
         await wire.events(4)
-    assert len([one for one in caplog.records if "told no more" in one.getMessage()]) == 1
+    assert len([one for one in caplog.records if "gets no more deliveries" in one.getMessage()]) == 1
 
 
 def observed(reader):

@@ -149,7 +149,7 @@ def test_a_log_without_such_a_damage_is_repaired_as_always(log):
     done = repair(log, drop_oldest=True, write=True)
     assert done.beginning is None
     assert done.after.verdict is Verdict.SOUND
-    with pytest.raises(ValueError, match="not with head or index"):
+    with pytest.raises(ValueError, match="cannot be combined with head or index"):
         repair(log, drop_oldest=True, head=True)
 
 

@@ -57,9 +57,7 @@ def _no_frame(index, trailer, log_id):
     return other.pack(log_id, 1, trailer)
 
 
-@pytest.mark.parametrize(
-    ("harm", "why"), [(_other_end, "trailer"), (_no_frame, "1 entries that are no frames")]
-)
+@pytest.mark.parametrize(("harm", "why"), [(_other_end, "trailer"), (_no_frame, "1 entries without a frame")])
 def test_a_whole_index_that_tells_something_else_than_its_segment_is_built_anew(system, harm, why):
     """F49."""
     good = bytes(system.content(LOG / FIRST))

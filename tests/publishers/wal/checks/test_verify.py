@@ -136,7 +136,7 @@ def test_a_log_of_which_all_segments_are_gone_is_corrupt_and_cannot_be_repaired(
         path.unlink()
     report = verify(log)
     assert [(one.kind, one.verdict) for one in report.findings] == [("segment-missing", Verdict.CORRUPT)]
-    assert "there are none at all" in report.findings[0].why
+    assert "there are no segments" in report.findings[0].why
     assert report.lost == (1, report.seen)
     before = snapshot(log)
     assert "no frame before the damage is intact" in repair(log, write=True).refused
