@@ -131,7 +131,7 @@ class LogOptions:
     held_max_bytes: Annotated[int, 0, 2**62] = 4096 * MIB
     state: bool = False
     state_interval: Annotated[float, 0.0, 3600.0] = 0.05
-    state_share: Annotated[float, 0.001, 1.0] = 0.025
+    state_share: Annotated[float, 0.001, 1.0] = 0.02
     state_behind_bytes: Annotated[int, 0, 2**62] = 256 * MIB
     snapshot_max_duration: Annotated[float, 0.0, 2**40] = 86400.0
     producers: int = 10_000
