@@ -1,1 +1,1 @@
-"""Which schemas a log holds, and by which one each change was written."""
+"""The registered schemas of a log, and the stamping of changes with their schema versions."""

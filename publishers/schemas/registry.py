@@ -1,16 +1,17 @@
-"""Which schemas a log has told, and by which one each change was written.
+"""The registered schemas of a log.
 
-A schema is told by a change of the area SCHEMA and has a version: a number that rises for each entity type. Versions told
-lie also in a small file beside the segments, so that neither opening a log nor retention asks for a scan: the file is
-replaced after each commit that tells a schema, and marked before it. Behind a mark nothing in the file is believed; if a
-crash came in between, what was written there is looked through. Forgetting withheld commits sets the same mark. A commit that
-tells schemas has the turn (``Schemas.turn``) from its mark to the file; a mark that is there while nobody has it is of a commit
-that was refused or interrupted, and the next one who asks looks behind it. Where the file cannot be replaced the housekeeping
-tries again, and nothing behind the mark is deleted meanwhile. When the log fails the mark stays, for the next opening may find
-more there.
+A change of the area SCHEMA registers a schema under a version: a number that rises for each entity type. The registered versions
+are also kept in a small file beside the segments, so that neither opening a log nor retention needs a scan.
 
-There are two copies of it (`publishers.wal.files.mirrored_file`). Is neither whole, all of the log is looked through; if retention has
-deleted some of that already, nobody can tell what is missing, and the log says so instead of making versions up.
+Each commit that registers schemas writes a mark into the file before it, and replaces the file after it. The mark is a version of
+the log: the file is not trusted for later versions, and after a crash the log is scanned from there. Truncating withheld commits
+sets the same mark. A commit that registers schemas holds ``Schemas.turn`` from writing its mark to replacing the file. A mark that
+exists while no thread holds the turn belongs to a commit that was refused or interrupted; the next reader scans the log from it. If
+the file cannot be replaced, the housekeeping retries, and retention deletes nothing behind the mark meanwhile. If the log fails,
+the mark stays, since the next opening may find more commits behind it.
+
+The file has two copies (`publishers.wal.files.mirrored_file`). If both are damaged, the whole log is scanned. If retention has
+already deleted part of the log, the missing schemas cannot be found, and an error says so; versions are never invented.
 """
 
 import contextlib
@@ -42,13 +43,13 @@ _log: Final = logging.getLogger("penstock.housekeeping")
 
 
 class SchemaVersion(msgspec.Struct, frozen=True):
-    """A schema as it was told.
+    """A registered schema.
 
     Attributes:
-        entity_type: Of which entities.
+        entity_type: The entity type that it describes.
         version: Its version.
-        position: Where it was told.
-        parts: JSON of each part by name, those included that an earlier version told and this one left as they were.
+        position: The position of the change that registered it, or its last part.
+        parts: The JSON of each part by name, including the parts of earlier versions that this version did not replace.
     """
 
     entity_type: str
@@ -58,17 +59,17 @@ class SchemaVersion(msgspec.Struct, frozen=True):
 
     @property
     def body(self) -> Any:
-        """The part that describes the entity itself, parsed; None if there is none."""
+        """The parsed part that describes the entity itself; None if there is none."""
         text = self.parts.get(_ENTITY)
         return None if text is None else msgspec.json.decode(text)
 
     def reader(self) -> Reader:
-        """What turns parsed bodies into Python values; see ``publishers.lossless.reader``."""
+        """A function that turns parsed bodies into Python values; see ``publishers.lossless.reader``."""
         return reader(self.body)
 
 
 class Told(msgspec.Struct, frozen=True):
-    """One change that told a schema, or a part of one."""
+    """One change that registered a schema, or a part of one."""
 
     entity_type: str
     part: str
@@ -78,7 +79,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class _File(msgspec.Struct):
-    """What lies beside the segments; ``pending`` is the version behind which something may be missing."""
+    """The content of the file; ``pending`` is the mark: schemas of later versions of the log may be missing."""
 
     told: list[Told]
     pending: int | None = None
@@ -87,17 +88,17 @@ class _File(msgspec.Struct):
 class Schemas:
     """The schemas of one log. Thread-safe.
 
-    The owner knows all that were told; others know those that are shown, and read the file again each time.
+    The owner of the log caches all registered schemas. A follower reads the file at each call, and returns visible schemas only.
 
     Args:
-        files: Of the log.
-        filesystem: Where they are.
-        failed: Whether the log has failed, so that the next opening may find more in it than can be read now.
+        files: The WAL of the log, or its follower.
+        filesystem: Where the files are.
+        failed: Returns whether the log has failed, so that the next opening may find more commits than can be read now.
 
     Attributes:
-        turn: Held by a commit that tells schemas and by what forgets some, from before versions are given until what has
-            become of them is known here. No code of a caller runs under it.
-        forgotten: How often schemas were, or were about to be, forgotten.
+        turn: Held by a commit that registers schemas, and by a truncation that removes some: from before versions are assigned
+            until this object has recorded the outcome. No code of a caller runs under it.
+        forgotten: The number of truncations that removed schemas, including one that has just begun.
     """
 
     def __init__(
@@ -110,25 +111,25 @@ class Schemas:
         self._file = MirroredFile(filesystem, files.directory, SCHEMAS_NAME)
         self._failed = failed
         self._told: list[Told] | None = None
-        # Behind this version a commit may have told what is not in ``_told`` yet.
+        # The mark: a commit behind this version may have registered schemas that are not in ``_told`` yet.
         self._marked: int | None = None
-        # Behind this version the file tells nothing, or may not; until it was read that is all.
+        # The file may lack schemas behind this version. 0, the whole log, until the file was read.
         self._owed: int | None = 0
         self._complained = False
         self._versions: dict[str, list[int]] = {}
         self._loading = threading.Lock()
 
     def versions(self, entity_type: str) -> list[int]:
-        """The versions told of an entity type, rising."""
+        """The registered versions of an entity type, rising."""
         if self._told is None or self._owner is None or self._marked is not None:
             self.load()
         return self._versions.get(entity_type, [])
 
     def find(self, entity_type: str, version: int | None = None) -> SchemaVersion | None:
-        """A schema by its version, or the newest; None if it was not told, or is not shown yet.
+        """A schema by its version, or the newest; None if it was not registered, or is not visible yet.
 
         Raises:
-            InvalidOption: If it is no entity type, or no version.
+            InvalidOption: If the entity type is no text, or the version neither an integer nor None.
         """
         if not isinstance(entity_type, str):
             raise InvalidOption("entity_type", entity_type, "the name of an entity type")
@@ -142,7 +143,7 @@ class Schemas:
         return found
 
     def told(self) -> dict[str, tuple[int, ...]]:
-        """Of each entity type that has schemas the versions that were told and are shown, rising."""
+        """The visible schema versions by entity type, rising."""
         versions: dict[str, list[int]] = {}
         for told in self._shown():
             for one in told:
@@ -150,50 +151,56 @@ class Schemas:
         return {name: tuple(found) for name, found in sorted(versions.items())}
 
     def _shown(self) -> Iterator[list[Told]]:
-        """What was told and is shown; then, if there is a mark, the same with what is found behind it."""
-        # Before what is told: while that is copied, a commit may add to it and clear the mark.
+        """The visible schemas; then, if there is a mark, the same with those found in the log behind it."""
+        # The mark is read before the schemas: while they are copied, a commit may add to them and clear the mark.
         marked, visible = self._marked, self._visible()
         told = [one for one in self.load() if one.position.version <= visible]
         yield told
         if marked is not None:
-            # Subscribers may have a change before the commit has come to say here what it told.
+            # A subscriber may receive a change before its commit calls ``adopt``.
             more = self._since(marked, told, self._files.reader)
             yield told + [one for one in more if one.position.version <= visible]
 
     def adopt(self, told: Iterable[Told]) -> None:
-        """Adds what a commit has told, and writes the file; for whoever has the turn."""
+        """Adds the schemas of a commit, and writes the file; the caller holds the turn."""
         assert self._told is not None
         added = list(told)
         for one in added:
             _note(self._versions, one)
-        self._told += added  # all parts of a version at once, for those who look meanwhile
-        with contextlib.suppress(OSError):  # it is committed; the mark stays, and ``settle`` tries again
+        self._told += added  # in one step: concurrent readers see all parts of a version
+        with contextlib.suppress(OSError):  # the commit is durable; the mark stays, and ``settle`` retries
             self.write(None)
 
     def forgetting(self, version: int, forget: Callable[[], None]) -> None:
-        """Forgets everything above a version: what was told there is forgotten with it, or nothing is.
+        """Truncates the log behind a version, together with the schemas registered there.
 
-        Nobody tells schemas meanwhile. A crash, or a disk that fails, leaves the mark, and so the rest to the next look.
+        It holds the turn, so no commit registers schemas meanwhile. After a crash or a disk error the mark stays, and the next
+        load scans the log from it.
+
+        Args:
+            version: The last version that stays.
+            forget: Truncates the log itself.
 
         Raises:
-            OSError: What the file system raises before anything is forgotten.
+            OSError: If the file system refuses the mark; then nothing was truncated.
         """
         with self.turn:
             told = self.load(ours=True)
             kept = [one for one in told if one.position.version <= version]
-            # What is visible is never forgotten, and retention may have deleted what a mark so far back asks for.
+            # Visible versions are never truncated, and retention may have deleted segments behind a mark that old.
             if len(kept) == len(told) or version < self._visible():
                 forget()
                 return
             self.write(version)
             self._fill(kept)
-            self.forgotten += 1  # in this order: who comes from now on is not stamped with what goes
+            # After ``_fill``: a commit that reads this count is not stamped with the removed schemas.
+            self.forgotten += 1
             forget()
             with contextlib.suppress(OSError):
                 self.write(None)
 
     def mark(self) -> None:
-        """Writes into the file that a schema is about to be told; for whoever has the turn.
+        """Writes the mark before a commit that registers schemas; the caller holds the turn.
 
         Raises:
             OSError: What the file system raises.
@@ -201,7 +208,10 @@ class Schemas:
         self.write(self._newest())
 
     def write(self, pending: int | None) -> None:
-        """Replaces the file, durably; that of a log that has failed stays as it is, and leads the next opening to the rest.
+        """Replaces the file durably. The file of a failed log stays as it is: its mark makes the next opening scan the log.
+
+        Args:
+            pending: The mark to write; None if the file is complete.
 
         Raises:
             OSError: What the file system raises.
@@ -216,14 +226,14 @@ class Schemas:
         self._owed = pending
 
     def settle(self) -> int:
-        """Writes the file again where that has failed, for the housekeeping and at the opening.
+        """Retries a failed write of the file; called by the housekeeping and at the opening.
 
-        It never raises for the disk. Whoever has the turn is not waited for: the file is written then.
+        It raises no error of the disk. It does not wait for the turn: its holder writes the file.
 
         Returns:
-            The oldest version of the log that has to stay: from there on it may tell what the file does not.
+            The oldest version of the log that retention must keep: from there on the log may hold schemas that the file lacks.
         """
-        unseen = self._visible() + 1  # first: whatever is told from now on lies behind it
+        unseen = self._visible() + 1  # read first: schemas that are registered from now on lie behind it
         try:
             self.load()
             if self._owed is not None and self.turn.acquire(blocking=False):
@@ -242,13 +252,13 @@ class Schemas:
         return unseen if owed is None else min(owed + 1, unseen)
 
     def load(self, *, ours: bool = False) -> list[Told]:
-        """What was told; the owner reads it once, and looks behind a mark that is nobody's any more.
+        """All registered schemas. The owner reads the file once, and scans the log behind a mark whose commit has ended.
 
         Args:
-            ours: Whether the caller has just got the turn, so that a mark is of those who had it before.
+            ours: Whether the caller has just acquired the turn, so that an existing mark belongs to an earlier holder.
 
         Raises:
-            WalCorrupted: If the file is damaged, and cannot be made out from what is kept of the log.
+            WalCorrupted: If the file is damaged, and cannot be rebuilt from the kept part of the log.
         """
         told = self._told
         if told is not None and self._owner and (self._marked is None or (not ours and self.turn.locked())):
@@ -258,19 +268,19 @@ class Schemas:
             if told is None or not self._owner:
                 return self._begin()
             marked = self._marked
-            # A mark that was there before the turn was seen to be free, and is there after it, is nobody's: whoever takes the
-            # turn now loads first, and waits here. Of the commit that marks next it would be another one.
+            # A mark that is the same before and after the turn was seen to be free has no running commit: a thread that
+            # acquires the turn now loads first, and waits for ``_loading``. The next commit would write another mark.
             if marked is not None and (ours or not self.turn.locked()) and self._marked == marked:
                 told = [one for one in told if one.position.version <= marked]
                 told += self._since(marked, told)
-                # In this order: wherever an interrupt comes, the next one looks again, or has nothing to look for.
+                # The mark is cleared last: an interrupt before that makes the next load scan again.
                 self._fill(told)
                 self._marked = None
             return told
 
     def _begin(self) -> list[Told]:
         found, even = self._read()
-        # Of what was forgotten, or is withheld from others, the file may tell yet.
+        # The file may still hold schemas that were truncated, or that are withheld from followers.
         last = self._newest()
         if found.pending is not None:
             last = min(last, found.pending)
@@ -283,14 +293,17 @@ class Schemas:
         return told
 
     def _since(self, version: int, told: Iterable[Told], reader: LogReader | None = None) -> list[Told]:
-        """What was told behind a version, without what is known already. What is not shown may be cut off meanwhile."""
+        """The schemas registered in the log behind a version, without the known ones.
+
+        Withheld commits may be truncated meanwhile.
+        """
         known = {one.position for one in told}
         reader = reader or (self._owner.whole if self._owner else self._files.reader)
         changes = self._replay(reader, version + 1)
         return [_told_by(change) for change in changes if change.position not in known]
 
     def _replay(self, reader: LogReader, version: int) -> Iterator[Change]:
-        """The changes that tell schemas, from a version on, as far as a reader reads."""
+        """The changes of the area SCHEMA, from a version to the end of a reader."""
         location = reader.locate(max(version, reader.oldest))
         while (frame := reader.read(location)) is not None:
             block = Block.of(frame.header, *frame.decoded)
@@ -300,15 +313,15 @@ class Schemas:
             location = frame.next
 
     def _newest(self) -> int:
-        """The newest version of the log, for its owner; of those that are shown for others."""
+        """The newest version of the log for its owner; the newest visible version for a follower."""
         return self._owner.appended if self._owner else self._visible()
 
     def _visible(self) -> int:
-        """The newest version that may be shown: who looks a schema up is not told of what was told behind it."""
+        """The newest visible version: a lookup finds no schema that was registered behind it."""
         return self._files.shown if isinstance(self._files, Follower) else self._files.visible
 
     def _read(self) -> tuple[_File, bool]:
-        """What the file tells, and whether both copies do."""
+        """The content of the file, and whether both copies agree."""
         found = self._file.read()
         if not found.exists:
             return _File([]), True
@@ -316,7 +329,7 @@ class Schemas:
             if found.text is not None:
                 return msgspec.json.decode(found.text, type=_File), found.even
         except ValueError:
-            pass  # whole, but nothing that was ever written here
+            pass  # the checksum is right, but penstock never wrote this content
         oldest = self._files.reader.oldest
         if oldest > 1:
             why = (
@@ -330,7 +343,7 @@ class Schemas:
         versions: dict[str, list[int]] = {}
         for one in told:
             _note(versions, one)
-        self._versions, self._told = versions, told  # whole, for those who look meanwhile
+        self._versions, self._told = versions, told  # replaced as a whole, for concurrent readers
 
 
 def _note(versions: dict[str, list[int]], told: Told) -> None:
@@ -340,7 +353,7 @@ def _note(versions: dict[str, list[int]], told: Told) -> None:
 
 
 def _assembled(told: Iterable[Told], entity_type: str, version: int | None) -> SchemaVersion | None:
-    """A version of a schema with all its parts, or the newest; None if it was not told."""
+    """A version of a schema with all its parts, or the newest; None if it was not registered."""
     parts: dict[str, bytes] = {}
     last: Told | None = None
     for one in told:

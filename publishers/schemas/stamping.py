@@ -1,4 +1,4 @@
-"""What a commit does about schemas: it stamps its changes, and tells those that are among them."""
+"""Stamps the changes of a commit with their schema versions, and registers the schemas among them."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,13 +21,13 @@ _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 
 
 class Stamping:
-    """What one commit does about schemas: it stamps its changes, and tells schemas if some are among them.
+    """Stamps the changes of one commit, and registers the schemas among them.
 
-    Changes that tell schemas, and those behind them, are stamped under ``Schemas.turn``, once they have all been made: the code
-    that makes them may commit, and tell schemas, itself.
+    Schemas, and the changes behind them, are stamped under ``Schemas.turn`` after the caller's iterator has ended: the iterator
+    may itself commit, even schemas.
 
     Args:
-        schemas: Of the log.
+        schemas: The schemas of the log.
 
     Attributes:
         tells: Whether schemas are among the changes seen so far.
@@ -37,17 +37,17 @@ class Stamping:
         self.tells = False
         self._schemas = schemas
         self._told: list[Told] = []
-        self._forgotten = schemas.forgotten  # before any version is looked up
+        self._forgotten = schemas.forgotten  # read before any version is looked up
         self._versions: dict[str, list[int]] = {}
         self._rows = 0
 
     def through(self, batches: Iterable[Columns]) -> Iterator[Columns]:
-        """The same changes, each with the version of its schema, as far as one was told.
+        """The same changes, each stamped with the newest schema version of its entity type, if that has a schema.
 
-        From the first that tells a schema on they are left as they are, for `telling`.
+        From the first batch with a schema on, batches are passed through unchanged, for `telling`.
 
         Raises:
-            InvalidChange: If a change names a version that was not told before it.
+            InvalidChange: If a change names a version that was not registered before it.
         """
         for columns in batches:
             self.tells = self.tells or tells_schemas(columns)
@@ -58,13 +58,13 @@ class Stamping:
                 self._rows += columns.count
 
     def telling(self, batches: Iterable[Columns]) -> Iterator[Columns]:
-        """The same changes with those stamped that `through` has left, or all of them; for whoever has the turn.
+        """The same changes, with those stamped that `through` left unchanged; the caller holds the turn.
 
         Raises:
-            InvalidChange: If a change names a version that was not told before it, or tells one that does not rise.
+            InvalidChange: If a change names a version that was not registered before it, or registers one that does not rise.
         """
         self._schemas.load(ours=True)
-        if not any(self._versions.values()):  # nothing was stamped before, and from now on nobody forgets
+        if not any(self._versions.values()):  # nothing was stamped yet, and the held turn excludes truncation
             self._forgotten = self._schemas.forgotten
         self._versions.clear()
         stamped, self._rows = self._rows, 0
@@ -73,13 +73,13 @@ class Stamping:
             self._rows += columns.count
 
     def vouch(self, versions: Mapping[str, int]) -> None:
-        """Takes changes for stamped that others have stamped since this was made.
+        """Checks versions with which changes were stamped elsewhere since this object was made.
 
         Args:
-            versions: Of their entity types, those that they were stamped with.
+            versions: The schema version by entity type of those changes.
 
         Raises:
-            InvalidChange: If one was not told.
+            InvalidChange: If a version was not registered.
         """
         for entity_type, version in versions.items():
             if version not in self._known(entity_type):
@@ -88,7 +88,7 @@ class Stamping:
                 )
 
     def outdated(self) -> InvalidChange | None:
-        """Why the commit may not be written: schemas that it was stamped with may be forgotten. None if it may be."""
+        """The error if schemas were truncated since the changes were stamped with them; None if the commit may be written."""
         if self._forgotten == self._schemas.forgotten:
             return None
         stamps = {name: versions[-1] for name, versions in self._versions.items() if versions}
@@ -98,7 +98,7 @@ class Stamping:
         return InvalidChange("schema_version", stamps, right)
 
     def done(self, version: int) -> None:
-        """The commit has become a version of the log; for whoever has the turn."""
+        """Registers the schemas of the commit, which is now a version of the log; the caller holds the turn."""
         self._schemas.adopt(
             msgspec.structs.replace(told, position=Position(version, told.position.index))
             for told in self._told
@@ -125,7 +125,7 @@ class Stamping:
         return with_meta(columns, Column.of(metas))
 
     def _known(self, entity_type: str) -> list[int]:
-        """The versions of an entity type, those included that this commit tells."""
+        """The versions of an entity type, including those that this commit registers."""
         found = self._versions.get(entity_type)
         if found is None:
             found = self._versions[entity_type] = list(self._schemas.versions(entity_type))
@@ -152,19 +152,19 @@ class Stamping:
 
 
 def tells_schemas(columns: Columns) -> bool:
-    """Whether schemas are among some changes."""
+    """Whether any of the changes is a schema."""
     return not _PARTS.isdisjoint(bytes(columns.kinds))
 
 
 def unsealed(transaction: Transaction) -> Iterator[Columns]:
-    """The changes of a transaction that was not written."""
+    """Decodes the changes of a sealed transaction that was not written."""
     for sealed, data in transaction.read():
         payload = inflate(data, sealed.raw) if sealed.flags & COMPRESSED else data
         yield decode_payload(payload, sealed.count)[0]
 
 
 def _checked(meta: bytes | None, entity_type: str, versions: list[int]) -> bytes | None:
-    """The ``meta`` of a change with the version of its schema."""
+    """The ``meta`` of a change with a checked schema version; the newest if it names none."""
     attached = attached_of(meta)
     if attached.error is not None:
         return meta
@@ -183,7 +183,7 @@ def _spliced(meta: bytes | None, version: int) -> bytes:
 
 
 def _repeated(columns: Columns, stamps: list[bytes | None]) -> Column:
-    """One value for all changes of a type; without a loop if there is just one type."""
+    """A column that repeats the stamp of each type; without a loop if there is only one type."""
     count = columns.count
     if columns.type_ids is not None:
         return Column.of([stamps[type_id] for type_id in columns.type_ids])
@@ -193,7 +193,7 @@ def _repeated(columns: Columns, stamps: list[bytes | None]) -> Column:
 
 
 def with_versions(columns: Columns, versions: Mapping[str, int]) -> Columns:
-    """Changes to which nothing is attached, stamped with the version of the schema of their entity type, as far as there is one."""
+    """Stamps changes without ``meta`` with the schema versions of their entity types; types without a schema stay as they are."""
     if versions.keys().isdisjoint(columns.entity_types):
         return columns
     stamps = [_spliced(None, versions[name]) if name in versions else None for name in columns.entity_types]
@@ -201,7 +201,7 @@ def with_versions(columns: Columns, versions: Mapping[str, int]) -> Columns:
 
 
 def with_meta(columns: Columns, meta: Column) -> Columns:
-    """The same changes with something else attached."""
+    """The same changes with another ``meta`` column."""
     body, before, changed, _ = columns.optional
     return Columns(
         columns.kinds, columns.entity_types, columns.type_ids, columns.key, body, before, changed, meta

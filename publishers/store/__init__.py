@@ -1,1 +1,1 @@
-"""A store: named change logs in one directory, and the system log that tells what becomes of them."""
+"""A store: named change logs in one directory, and the system log that records their creation, renames and drops."""

@@ -1,21 +1,21 @@
-"""The directory of a store: its lock, the directories of its logs, and which of those are in doubt.
+"""The directory of a store: its lock, the directories of its logs, and their doubt files.
 
 ::
 
     shop/
       LOCK              held by the one process that owns the store
       .system/          the system log
-      orders/           a log; its directory keeps the name with which it was made
-      .doubt-orders     while there is this, the system log decides whether there is to be an ``orders/``
+      orders/           a log; a rename of the log leaves its directory as it is
+      .doubt-orders     while this file exists, the system log decides whether ``orders/`` stays
 
-A log is made or dropped in steps, and a process may die between any two of them:
+A log is created or dropped in steps, and a process may die between any two of them:
 
-* *make*: note the doubt, make the directory, commit CREATED, settle the doubt;
-* *drop*: note the doubt, commit DROPPED, remove the directory, settle the doubt.
+* *create*: write the doubt file, make the directory, commit CREATED, remove the doubt file;
+* *drop*: write the doubt file, commit DROPPED, remove the directory, remove the doubt file.
 
-The commit to the system log is what counts. Whoever opens the store next goes through the doubts: a directory that the
-system log knows stays, one that it does not know is removed. Directories without a doubt are never touched, so what
-somebody else has put there is safe. To rename a log, or to give it another type, is one commit and nothing else.
+The commit to the system log decides. The next owner that opens the store settles each doubt: it keeps a directory that the
+system log lists, and removes one that it does not list. Directories without a doubt file are never touched, so foreign
+directories are safe. A rename, or a change of the type, is one commit and changes no directory.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ Kind = Literal["log", "store", "nothing", "other"]
 
 
 def kind_of(filesystem: FileSystem, path: Path) -> Kind:
-    """What a directory is, told by its files; ``nothing`` if it is empty or not there."""
+    """What a directory is, judged by the names of its files; ``nothing`` if it is empty or missing."""
     try:
         names = filesystem.listing(path)
     except FileNotFoundError:
@@ -56,7 +56,7 @@ class StoreDirectory:
     """The directory of one store.
 
     Attributes:
-        path: Where it is.
+        path: The path of the directory.
     """
 
     def __init__(self, path: Path, filesystem: FileSystem) -> None:
@@ -68,10 +68,10 @@ class StoreDirectory:
         """Refuses a directory that is no store.
 
         Args:
-            missing: Whether a store may be made there, if there is nothing.
+            missing: Whether an empty or missing directory is accepted, to create a store there.
 
         Raises:
-            NotAStore: If it is none, with what it is instead.
+            NotAStore: If it is no store; the error says what it is instead.
         """
         match kind_of(self._filesystem, self.path):
             case "log":
@@ -82,10 +82,10 @@ class StoreDirectory:
                 raise NotAStore(self.path, f"there is no {SYSTEM_DIRECTORY} in it")
 
     def own(self) -> None:
-        """Makes the directory if need be, and takes its lock.
+        """Makes the directory if it is missing, and acquires its lock.
 
         Raises:
-            LogBusy: If another process owns the store, or another opening in this one.
+            LogBusy: If another process, or another ``ChangeStore`` in this process, owns the store.
             OSError: What the file system raises.
         """
         self._filesystem.make_directory(self.path)
@@ -93,30 +93,30 @@ class StoreDirectory:
         sign(self._lock, self._filesystem, 0)
 
     def names(self) -> list[str]:
-        """Everything in the directory."""
+        """The names of all files and directories in the store's directory."""
         return self._filesystem.listing(self.path)
 
     # Doubts.
 
     def doubt(self, directory: str) -> None:
-        """Notes, durably, that it is the system log that tells whether there is to be a directory."""
+        """Writes a doubt file, durably: from now on the system log decides whether the directory stays."""
         self._filesystem.open(self.path / f"{_DOUBT}{directory}", "create").close()
         self._filesystem.sync_directory(self.path)
 
     def doubts(self) -> list[str]:
-        """The directories in doubt."""
+        """The directories that have a doubt file."""
         return [name.removeprefix(_DOUBT) for name in self.names() if name.startswith(_DOUBT)]
 
     def settle(self, directory: str) -> None:
-        """The directory is as the system log has it."""
+        """Removes the doubt file of a directory that agrees with the system log."""
         with contextlib.suppress(FileNotFoundError):
             self._filesystem.unlink(self.path / f"{_DOUBT}{directory}")
         self._filesystem.sync_directory(self.path)
 
     def remove(self, directory: str) -> None:
-        """Removes a log with all its files, and settles the doubt that was noted before.
+        """Removes a log with all its files, then its doubt file.
 
-        HEAD goes first, so that nobody who reads the log meanwhile takes it for damaged.
+        HEAD is removed first: without it, a concurrent reader does not mistake the missing files for damage.
         """
         place = self.path / directory
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -126,7 +126,7 @@ class StoreDirectory:
         self.settle(directory)
 
     def log_id(self, directory: str) -> str | None:
-        """Which log is there at this moment; None if there is none, or it cannot be told."""
+        """The id in the HEAD of a directory, read now; None if there is no log, or HEAD cannot be read."""
         path = self.path / directory / HEAD_NAME
         try:
             with contextlib.closing(self._filesystem.open(path, "read")) as file:
@@ -136,10 +136,10 @@ class StoreDirectory:
         return None if state is None else state.log_id.hex
 
     def lock_log(self, directory: str) -> File | None:
-        """The lock of a log that is not open here, lest another process writes to it; None if it is not there.
+        """Acquires the lock of a log that is not open in this process, to exclude writers; None if the log is missing.
 
         Raises:
-            LogBusy: If one does.
+            LogBusy: If another process writes to the log.
         """
         try:
             return take_lock(self._filesystem, self.path / directory)
@@ -147,12 +147,12 @@ class StoreDirectory:
             return None
 
     def _empty(self, place: Path) -> None:
-        """Removes a file or a tree; of a symbolic link only itself."""
+        """Removes a file or a tree. Of a symbolic link it removes the link, not its target."""
         try:
             self._filesystem.unlink(place)
             return
         except (FileNotFoundError, IsADirectoryError, PermissionError):
-            pass  # a directory, told in the way of the system, or nothing
+            pass  # a directory (the error depends on the operating system), or nothing
         try:
             names = self._filesystem.listing(place)
         except FileNotFoundError:
@@ -162,6 +162,6 @@ class StoreDirectory:
         self._filesystem.remove_directory(place)
 
     def close(self) -> None:
-        """Gives the lock back."""
+        """Releases the lock."""
         if self._lock is not None:
             self._lock.close()

@@ -1,8 +1,8 @@
-"""Which logs a store has: their names, and what the system log tells of them.
+"""The list of the logs of a store, read from its system log.
 
-The system log is the truth. Each of its transactions holds one change: ``entity_type`` is ``log``, ``key`` the name of
-the log, ``body`` what is known of it from now on, ``before`` what was known, and ``meta`` has the word of what happened
-(``CREATED``, ``RENAMED``, ``RETYPED``, ``DROPPED``), so that it can be told without bodies.
+The system log is the source of truth. Each of its transactions holds one change: ``entity_type`` is ``log``, ``key`` the name
+of the log, ``body`` its entry after the change, ``before`` its entry before it. ``meta`` names the event (``CREATED``,
+``RENAMED``, ``RETYPED``, ``DROPPED``), so that subscriptions without bodies can tell them apart.
 """
 
 import re
@@ -30,7 +30,7 @@ __all__ = [
 
 ENTITY_TYPE: Final = "log"
 SYSTEM: Final = "$system"
-"""Under this name transports address the system log; no log can be called that."""
+"""The name by which transports address the system log; ``check_name`` refuses it."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _RIGHT: Final = (
@@ -48,10 +48,10 @@ _LABELS_MAX: Final = 64
 
 
 def check_name(name: object) -> str:
-    """The name, if a log may be called that on every file system.
+    """The name, if it is valid for a log, and so for a directory on every file system.
 
     Raises:
-        InvalidName: If it may not.
+        InvalidName: If it is not.
     """
     if not isinstance(name, str) or _NAME.fullmatch(name) is None or name.endswith((".", ".tmp")):
         raise InvalidName(name, _RIGHT)
@@ -62,15 +62,15 @@ def check_name(name: object) -> str:
 
 
 class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of one log of a store.
+    """The entry of one log of a store.
 
     Attributes:
-        name: What it is called.
-        log_id: What tells it from every other log, also from a later one of the same name.
-        directory: Where it lies in the store: the name that it was made with, if that was free.
-        type: What kind of log it is, in words of the application.
-        labels: What else the application says of it.
-        options: Options that it was made with, beside those of the store.
+        name: The name of the log.
+        log_id: Its unique id; a later log of the same name has another one.
+        directory: Its directory in the store: its first name, or that name and a number if such a directory existed.
+        type: The kind of log, chosen by the application.
+        labels: Further texts by name, chosen by the application.
+        options: The options given at its creation, where they differ from the store's.
     """
 
     name: str
@@ -81,16 +81,17 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     options: dict[str, Any] = {}
 
     def body(self) -> dict[str, Any]:
-        """As it travels, and as it is stored."""
+        """The entry as a JSON object: the form in which it is stored and delivered."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
 
 def check_labels(kind: object, labels: object) -> dict[str, str]:
-    """Labels, and a type, that can be stored.
+    """The labels, if they and the type can be stored.
 
     Raises:
-        InvalidChange: If they cannot.
+        InvalidChange: If the type is not None or a text of 1 to 256 characters, or the labels are not a mapping of at most 64
+            texts to texts of at most 256 characters.
     """
     if kind is not None and (not isinstance(kind, str) or not 0 < len(kind) <= _TEXT_MAX):
         raise InvalidChange("type", kind, f"a text of 1 to {_TEXT_MAX} characters, or None")
@@ -106,17 +107,17 @@ def check_labels(kind: object, labels: object) -> dict[str, str]:
 
 
 def created(entry: LogEntry) -> Mutation:
-    """A log was made."""
+    """The change that creates a log."""
     return _engine(upsert(ENTITY_TYPE, entry.name, entry.body(), meta={"event": "CREATED"}))
 
 
 def dropped(entry: LogEntry) -> Mutation:
-    """A log is no more."""
+    """The change that drops a log."""
     return _engine(remove(ENTITY_TYPE, entry.name, before=entry.body(), meta={"event": "DROPPED"}))
 
 
 def replaced(before: LogEntry, after: LogEntry) -> Mutation:
-    """A log has another name, or another type or other labels."""
+    """The change that renames a log, or replaces its type or labels."""
     what = {"event": "RETYPED"} if before.name == after.name else {"event": "RENAMED", "from": before.name}
     return _engine(upsert(ENTITY_TYPE, after.name, after.body(), before=before.body(), meta=what))
 
@@ -126,27 +127,27 @@ def _engine(row: Mutation) -> Mutation:
 
 
 class LogStep(NamedTuple):
-    """What one change of the system log did: a log before it, and after it."""
+    """The effect of one change of the system log: the entry before it and after it; None where the log did not exist."""
 
     before: LogEntry | None
     after: LogEntry | None
 
 
 class LogEntries(Mapping[str, LogEntry]):
-    """The logs that there are, by name; changed by what the system log tells, and by nothing else."""
+    """The existing logs by name. Only changes of the system log modify it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, LogEntry] = {}
         self._plain: dict[str, str] = {}
 
     def apply(self, change: Change) -> LogStep | None:
-        """Takes one change of the system log.
+        """Applies one change of the system log; None if the change is about no log.
 
         Raises:
-            WalCorrupted: If it does not follow from what was told before.
+            WalCorrupted: If it contradicts the changes before it.
         """
         if change.area is not Area.ENGINE or change.entity_type != ENTITY_TYPE:
-            return None  # a later release may tell more
+            return None  # a later release may record other changes
         try:
             before = _entry(change.before_bytes)
             after = None if change.operation is Operation.REMOVE else _entry(change.body_bytes)
@@ -163,7 +164,7 @@ class LogEntries(Mapping[str, LogEntry]):
         return LogStep(before, after)
 
     def find(self, name: object) -> LogEntry:
-        """The log of a name.
+        """The entry of the log of a name.
 
         Raises:
             NoSuchLog: If there is none.
@@ -174,11 +175,15 @@ class LogEntries(Mapping[str, LogEntry]):
         return found
 
     def check_free(self, name: object, *, but: str | None = None) -> str:
-        """The name, if a new log may have it.
+        """The name, if it is valid and free.
+
+        Args:
+            name: The name to check.
+            but: A log that may have the name in other case: the log that is renamed.
 
         Raises:
-            InvalidName: If no log can be called that.
-            LogExists: If one is, perhaps in other case.
+            InvalidName: If the name is not valid for a log.
+            LogExists: If a log has the name, perhaps in other case.
         """
         name = check_name(name)
         taken = self._plain.get(name.casefold())
@@ -187,12 +192,12 @@ class LogEntries(Mapping[str, LogEntry]):
         return name
 
     def directories(self) -> frozenset[str]:
-        """Where they lie."""
+        """The directories of the logs."""
         return frozenset(entry.directory for entry in self._entries.values())
 
     @staticmethod
     def free_directory(name: str, taken: Collection[str]) -> str:
-        """A directory for a new log: its name, or its name and a number."""
+        """A free directory for a new log: its name, or its name and a number if that is taken in any case."""
         plain = {one.casefold() for one in taken}
         found, number = name, 1
         while found.casefold() in plain:

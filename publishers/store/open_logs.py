@@ -1,4 +1,4 @@
-"""What the system log of a store tells, and what follows from it in this process: logs open, close, change names."""
+"""Applies the system log of a store to this process: opens, closes and renames logs."""
 
 import contextlib
 import logging
@@ -48,13 +48,13 @@ class OpenLogs:
 
     Attributes:
         system: The system log.
-        entries: What it has told so far.
-        disk: The directory.
-        lock: Held for everything but what may reach user code.
-        eager: Whether logs are opened as they appear.
-        refused: Why logs could not be opened at the last try, by log id; none that is open now.
+        entries: The logs, as of the last change that was read from the system log.
+        disk: The directory of the store.
+        lock: Guards everything here; never held while user code may run.
+        eager: Whether a log is opened as soon as it appears.
+        refused: The error of the last attempt to open a log, by log id; without the logs that are open.
         closed: Whether the store was closed.
-        inherited: What to raise in a child of ``fork``; None in the process that opened the store.
+        inherited: The error that every call raises in a child of ``fork``; None in the process that opened the store.
     """
 
     disk: StoreDirectory
@@ -71,16 +71,15 @@ class OpenLogs:
     closed: bool = False
     inherited: LogForked | None = None
     _told: Position | None = None
-    _steps: deque[LogStep] = field(default_factory=deque)  # told, and not carried out yet
-    _handles: dict[str, ChangeLog] = field(
-        default_factory=dict
-    )  # by log id: names change, directories come again
+    _steps: deque[LogStep] = field(default_factory=deque)  # applied to ``entries``, not carried out yet
+    # By log id: names change, directories are used again.
+    _handles: dict[str, ChangeLog] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         forks.register(self)
 
     def forked(self, pid: int, /) -> None:
-        """See ``flow.forks.Forkable``: everything is refused with ``LogForked``, and to close does nothing."""
+        """See ``flow.forks.Forkable``: every call raises ``LogForked``, but ``close`` does nothing."""
         self.lock = threading.RLock()
         self.inherited = LogForked(self.disk.path, pid)
         self.closed = True
@@ -88,7 +87,7 @@ class OpenLogs:
     # The caller holds the lock.
 
     def check_open(self) -> None:
-        """Refuses what comes after the end.
+        """Refuses calls after ``close``.
 
         Raises:
             LogClosed: If the store is closed.
@@ -98,26 +97,33 @@ class OpenLogs:
             raise self.inherited or LogClosed()
 
     def handle(self, entry: LogEntry) -> ChangeLog | None:
-        """The log, if it is open here, or has ended by itself."""
+        """The log, if it is open in this process or has failed (``failure``)."""
         handle = self._handles.get(entry.log_id)
         return None if handle is None or (handle.closed and handle.failure is None) else handle
 
     def forget(self, log: ChangeLog) -> None:
-        """Takes a log from the list; the caller closes it."""
+        """Removes a log from the open logs; the caller closes it."""
         self._handles.pop(log.log_id.hex, None)
 
     def handles(self) -> list[ChangeLog]:
-        """All logs that were opened."""
+        """All logs that were opened and not dropped, including closed ones."""
         return list(self._handles.values())
 
     def open(self, entry: LogEntry) -> ChangeLog:
-        """Opens a log; one without a log id is made."""
+        """Opens a log; creates it if its entry has no log id yet.
+
+        Raises:
+            NotALog: If its files are gone, or are those of another log.
+            NoSuchLog: If the store is read-only and the log was dropped meanwhile.
+            PenstockError, OSError: What ``ChangeLog.open`` raises.
+        """
         known = {
             name: value for name, value in entry.options.items() if name in LogOptions.__dataclass_fields__
         }
         try:
             if entry.log_id and kind_of(self._filesystem, self.disk.path / entry.directory) == "nothing":
-                raise NotALog(self.disk.path / entry.directory, "its files are gone")  # none are made anew
+                # Opening would create the files again.
+                raise NotALog(self.disk.path / entry.directory, "its files are gone")
             log = ChangeLog.open(
                 self.disk.path / entry.directory,
                 read_only=self._read_only,
@@ -143,17 +149,17 @@ class OpenLogs:
         return log
 
     def _gone(self, entry: LogEntry) -> bool:
-        """Whether the files of a log are gone, which the system log may not have told yet; not if the whole store is."""
+        """Whether the files of a log are gone; the DROPPED change may not be visible yet. False if the whole store is gone."""
         there = self.disk.log_id(SYSTEM_DIRECTORY) == self.system.log_id.hex
         return there and self.disk.log_id(entry.directory) != entry.log_id
 
     def record(self, mutation: Mutation) -> None:
-        """Commits to the system log, and takes what it tells then."""
+        """Commits to the system log, and applies the commit."""
         self.system.record(mutation)
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Takes what the system log tells; ``carry_out``, without the lock, is to follow."""
+        """Applies new changes of the system log to ``entries``; the caller then calls ``carry_out`` without the lock."""
         while self._told is None or self._told < self.system.head:
             page = self.system.history(
                 Criterion(areas={Area.ENGINE}), self._told, limit=_PAGE, content=Content.BODY
@@ -164,10 +170,10 @@ class OpenLogs:
                     self._steps.append(step)
             self._told = page.next
 
-    # What a dead process left, and what cannot be done just now: the next opening does it.
+    # Doubts that a dead process left. What fails here is left to the next opening.
 
     def decide(self) -> None:
-        """Ends every doubt as the system log has it."""
+        """Settles every doubt by the system log: keeps the directories that it lists, removes the others."""
         known = self.entries.directories()
         for directory in self.disk.doubts():
             if directory in known:
@@ -176,14 +182,14 @@ class OpenLogs:
                 self.remove(directory)
 
     def settle(self, directory: str) -> None:
-        """Ends a doubt; the directory stays."""
+        """Removes a doubt file; the directory stays."""
         try:
             self.disk.settle(directory)
         except OSError:
             _log.exception("the doubt about %s is left to the next opening of the store", directory)
 
     def remove(self, directory: str) -> None:
-        """Ends a doubt; the directory goes."""
+        """Removes a directory and its doubt file."""
         try:
             self.disk.remove(directory)
         except OSError:
@@ -192,7 +198,7 @@ class OpenLogs:
     # The caller does not hold the lock.
 
     def log(self, name: str) -> ChangeLog:
-        """The log of a name, opened if it is not, or has ended by itself."""
+        """The log of a name; opens it if it is not open, or has failed."""
         with self.lock:
             self.check_open()
             entry = self.entries.find(name)
@@ -214,7 +220,7 @@ class OpenLogs:
         return opened
 
     def refresh(self) -> None:
-        """Takes what the system log tells, unless the store is closed.
+        """Applies new changes of the system log, and carries them out, unless the store is closed.
 
         Raises:
             LogForked: In a child of ``fork``.
@@ -228,7 +234,7 @@ class OpenLogs:
         self.carry_out()
 
     def follow(self) -> None:
-        """Refreshes whenever there is something new."""
+        """Refreshes at each new change of the system log."""
         feed = self.system.changes(Criterion(areas={Area.ENGINE}), since=self.system.head)
         watcher = CallbackSubscription[Change](lambda _: self.refresh(), self._lose, None, Tide(UNBOUNDED))
         feed.subscribe(watcher, executor=INLINE, name="store")
@@ -238,7 +244,7 @@ class OpenLogs:
         _log.error("the store %s is no longer followed: %s", self.disk.path, error)
 
     def tell_opened(self, log: ChangeLog) -> None:
-        """Puts up that a log is open now."""
+        """Publishes the event OPENED of a log."""
         body = {
             "epoch": log.epoch,
             "oldest": str(log.oldest),
@@ -248,7 +254,7 @@ class OpenLogs:
         self.system.board.tell(log.name, "OPENED", body)
 
     def carry_out(self) -> None:
-        """Does what follows from what the system log told; may reach user code."""
+        """Closes dropped logs, renames open ones, and opens new ones if ``eager``; may run user code."""
         while self._steps:
             with self.lock:
                 if self.closed or not self._steps:
@@ -264,10 +270,11 @@ class OpenLogs:
             if before is not None and after is None and known is not None:
                 known.close(LogDropped(before.name))
             if before is None and after is not None and self.eager:
-                with contextlib.suppress(PenstockError, OSError):  # it was told of, or is gone again
+                # ``log`` has published the failure, or the log is dropped.
+                with contextlib.suppress(PenstockError, OSError):
                     self.log(self._name_of(after.log_id) or after.name)
 
     def _name_of(self, log_id: str) -> str | None:
-        """What a log is called now; it may have had several names since it was made."""
+        """The present name of a log; it may have had several since its creation."""
         with self.lock:
             return next((entry.name for entry in self.entries.values() if entry.log_id == log_id), None)

@@ -1,4 +1,4 @@
-"""A store: a directory of named change logs, and the system log that tells what becomes of them."""
+"""A store: a directory of named change logs, and the system log that records their creation, renames and drops."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -30,28 +30,28 @@ _SYSTEM_OPTIONS: Final = {
     "sync": "always",
     "fill_step": 64 * KIB,
 }
-"""What is different for the system log: it is small, and all of it is kept, since it is the list of the logs."""
+"""The options of the system log: it is small, and is never truncated by retention, since it is the list of the logs."""
 
 
 class _Keep:
-    """Stands for what is not changed."""
+    """The type of ``KEEP``."""
 
     def __repr__(self) -> str:
         return "KEEP"
 
 
 KEEP: Final = _Keep()
-"""For ``retype``: as it is."""
+"""An argument of ``retype`` that leaves the present value."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStatistics:
-    """One opened store.
+    """The statistics of one opened store.
 
     Attributes:
-        system: Its system log.
-        logs: The logs that are open in this process, by name.
-        names: All its logs.
+        system: The statistics of the system log.
+        logs: The statistics by name of the logs that are open in this process.
+        names: The names of all logs of the store.
     """
 
     system: LogStatistics
@@ -65,18 +65,18 @@ class ChangeStore(Mapping[str, ChangeLog]):
     Open it with ``ChangeStore.open``. It is a mapping from names to logs: ``store["orders"]`` is ``store.log("orders")``.
     All methods may be called from any thread. It is a context manager that closes itself and its logs.
 
-    What becomes of the logs is in ``store.system``, a change log of its own, which decides in doubt: a log is there once
-    its creation is committed there, and gone once its drop is. An opening with ``read_only=True`` follows it, so logs
-    appear, disappear and change their names there without anything being opened again.
+    The system log, ``store.system``, records the creation, renames and drops of logs, and is the source of truth: a log exists
+    once its creation is committed there, and no longer once its drop is. A store opened with ``read_only=True`` follows the
+    system log, so logs appear, disappear and change their names there without a second opening.
 
     Attributes:
-        path: Its directory.
-        read_only: Whether this opening follows the store instead of owning it.
+        path: The directory of the store.
+        read_only: Whether this store follows its owner instead of owning the directory.
         system: The system log.
     """
 
     def __init__(self, logs: OpenLogs, options: LogOptions, *, read_only: bool) -> None:
-        """Not to be called; see ``open``."""
+        """Internal; use ``open``."""
         self.path = logs.disk.path
         self.read_only = read_only
         self.system = logs.system
@@ -94,20 +94,20 @@ class ChangeStore(Mapping[str, ChangeLog]):
         tracer: Tracer | None = None,
         **options: Any,
     ) -> Self:
-        """Opens a store: to own it, making it if there is none, or to follow its owner.
+        """Opens a store, either as its owner, which creates a missing store, or read-only, following the owner.
 
         Args:
-            path: Its directory.
-            read_only: Follow what another process does, and serve subscribers.
-            filesystem: Where the files are; the real one if None.
-            clock: What time it is.
-            tracer: That of each of its logs, as ``ChangeLog.open`` has it.
-            options: Those of ``LogOptions``, for each log that was not made with other ones.
+            path: The directory of the store.
+            read_only: Follow the process that owns the store, and serve subscribers.
+            filesystem: The file system; the real one if None.
+            clock: The source of time.
+            tracer: The tracer of each log; see ``ChangeLog.open``.
+            options: Fields of ``LogOptions``; an option given at the creation of a log takes precedence.
 
         Raises:
             InvalidOption: If an option is unknown or out of its bounds.
-            NotAStore: If the directory is a log or something else, or, with ``read_only``, nothing.
-            LogBusy: If somebody else owns the store.
+            NotAStore: If the directory is a log or something else; with ``read_only``, also if it is empty or missing.
+            LogBusy: If another process, or another ``ChangeStore`` in this process, owns the store.
             WalCorrupted: If the system log is damaged.
         """
         check_switches(read_only=read_only)
@@ -141,7 +141,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
 
     @property
     def failure(self) -> Exception | None:
-        """Why a read-only opening has ended: ``failure`` of the system log. None as long as it goes on, and if it was closed."""
+        """Why a read-only store stopped following its owner: ``failure`` of the system log. None while it follows, or if closed."""
         return self.system.failure
 
     # Logs.
@@ -149,7 +149,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
     def log(self, name: str) -> ChangeLog:
         """The log of a name, opened at the first call and shared from then on; the store closes it.
 
-        One that is followed and has ended by itself (``failure``) is opened anew.
+        A followed log that has failed (``failure``) is opened again.
 
         Raises:
             NoSuchLog: If there is none.
@@ -168,20 +168,20 @@ class ChangeStore(Mapping[str, ChangeLog]):
         labels: Mapping[str, str] | None = None,
         **options: Any,
     ) -> ChangeLog:
-        """Makes a log. It is there, durably and for everybody, once this returns.
+        """Creates a log. On return it exists durably, and is visible to every process that has the store open.
 
         Args:
-            name: What to call it; also its directory, if that is free.
-            type: What kind of log it is, in words of the application.
-            labels: What else the application says of it.
-            options: Those of ``LogOptions`` that differ from the store's; they are kept with the log.
+            name: Its name; also the name of its directory, if no such directory exists.
+            type: The kind of log, chosen by the application: a text of 1 to 256 characters, or None.
+            labels: Further texts by name, chosen by the application: at most 64, each of at most 256 characters.
+            options: Fields of ``LogOptions`` that differ from the store's; they are stored with the log.
 
         Raises:
-            InvalidName: If no log can be called that.
+            InvalidName: If the name is not valid for a log.
             InvalidOption: If an option is unknown or out of its bounds.
             InvalidChange: If the type or a label cannot be stored.
-            LogExists: If there is a log of that name, perhaps in other case.
-            LogReadOnly, LogFull, LogFailed: If the store cannot take it.
+            LogExists: If a log has the name, perhaps in other case.
+            LogReadOnly, LogFull, LogFailed: If the change cannot be committed to the system log.
         """
         with self._changing() as entries:
             entries.check_free(name)
@@ -206,12 +206,12 @@ class ChangeStore(Mapping[str, ChangeLog]):
         return log
 
     def drop(self, name: str) -> None:
-        """Drops a log with everything in it: every subscriber, here and remote, ends with ``LogDropped``.
+        """Drops a log with all its changes: every subscription, local and remote, ends with ``LogDropped``.
 
         Raises:
-            NoSuchLog: If there is none.
-            LogBusy: If another process writes to it.
-            LogReadOnly, LogFull, LogFailed: If the store cannot take it.
+            NoSuchLog: If there is no log of the name.
+            LogBusy: If another process writes to the log.
+            LogReadOnly, LogFull, LogFailed: If the change cannot be committed to the system log.
         """
         with self._changing() as entries:
             entry = entries.find(name)
@@ -229,19 +229,17 @@ class ChangeStore(Mapping[str, ChangeLog]):
                 if lock is not None:
                     lock.close()
         if handle is not None:
-            handle.close(LogDropped(name))  # or wait until somebody else has
+            handle.close(LogDropped(name))  # waits if another thread closes it already
         self._logs.remove(entry.directory)
 
     def rename(self, old: str, new: str) -> None:
-        """Gives a log another name. Its subscribers go on, and so do those who write to it.
-
-        The directory of the log stays where it is.
+        """Renames a log. Its subscriptions and writers continue, and its directory stays.
 
         Raises:
             NoSuchLog: If there is no log of the old name.
-            InvalidName: If no log can be called that.
-            LogExists: If there is a log of the new name.
-            LogReadOnly, LogFull, LogFailed: If the store cannot take it.
+            InvalidName: If the new name is not valid for a log.
+            LogExists: If another log has the new name, perhaps in other case.
+            LogReadOnly, LogFull, LogFailed: If the change cannot be committed to the system log.
         """
         with self._changing() as entries:
             entry = entries.find(old)
@@ -256,12 +254,17 @@ class ChangeStore(Mapping[str, ChangeLog]):
         type: str | _Keep | None = KEEP,  # noqa: A002 - the word of the event
         labels: Mapping[str, str] | _Keep | None = KEEP,
     ) -> None:
-        """Gives a log another type, other labels, or both.
+        """Replaces the type of a log, its labels, or both.
+
+        Args:
+            name: The log.
+            type: Its new type, as in ``create``.
+            labels: All its new labels, as in ``create``.
 
         Raises:
-            NoSuchLog: If there is none.
+            NoSuchLog: If there is no log of the name.
             InvalidChange: If the type or a label cannot be stored.
-            LogReadOnly, LogFull, LogFailed: If the store cannot take it.
+            LogReadOnly, LogFull, LogFailed: If the change cannot be committed to the system log.
         """
         with self._changing() as entries:
             entry = entries.find(name)
@@ -270,14 +273,14 @@ class ChangeStore(Mapping[str, ChangeLog]):
             self._logs.record(replaced(entry, replace(entry, type=kind, labels=said)))
 
     def names(self) -> list[str]:
-        """What the logs are called, in order."""
+        """The names of all logs, sorted."""
         return list(self)
 
     def entry(self, name: str) -> LogEntry:
-        """What is known of a log without opening it.
+        """The entry of a log; does not open the log.
 
         Raises:
-            NoSuchLog: If there is none.
+            NoSuchLog: If there is no log of the name.
         """
         self._logs.refresh()
         with self._logs.lock:
@@ -285,26 +288,29 @@ class ChangeStore(Mapping[str, ChangeLog]):
             return self._logs.entries.find(name)
 
     def opened(self) -> Mapping[str, ChangeLog]:
-        """The logs that are open in this process at this moment, or have ended by themselves (``failure``), by name."""
+        """The logs that are open in this process now, or have failed (``failure``), by name."""
         with self._logs.lock:
             found = ((entry.name, self._logs.handle(entry)) for entry in self._logs.entries.values())
             return MappingProxyType({name: log for name, log in found if log is not None})
 
     def peek(self, name: str) -> ChangeLog | None:
-        """The log of a name if it is one of ``opened``; never reads the disk."""
+        """The log of a name if it is among ``opened``, else None; never reads the disk."""
         with self._logs.lock:
             entry = self._logs.entries.get(name)
             return None if entry is None else self._logs.handle(entry)
 
     def open_all(self) -> None:
-        """Opens every log, and from now on each that appears. One that cannot be opened is told of, and left out."""
+        """Opens every log, and from now on each new log.
+
+        A log that cannot be opened is skipped, and an event FAILED of the area HOST is published.
+        """
         self._logs.eager = True
         for name in self:
-            with contextlib.suppress(PenstockError, OSError):  # ``_open`` has told of it
+            with contextlib.suppress(PenstockError, OSError):  # ``OpenLogs.log`` has published FAILED
                 self.log(name)
 
     def refused(self) -> dict[str, Exception]:
-        """The logs that could not be opened when that was tried last, by name, and why. Nothing is read."""
+        """The error of the last attempt to open each log that could not be opened, by name. Never reads the disk."""
         with self._logs.lock:
             found = self._logs.refused
             return {one.name: found[one.log_id] for one in self._logs.entries.values() if one.log_id in found}
@@ -331,7 +337,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
     # Life.
 
     def statistics(self) -> StoreStatistics:
-        """What the store holds and does at this moment."""
+        """The statistics of the store and its open logs, as of now."""
         opened = self.opened()
         return StoreStatistics(
             self.system.statistics(),
@@ -340,14 +346,14 @@ class ChangeStore(Mapping[str, ChangeLog]):
         )
 
     def refresh(self) -> None:
-        """Takes what the system log tells; a read-only opening does so by itself, within a moment."""
+        """Applies new changes of the system log; a read-only store does so by itself, shortly after each commit."""
         self._logs.refresh()
 
     def close(self) -> None:
-        """Closes every log, and then the system log. Idempotent; in a child of ``fork`` it does nothing.
+        """Closes every log, then the system log. Idempotent; in a child of ``fork`` it does nothing.
 
         Raises:
-            LogFailed: If what was left of a log could not be synced; everything is closed all the same.
+            LogFailed: If the last commits of a log could not be synced; everything is closed nevertheless.
         """
         with self._logs.lock:
             if self._logs.closed:
@@ -370,7 +376,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
         mode = "closed" if self._logs.closed else "read-only" if self.read_only else "owned"
         return f"<ChangeStore {str(self.path)!r} {mode}, {len(self._logs.entries)} logs>"
 
-    # Both views are mappings, but no two stores are ever equal.
+    # A mapping compares by content; a store is equal to itself only.
 
     __hash__ = object.__hash__
 
@@ -379,7 +385,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[LogEntries]:
-        """Holds the lock for one change of the owner's, and does afterwards what follows from it."""
+        """Holds the lock for one change by the owner, then carries it out without the lock."""
         with self._logs.lock:
             self._logs.check_open()
             if self.read_only:
@@ -390,5 +396,5 @@ class ChangeStore(Mapping[str, ChangeLog]):
 
 
 def _unknown(error: PenstockError | OSError) -> bool:
-    """Whether a commit that failed may be there all the same."""
+    """Whether a failed commit may be durable nevertheless."""
     return isinstance(error, LogFailed) and error.outcome == "unknown"

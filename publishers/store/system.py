@@ -1,4 +1,4 @@
-"""The system log of a store: what becomes of its logs, and what happens to them in this process."""
+"""The system log of a store: the stored changes of its logs, and the events of its logs in this process."""
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,20 +24,20 @@ from publishers.wal import Wal
 __all__ = ["SystemLog"]
 
 _NOTHING = Criterion(areas={Area.HOST})
-"""What no stored change is."""
+"""Matches no stored change."""
 
 
 class SystemLog(ChangeLog):
-    """A change log that its store writes. It is read and subscribed to like any other, with two differences.
+    """A change log that its store alone writes. It is read like any other log, with two differences.
 
-    *Criteria.* None mean everything that is stored: of each transaction the TRANSACTION event, then its one change of
-    area ENGINE. An empty list means nothing at all.
+    *Criteria.* None matches everything that is stored: of each transaction the TRANSACTION event, then its one change of
+    area ENGINE. An empty list matches nothing.
 
-    *Events of this process* (area HOST, see ``publishers.log.process_events``) are not stored. They come, from the moment of the
-    subscription on, to those who name the area: ``Criterion(areas={Area.ENGINE, Area.HOST})``.
+    *Events of this process* (area HOST, see ``publishers.log.process_events``) are not stored. A subscription whose criteria name
+    the area receives those that follow its beginning: ``Criterion(areas={Area.ENGINE, Area.HOST})``.
 
     Attributes:
-        board: Where events of this process are put up.
+        board: Publishes the events of this process.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -57,17 +57,17 @@ class SystemLog(ChangeLog):
         return feed
 
     def history(self, wishes: Wishes = None, *args: Any, **named: Any) -> History:
-        """What became of the logs of the store, as a bounded list; the arguments are those of ``ChangeLog.history``."""
+        """Stored changes of the logs of the store, as a bounded list; the arguments are those of ``ChangeLog.history``."""
         listed = tuple(wishes) if _several(wishes) else wishes
         return super().history(_NOTHING if listed == () else listed, *args, **named)
 
     def commit(self, *args: Any, **named: Any) -> Commit:
-        """For the store; for anybody else it raises LogReadOnly."""
+        """Commits for the store; raises LogReadOnly for any other caller."""
         self._writer()
         return super().commit(*args, **named)
 
     def record(self, mutation: Mutation) -> Commit:
-        """Commits the one change of a transaction; for the store."""
+        """Commits a transaction of one change, durably; for the store."""
         self._pen.held = True
         try:
             return self.commit([mutation], durable=True)
@@ -75,10 +75,10 @@ class SystemLog(ChangeLog):
             self._pen.held = False
 
     def _writer(self) -> tuple[Committer, Wal]:
-        """What every way of writing asks for.
+        """The committer and the WAL; every way of writing calls this.
 
         Raises:
-            LogReadOnly: Unless it is the store that writes.
+            LogReadOnly: If the caller is not ``record``.
         """
         if not getattr(self._pen, "held", False):
             raise LogReadOnly(self.path, "is the system log, which its store writes,")
@@ -86,13 +86,13 @@ class SystemLog(ChangeLog):
 
 
 def _several(wish: Wishes) -> TypeGuard[Iterable[Criterion]]:
-    """Whether it is a list, or the like, of wishes."""
+    """Whether the criteria are an iterable of several."""
     single = (str, bytes, Mapping, Criteria, Criterion, IterablePublisher)
     return isinstance(wish, Iterable) and not isinstance(wish, single)
 
 
 def _criterions(wishes: Iterable[Wishes]) -> Iterator[Criterion]:
-    """Every single wish, before they are made one: a wish for everything stored swallows none for area HOST."""
+    """Each single criterion, before they are merged: criteria for everything that is stored must not absorb those for HOST."""
     for wish in wishes:
         if isinstance(wish, Criterion):
             yield wish
