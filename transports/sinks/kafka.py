@@ -208,11 +208,14 @@ class KafkaSink:
             self.close()
             raise self._judged(error) from None
         except SystemError as error:  # a fatal error of the client, raised while it calls back
-            if not isinstance(error.__cause__, KafkaException):
-                raise
-            error.__traceback__ = error.__cause__.__traceback__ = None
+            error.__traceback__ = None
             self.close()
-            raise self._judged(error.__cause__) from None
+            if isinstance(error.__cause__, KafkaException):
+                error.__cause__.__traceback__ = None
+                raise self._judged(error.__cause__) from None
+            # A callback behind it has replaced the error. To begin transactions again could fence a newer runner.
+            why = f"its client failed for good, as it does when a newer runner of sink {self._opened.name} sends"
+            raise TargetRefused(f"{self._servers}: {why} ({error})") from None
         except BaseException:
             self.close()
             raise

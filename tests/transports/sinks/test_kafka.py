@@ -104,3 +104,17 @@ def test_to_ask_whether_brokers_answer_makes_no_producer_without_transactions(tm
         rig.target._context = rig.runner.machine._target._context
         assert rig.target.alive() is False
         assert rig.target._producer is None
+
+
+def test_a_fatal_error_whose_reason_the_client_lost_pauses_the_sink(tmp_path, monkeypatch):
+    """F103: instead of fencing the newer runner that may be its reason."""
+    sink = ExactlyOnceKafkaSink("127.0.0.1:1")
+
+    def failed(*_):
+        raise SystemError("Producer.flush returned NULL without setting an exception")
+
+    monkeypatch.setattr(sink, "_begin", failed)
+    with rigged(tmp_path / "log", sink) as rig:
+        rig.commit("a")
+        rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+        assert "a newer runner" in rig.runner.statistics().reason
