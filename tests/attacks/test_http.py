@@ -86,7 +86,7 @@ async def test_abandoned_scans_end_at_their_next_record_and_stop_nobody(serving,
         await commit()
         for client in clients:
             client.close()
-        await until(lambda: pool.waiting == 0)
+        await until(lambda: pool.waiting == 0 and all(turn._cancelled for turn in list(pool._running)))
         slices.go_on.set()
         status, _ = await answered(ask(server, "{ logs { name } }"))
         assert status == 200

@@ -206,7 +206,7 @@ def check(scene, action, where):
             )
             continue
         with contextlib.suppress(AssertionError):
-            wait_until(lambda probe=probe: scene.turn() or len(probe.positions) == len(truth), timeout=2.0)
+            wait_until(lambda probe=probe: scene.turn() or len(probe.positions) == len(truth), timeout=20.0)
         assert probe.positions == truth, (where, probe.state())
     assert all(probe.clean for probe in scene.probes), where
     subscriptions = log._service.registry.subscriptions()
