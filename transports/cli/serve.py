@@ -1,4 +1,4 @@
-"""``penstock serve``: a log, or all logs of a store, on a port until it is interrupted."""
+"""``penstock serve``: serves a log, or all logs of a store, on a port until it is interrupted."""
 
 import argparse
 import contextlib
@@ -114,13 +114,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Serves until SIGINT (then 130) or SIGTERM (then 0); clients are told, and the log is closed."""
+    """Serves until SIGINT (returns 130) or SIGTERM (returns 0); then closes the connections and the log."""
     lines.begin(chosen, always=True)
     finished = threading.Event()
     tls, policy = _tls(chosen), _policy(chosen)
     grant = _grant(chosen) if policy is None else policy.authorise
     authenticate = _authenticator(chosen) if policy is None else policy
-    checked_origins(chosen.origin)  # before anything is opened
+    checked_origins(chosen.origin)  # before the log is opened
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
         finished.set()
@@ -182,10 +182,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _grant(chosen: argparse.Namespace) -> Grant:
-    """What each client may do.
+    """The grant of every client.
 
     Raises:
-        InvalidOption: If all may write, and the command may not.
+        InvalidOption: If an option lets clients write or consume, but ``--own`` is not given.
     """
     if chosen.writable and not chosen.own:
         raise InvalidOption("--writable", True, "given with --own: a follower cannot write")
@@ -201,10 +201,10 @@ def _grant(chosen: argparse.Namespace) -> Grant:
 
 
 def _policy(chosen: argparse.Namespace) -> Policy | None:
-    """What a file says of who is let in, and what each may do.
+    """The policy of ``--policy``, which authenticates clients and grants permissions; None without it.
 
     Raises:
-        InvalidOption: If the file is not as it should be, or something else is to say the same.
+        InvalidOption: If the file is invalid, or another option conflicts with it.
     """
     if chosen.policy is None:
         return None
@@ -216,10 +216,10 @@ def _policy(chosen: argparse.Namespace) -> Policy | None:
 
 
 def _authenticator(chosen: argparse.Namespace) -> TokenFile | PeerCertificates | None:
-    """Who is let in; everybody only where that is no more than this machine, or was asked for.
+    """The authenticator; None, for every client, only on a loopback address or with ``--insecure``.
 
     Raises:
-        InvalidOption: If neither is so, or the file is not as it should be.
+        InvalidOption: If another address is to be open to every client, or a file is invalid.
     """
     if chosen.token_file is not None:
         return TokenFile(chosen.token_file)
@@ -244,10 +244,10 @@ def _observe(server: Server) -> None:
 
 
 def _tls(chosen: argparse.Namespace) -> ServerCertificate | None:
-    """The certificate to serve with.
+    """The certificate of the server; None without TLS.
 
     Raises:
-        InvalidOption: If a file is not as it should be, or one is given without the certificate.
+        InvalidOption: If a file is invalid, or an option needs ``--tls-cert``.
     """
     if chosen.tls_cert is not None:
         return ServerCertificate(chosen.tls_cert, chosen.tls_key, client_ca=chosen.tls_client_ca)
@@ -298,10 +298,10 @@ def _sinks(
     served: ChangeLog | ChangeStore | FollowedName,
     fail: Callable[[str], object],
 ) -> contextlib.AbstractContextManager[tuple[LogSinks, Callable[..., SinksEndpoint]] | None]:
-    """Those that run beside the server, if any do.
+    """The sinks that run beside the server; None without ``--sinks``.
 
     Raises:
-        InvalidOption: If the log is another process's.
+        InvalidOption: If another process owns the log.
     """
     if chosen.sinks is None:
         return contextlib.nullcontext()
@@ -311,7 +311,7 @@ def _sinks(
 
 
 def _named(served: ChangeLog | ChangeStore | FollowedName) -> str:
-    """What is served, in words."""
+    """Names what is served, for the first line of output."""
     if isinstance(served, ChangeLog | FollowedName):
         return served.name
     logs = ", ".join(served) or "no logs yet"

@@ -1,4 +1,4 @@
-"""``penstock slot``: the places that a log keeps for consumers."""
+"""``penstock slot``: the positions that a log keeps for consumers."""
 
 import argparse
 import asyncio
@@ -41,7 +41,9 @@ _HEADS: Final = ("NAME", "PLACE", "BEHIND", "GENERATION", "STATE")
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
-    parser.allow_abbrev = False  # else it takes the --log of a command for the beginning of one of its own
+    parser.allow_abbrev = (
+        False  # else argparse takes the --log of a subcommand for an abbreviation of its own option
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "list var/orders", "the slots of a log, also beside its owner", _list)
     _add(commands, "info var/orders stock", "one slot, also beside its owner", _info, "NAME")
@@ -171,7 +173,7 @@ def _seek(chosen: argparse.Namespace) -> int:
 
 
 def _do(deed: str, chosen: argparse.Namespace) -> int:
-    """Does what needs nothing but the name of a slot."""
+    """Runs an operation that needs only the name of a slot."""
     if (url := url_of(chosen.directory)) is not None:
         _afar(chosen, url, lambda slots: getattr(slots, deed)(chosen.name))
     else:
@@ -183,7 +185,7 @@ def _do(deed: str, chosen: argparse.Namespace) -> int:
 
 
 def _afar(chosen: argparse.Namespace, url: str, ask: Callable[[RemoteSlots], Awaitable[_T]]) -> _T:
-    """What a server answers about its slots."""
+    """Runs a request against the slots of a server, and returns the reply."""
     trust = trust_of(chosen, url)
 
     async def asked() -> _T:
@@ -203,7 +205,7 @@ def _place(told: SlotTold) -> Position:
 
 
 def _seen(told: SlotTold) -> dict[str, Any]:
-    """A slot as a server tells it: what it is doing too, which only its owner knows."""
+    """The state of a slot from its server, which also knows what the slot is doing."""
     plain: dict[str, Any] = msgspec.to_builtins(told)
     return {"name": told.name, "place": str(_place(told)), **plain}
 

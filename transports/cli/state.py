@@ -23,12 +23,14 @@ from transports.cli.source import directory_of
 __all__ = ["add_arguments"]
 
 _KEEPING: Final[Mapping[str, Any]] = {"retain_bytes": None, "retain_age": None}
-"""The retention that the log has is its owner's to say."""
+"""Keeps the retention of the log, which is its owner's to set."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
-    parser.allow_abbrev = False  # else it takes the --log of a command for the beginning of one of its own
+    parser.allow_abbrev = (
+        False  # else argparse takes the --log of a subcommand for an abbreviation of its own option
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "info var/orders", "as of which place the state is, and how large", _info)
     getting = _add(commands, "get var/orders order 42", "print an entity as JSON", _get)
@@ -105,8 +107,8 @@ def _raw(data: bytes | None) -> msgspec.Raw | None:
 def _rebuild(chosen: argparse.Namespace) -> int:
     path = directory_of(chosen.directory, chosen.log)
     with ChangeLog.open(path, read_only=True):
-        pass  # it is a log: none is made here
-    with ChangeLog.open(path, **_KEEPING) as log:  # and no other program writes to it
+        pass  # raises unless the log exists: this command creates none
+    with ChangeLog.open(path, **_KEEPING) as log:  # raises if another program writes to it
         if log.oldest.version > 1:
             raise StateIncomplete(log.oldest)
         remove_table(path / STATE_DIRECTORY)

@@ -1,4 +1,4 @@
-"""A slot of a remote log: a place that its server keeps for one consumer."""
+"""A slot of a remote log: a position that the server keeps for one consumer."""
 
 import asyncio
 import threading
@@ -25,26 +25,26 @@ from transports.protocol.client_subscription import ClientSubscription
 __all__ = ["RemoteSlot", "SlotConnection"]
 
 _PAUSE: Final = 0.2
-"""Seconds between two acknowledgements of one slot that are sent by themselves: a server stores them no oftener."""
+"""Seconds between two automatic acknowledgements of one slot; a server does not store them more often."""
 
 
 class SlotConnection(FeedConnection, Protocol):
-    """What slots need of the `RemoteLog` whose connection they share, beside what feeds do."""
+    """What slots use of the `RemoteLog` whose connection they share, besides what feeds use."""
 
     def acknowledge(self, entry: ClientSubscription) -> None:
-        """Sends what was acknowledged and not sent; on the loop of the connection."""
+        """Sends the acknowledgements that are not sent yet; on the loop of the connection."""
         ...
 
 
 class RemoteSlot:
-    """A slot of a remote log, for one consumer; made by ``RemoteLog.slot``, and an async context manager that closes.
+    """A slot of a remote log, for one consumer; made by ``RemoteLog.slot``, and an async context manager that closes it.
 
-    Subscribing to ``changes()`` opens it, with a generation of its own, and the end of that subscription gives it back. A
-    connection that is lost, with ``reconnect``, ends neither: the consumer goes on behind what has come, if no other has opened
-    the slot meanwhile.
+    Subscribing to ``changes()`` opens the slot with a new generation; the end of that subscription closes it. With ``reconnect``, a
+    lost connection ends neither: the subscription resumes after the last change that arrived, unless another consumer has opened the
+    slot meanwhile.
 
     Attributes:
-        name: Of the slot.
+        name: The name of the slot.
     """
 
     def __init__(
@@ -75,21 +75,21 @@ class RemoteSlot:
         linger_ms: int = 0,
         heartbeat_ms: int | None = None,
     ) -> RemoteFeed:
-        """The changes from the slot's place on, as a publisher; one subscriber at a time.
+        """The changes from the position of the slot on, as a publisher; for one subscriber at a time.
 
-        Its subscriber gets ``on_error`` with ``RemoteError``: its code is ``SLOT_BUSY`` if another consumer has the slot open,
-        ``FENCED`` if another one has taken it over, ``SLOT_LOST`` if its history is gone, ``SLOT_NOT_FOUND``, ``FORBIDDEN``.
+        The subscriber gets ``on_error`` with ``RemoteError``, whose code is ``SLOT_BUSY`` if another consumer has the slot open,
+        ``FENCED`` if another consumer has taken it over, ``SLOT_LOST`` if its history is gone, ``SLOT_NOT_FOUND`` or ``FORBIDDEN``.
 
         Args:
-            content: As for ``RemoteLog.changes``, and so are the others.
-            images: Which images.
-            fields: Which fields.
-            mask: What is shown in place of values.
-            integers: How large whole numbers are given.
-            window: Most events under way or buffered.
-            batch_events: Most events in one message.
-            linger_ms: How long the server may wait to put more events into one message.
-            heartbeat_ms: Longest silence until the server tells the cursor; 0 for never.
+            content: How much of a change is sent; as for ``RemoteLog.changes``, like all arguments here.
+            images: The images of the entity.
+            fields: The paths of the fields; None for all.
+            mask: The rule for each masked path.
+            integers: How integers beyond 53 bits are represented.
+            window: The most events in flight or buffered.
+            batch_events: The most events in one message.
+            linger_ms: How long the server may wait to fill a message, in milliseconds.
+            heartbeat_ms: The longest silence before the server sends a heartbeat with the cursor, in milliseconds; 0 for none.
 
         Raises:
             InvalidOption: If ``window`` is out of its range, or ``fields`` or ``mask`` has no paths.
@@ -107,24 +107,24 @@ class RemoteSlot:
 
     @property
     def generation(self) -> int | None:
-        """Of its opening, as the server last told; None while there is none."""
+        """The generation of the opening, as the server last reported; None before."""
         return None if self._subscription is None else self._subscription.slot.generation
 
     @property
     def cursor(self) -> str | None:
-        """The next change that is not acknowledged, as the server last told; None while that is not known."""
+        """The cursor of the next change that is not acknowledged, as the server last reported; None before."""
         return None if self._subscription is None else self._subscription.slot.cursor
 
     def ack(self, place: RemoteChange | str) -> None:
-        """Acknowledges everything up to and with a change, or before a cursor; from any thread.
+        """Acknowledges every change up to and including ``place``, or every change before a cursor; from any thread.
 
-        It is sent at once, or with those that follow within 0.2 s. What lies before something that was acknowledged is ignored.
+        The acknowledgement is sent at once, or together with later ones within 0.2 s. One before an earlier acknowledgement has no effect.
 
         Raises:
-            InvalidOption: If it is neither a change nor a text.
-            AckAhead: If that was not delivered.
-            PositionMalformed: If it is no cursor.
-            ConnectionLost, RemoteError: If the slot is not open any more.
+            InvalidOption: If ``place`` is neither a change nor a text.
+            AckAhead: If the change was not delivered.
+            PositionMalformed: If the text is no cursor.
+            ConnectionLost, RemoteError: If the slot is no longer open.
             LogForked: In a child of ``fork``.
         """
         subscription = self._open()
@@ -132,10 +132,10 @@ class RemoteSlot:
             loop_executor(self._log.loop).submit(subscription.send)
 
     async def ack_durably(self, place: RemoteChange | str) -> None:
-        """``ack`` that returns when a crash of the server cannot take it; on the loop of the connection.
+        """Acknowledges as ``ack`` does, and returns when the acknowledgement survives a crash of the server; on the loop of the connection.
 
         Raises:
-            RemoteError: If it cannot be stored, such as with ``SLOTS_UNWRITTEN``, which is retryable.
+            RemoteError: If it cannot be stored, for example with the retryable code ``SLOTS_UNWRITTEN``.
             InvalidOption, AckAhead, PositionMalformed, ConnectionLost, LogForked: As ``ack``.
         """
         subscription = self._open()
@@ -143,7 +143,7 @@ class RemoteSlot:
         await subscription.stored(number, unpaced=unpaced)
 
     async def close(self) -> None:
-        """Sends what was acknowledged, and gives the slot back. Idempotent."""
+        """Sends the acknowledgements that are not sent yet, and closes the slot. Idempotent."""
         if self._subscription is not None:
             self._subscription.cancel()
 
@@ -164,10 +164,10 @@ class RemoteSlot:
         return subscription
 
     def begin(self, payload: dict[str, Any], window: int) -> RemoteSubscription:
-        """Makes the subscription that opens it; for its feeds.
+        """Makes the subscription that opens the slot; for its feeds.
 
         Raises:
-            SlotBusy: If there is one.
+            SlotBusy: If a subscription has the slot open already.
         """
         with self._lock:
             if self._subscription is not None and not self._subscription.ended:
@@ -179,7 +179,7 @@ class RemoteSlot:
 
 
 class _SlotFeed(RemoteFeed):
-    """The changes of a slot."""
+    """The publisher of the changes of a slot."""
 
     def __init__(
         self, slot: RemoteSlot, log: SlotConnection, payload: dict[str, Any], *, window: int
@@ -195,8 +195,8 @@ class _SlotSubscription(RemoteSubscription):
     """One opening of a slot.
 
     Attributes:
-        slot: What the machine knows of it.
-        over: Why nothing can be acknowledged any more; None while it can.
+        slot: The state of the opening in the protocol machine.
+        over: The error of a later acknowledgement; None while the slot is open.
     """
 
     def __init__(self, log: SlotConnection, payload: dict[str, Any], slot: ClientSlot, window: int) -> None:
@@ -206,15 +206,15 @@ class _SlotSubscription(RemoteSubscription):
         self._slots: SlotConnection = log
         self._noting = threading.Lock()
         self._acked: Position | None = None
-        self._paced = False  # whether what is noted will be sent without being asked
+        self._paced = False  # whether a call of `send` is due, which sends what is noted until then
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     def note(self, place: RemoteChange | str, *, durable: bool) -> tuple[int, bool]:
-        """Notes an acknowledgement; answers its number, and whether somebody has to send it.
+        """Notes an acknowledgement; returns its number, and whether the caller must call `send`.
 
         Raises:
-            InvalidOption: If it is neither a change nor a text.
-            AckAhead: If that was not delivered.
+            InvalidOption: If ``place`` is neither a change nor a text.
+            AckAhead: If the change was not delivered.
         """
         if not isinstance(place, (RemoteChange, str)):
             raise InvalidOption("place", place, "a change that came from this slot, or a cursor as text")
@@ -235,7 +235,7 @@ class _SlotSubscription(RemoteSubscription):
         return number, unpaced
 
     def send(self) -> None:
-        """Sends what was noted, and as long as more is noted; on the loop."""
+        """Sends the noted acknowledgements, and again after each pause while there are more; on the loop."""
         with self._noting:
             self._paced = self.slot.unsent and not self.ended
         if self._paced:
@@ -255,8 +255,8 @@ class _SlotSubscription(RemoteSubscription):
             self._waiting.pop(number, None)
 
     def acked(self, n: int, error: RemoteError | None) -> None:
-        """Acknowledgements up to a number were answered."""
-        if error is not None and not n:  # nobody waits for this one: the next one is told
+        """Wakes the callers that wait for acknowledgements up to number ``n``; ``error`` is None if those are durable."""
+        if error is not None and not n:  # no caller waits for it: the next acknowledgement raises it
             self.over = self.over or error
         for number, waiting in self._waiting.items():
             if number <= n and not waiting.done():
@@ -266,12 +266,12 @@ class _SlotSubscription(RemoteSubscription):
                     waiting.set_exception(error)
 
     def end(self, error: Exception | None) -> None:
-        """The last message has come."""
+        """Ends the subscription with its last message, and the waiting callers."""
         self._finish(error)
         super().end(error)
 
     def release(self) -> None:
-        """Leaves the connection."""
+        """Leaves the connection, and ends the waiting callers."""
         super().release()
         self._finish(None)
 

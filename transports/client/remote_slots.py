@@ -1,4 +1,4 @@
-"""The slots of a remote log: made, looked at and moved from afar."""
+"""The slots of a remote log: create, inspect, move, pause and drop them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,15 +18,16 @@ _Ask = Callable[[dict[str, Any]], Awaitable[list[SlotTold]]]
 
 
 class RemoteSlots:
-    """The slots of a remote log that its server lets the client have; ``RemoteLog.slots``. To be used on the loop of the connection.
+    """The slots of a remote log that the client may use; ``RemoteLog.slots``. To be called on the loop of the connection.
 
-    What the server refuses is a ``RemoteError``: its code is ``SLOT_NOT_FOUND``, ``SLOT_EXISTS``, ``SLOT_BUSY`` if a consumer has it open
-    that must not, ``FORBIDDEN`` if the grant does not name the slot. After a connection that was lost, with ``reconnect``, what was not
-    answered is asked again: a second ``create`` or ``drop`` may then find what the first one did.
+    The server refuses with ``RemoteError``, whose code is ``SLOT_NOT_FOUND``, ``SLOT_EXISTS``, ``SLOT_BUSY`` if a consumer has the
+    slot open and the operation needs it closed, or ``FORBIDDEN`` if the grant does not name the slot. With ``reconnect``, requests
+    that a lost connection left unanswered are sent again: a repeated ``create`` or ``drop`` may then find the slot created or dropped
+    by the first.
 
     Args:
-        ask: Has the server answer.
-        log: Name of the log; None for the only one.
+        ask: Sends a request and returns the reply of the server.
+        log: The name of the log; None for the only one.
     """
 
     def __init__(self, ask: _Ask, log: str | None = None) -> None:
@@ -34,15 +35,15 @@ class RemoteSlots:
         self._log = log
 
     def of(self, log: str) -> "RemoteSlots":
-        """Those of another log of the server."""
+        """Returns the slots of another log of the server."""
         return RemoteSlots(self._ask, log)
 
     async def list(self) -> list[SlotTold]:
-        """What they tell of themselves, by their names."""
+        """Returns the state of all slots that the grant names, in the order of their names."""
         return await self._ask({"do": "list", **self._of_log()})
 
     async def info(self, name: str) -> SlotTold:
-        """What one tells of itself: place, lag, and what becomes of its history."""
+        """Returns the state of a slot: its position, its lag, and whether its history is retained."""
         return await self._one("info", name)
 
     async def create(
@@ -54,18 +55,18 @@ class RemoteSlots:
         granularity: Granularity = "transaction",
         paused: bool = False,
     ) -> SlotTold:
-        """Makes a slot; durable when it returns.
+        """Creates a slot; durable when it returns.
 
         Args:
-            name: Of it.
-            *criteria: Which changes; none for all of them, or with ``copy_from`` for those of that.
-            start: Its place, as ``since`` of ``RemoteLog.changes``; the next version by default.
-            copy_from: A slot whose place is taken instead.
-            granularity: ``"change"`` keeps a place inside a transaction.
-            paused: Whether it gives nothing until `resume`.
+            name: The name of the slot.
+            *criteria: The changes that the slot delivers; without, all of them, or with ``copy_from`` those of that slot.
+            start: The first position, as ``since`` of ``RemoteLog.changes``; the next version by default.
+            copy_from: A slot whose position is copied instead.
+            granularity: ``"change"`` keeps positions inside a transaction; ``"transaction"`` does not.
+            paused: Whether the slot delivers nothing until `resume`.
 
         Raises:
-            InvalidOption: If something is not what it must be; the server judges the rest.
+            InvalidOption: If an argument is malformed; the server checks the rest.
         """
         told: dict[str, Any] = start_json(start)
         if granularity not in ("transaction", "change"):
@@ -81,24 +82,24 @@ class RemoteSlots:
         return await self._one("create", name, granularity=granularity, **told)
 
     async def seek(self, name: str, place: Since) -> SlotTold:
-        """Moves a slot that no consumer has open, also one that is lost; durable when it returns.
+        """Moves a slot that no consumer has open, also a lost one; durable when it returns.
 
         Args:
-            name: Of the slot.
-            place: As ``since`` of ``RemoteLog.changes``.
+            name: The name of the slot.
+            place: The new position, as ``since`` of ``RemoteLog.changes``.
         """
         return await self._one("seek", name, **start_json(place))
 
     async def pause(self, name: str) -> SlotTold:
-        """Lets a slot give nothing until it is resumed, over restarts too."""
+        """Pauses the deliveries of a slot until `resume`, also across restarts of the server."""
         return await self._one("pause", name)
 
     async def resume(self, name: str) -> SlotTold:
-        """Lets a slot go on."""
+        """Resumes the deliveries of a paused slot."""
         return await self._one("resume", name)
 
     async def drop(self, name: str) -> None:
-        """Drops a slot that no consumer has open; nothing is held for it any more."""
+        """Drops a slot that no consumer has open; the log no longer retains history for it."""
         check_slot_name(name)
         await self._ask({"do": "drop", "name": name, **self._of_log()})
 

@@ -1,4 +1,4 @@
-"""What the machine of one connection wants done for those who append: on threads, in order, and back on the event loop."""
+"""The appends of one connection: runs them on threads, in order, and sends the replies from the event loop."""
 
 import asyncio
 from collections import deque
@@ -33,21 +33,21 @@ __all__ = ["APPENDS", "ConnectionAppends"]
 _T = TypeVar("_T")
 
 APPENDS: Final = (Write, BeginSpool, Spool, DropSpool, WriteSpool)
-"""The effects that are done here."""
+"""The effects that `ConnectionAppends` performs."""
 
 
 class ConnectionAppends:
-    """The appends of one connection, on its event loop.
+    """The appends of one connection; on the event loop.
 
     Args:
-        session: Its machine.
-        appending: What the server does for those who append.
+        session: The protocol machine of the connection.
+        appending: The appends of the whole server: authorisation, budgets, submission.
         loop: The event loop.
-        pools: Threads of the server.
-        jobs: Those of the connection.
-        client: Whose share of the threads it takes.
-        perform: Does what the machine answers.
-        accepted: Called for each transaction that was written.
+        pools: The thread pools of the server.
+        jobs: The disk jobs of the connection.
+        client: The key of the client in the fair thread pools.
+        perform: Performs the effects that the machine returns.
+        accepted: Called for each transaction that was committed.
     """
 
     def __init__(
@@ -72,19 +72,21 @@ class ConnectionAppends:
         self._accepted = accepted
         self._repetitions = Repetitions()
         self._lane = AppendLane(loop, pools.appending, client)
-        self._reached: deque[tuple[AppendEntry, ChangeLog, int]] = deque()  # and not answered yet
+        self._reached: deque[tuple[AppendEntry, ChangeLog, int]] = (
+            deque()
+        )  # in the log, and not replied to yet
         self._spools: dict[TransactionEntry, PartSpool] = {}
         self._storing: set[PartSpool] = set()
         self._closed = False
 
     def close(self) -> None:
-        """The connection is gone: drops what was not begun."""
+        """Drops the appends that have not begun; called when the connection is gone."""
         self._reached.clear()
         self._closed = True
         self._lane.close()
 
     def do(self, effect: Effect, principal: Principal) -> None:
-        """Does what the machine wants."""
+        """Performs an effect of the machine."""
         match effect:
             case Write(entry, wish, changes):
                 self._append(entry, wish, changes, principal)
@@ -100,14 +102,14 @@ class ConnectionAppends:
             case _:
                 raise TypeError(f"{effect!r} is no effect of one who appends")
 
-    # Transactions that come as a whole.
+    # Transactions in one message.
 
     def _append(self, entry: AppendEntry, wish: AppendWish, changes: bytes, principal: Principal) -> None:
         appending, nbytes = self._appending, entry.nbytes
         try:
             log = appending.target(principal, wish.log)
             appending.unanswered.take(nbytes)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
+        except Exception as error:  # noqa: BLE001 - any error concerns this append and those behind it
             self._perform(self._session.append_failed(entry, describe(error)))
             return
 
@@ -131,7 +133,7 @@ class ConnectionAppends:
         *,
         alone: bool = False,
     ) -> None:
-        """Has something submitted, and answered; ``release`` is called once, whatever becomes of it."""
+        """Queues a submission and replies with its outcome; calls ``release`` exactly once, on success and on failure."""
         figures = self._appending.figures
         came = figures.come()
 
@@ -140,7 +142,7 @@ class ConnectionAppends:
             figures.gone()
             try:
                 commit = result()
-            except Exception:  # noqa: BLE001 - whatever it was, it concerns this append, and those behind it
+            except Exception:  # noqa: BLE001 - any error concerns this append and those behind it
                 answer(result)
                 return
             figures.reached(log, came)
@@ -161,7 +163,7 @@ class ConnectionAppends:
                 commit = result()
                 effects = self._session.appended(entry, commit, cursor_behind(log, commit))
                 self._accepted()
-            except Exception as error:  # noqa: BLE001 - likewise
+            except Exception as error:  # noqa: BLE001 - as above
                 effects = self._session.append_failed(entry, describe(error, partial(_token_of, log)))
             self._perform(effects)
             while self._reached and self._reached[0][0].ended:
@@ -170,14 +172,14 @@ class ConnectionAppends:
 
         self._lane.put(entry.run, wish.wait, submit, told, alone=alone)
 
-    # Transactions that come in parts.
+    # Transactions in several parts.
 
     def _begin(self, transaction: TransactionEntry, principal: Principal) -> None:
         appending = self._appending
         try:
-            appending.target(principal, transaction.wish.log)  # before anything is stored for it
+            appending.target(principal, transaction.wish.log)  # authorises before any part is stored
             spool = PartSpool(principal.name, appending.spooled, appending.memory, appending.unanswered)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this transaction only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this transaction
             self._perform(self._session.part_failed(transaction, describe(error)))
             return
         self._spools[transaction] = spool
@@ -187,7 +189,7 @@ class ConnectionAppends:
         spool = self._spools[transaction]
         try:
             stores = spool.put(changes)
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - as above
             self._perform(self._session.part_failed(transaction, describe(error)))
             return
         if not stores:
@@ -196,13 +198,13 @@ class ConnectionAppends:
             self._store(transaction, spool)
 
     def _store(self, transaction: TransactionEntry, spool: PartSpool) -> None:
-        """Has everything stored that has come, by one thread at a time."""
+        """Stores all parts that have arrived; at most one thread per transaction."""
 
         def done(result: "asyncio.Future[int]") -> None:
             self._storing.discard(spool)
             try:
                 effects = self._session.spooled(transaction, result.result())
-            except Exception as error:  # noqa: BLE001 - likewise
+            except Exception as error:  # noqa: BLE001 - as above
                 effects = self._session.part_failed(transaction, describe(error))
             self._perform(effects)
             if not transaction.ended and transaction.waiting:
@@ -218,7 +220,7 @@ class ConnectionAppends:
         release = partial(self._discard, spool)
         try:
             log = appending.target(principal, wish.log)
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - as above
             release()
             self._perform(self._session.append_failed(entry, describe(error)))
             return
@@ -232,12 +234,12 @@ class ConnectionAppends:
                     after.check()
                 return Submission.of(appending.commit_columns(log, principal, whole, spool.batches()))
             finally:
-                spool.close()  # here, where it may wait for the disk
+                spool.close()  # on this thread, because it may wait for the disk
 
         self._put(entry, wish, log, principal, submit, release, spool.nbytes, alone=not spool.small)
 
     def _discard(self, spool: PartSpool) -> None:
-        """Forgets what was kept: of a file on a thread, as that may wait for the disk."""
+        """Deletes a spool; that of a file on a thread, because it may wait for the disk."""
         self._appending.transactions -= 1
         if spool.small:
             spool.close()
@@ -245,7 +247,7 @@ class ConnectionAppends:
             self._run(spool.close).add_done_callback(partial(_close, spool))
 
     def _run(self, work: Callable[[], _T]) -> "asyncio.Future[_T]":
-        """Does something on a thread; what the pool refuses fails."""
+        """Runs ``work`` on a thread; the future fails if the pool refuses it."""
         try:
             result = self._pools.appending.submit(self._client, lambda _: work()).result
         except PenstockError as error:
@@ -255,9 +257,9 @@ class ConnectionAppends:
 
 
 def _close(spool: PartSpool, tried: "asyncio.Future[None]") -> None:
-    """Here, if no thread has."""
+    """Closes a spool on the event loop if no thread has closed it."""
     spool.close()
-    _ = tried.cancelled() or tried.exception()  # looked at, so that it is not reported as forgotten
+    _ = tried.cancelled() or tried.exception()  # read, so that asyncio does not report it as never retrieved
 
 
 def _token_of(log: "ChangeLog", position: Position) -> str:

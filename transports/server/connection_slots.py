@@ -1,4 +1,4 @@
-"""What the machine of one connection wants done for those who consume slots."""
+"""The slots of one connection: opens them, passes acknowledgements on, and releases their leases."""
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
@@ -27,23 +27,23 @@ class _Consumer(LeaseHolder, Protocol):
 
     @property
     def entry(self) -> WireEntry:
-        """Of its subscription."""
+        """The entry of the subscription in the protocol machine."""
         ...
 
     @property
     def log(self) -> "ChangeLog":
-        """Whose slot it opens."""
+        """The log of the slot."""
         ...
 
 
 class _Held:
-    """A slot of the connection.
+    """A slot that a subscription of the connection holds.
 
     Attributes:
-        consumer: Whose.
-        lease: The slot.
-        storing: Whether a thread makes what was acknowledged durable.
-        waiting: The newest that is to be durable, and came too late for that.
+        consumer: The subscriber of that subscription.
+        lease: The lease of the slot.
+        storing: Whether a thread is making acknowledgements durable.
+        waiting: The number of the newest acknowledgement that arrived while the thread was busy; None without one.
     """
 
     __slots__ = ("consumer", "lease", "storing", "waiting")
@@ -56,16 +56,16 @@ class _Held:
 
     @property
     def cursor(self) -> str:
-        """The next change that is not acknowledged."""
+        """The cursor of the next change that is not acknowledged."""
         return str(self.consumer.log.token(self.lease.held.position))
 
 
 class HeldSlots:
-    """The slots that one connection has open, on its event loop.
+    """The slots that one connection has open; on the event loop.
 
     Args:
-        leases: The slots of the server.
-        client: Whose share of the threads it takes.
+        leases: The slot leases of the server.
+        client: The key of the client in the fair thread pools.
     """
 
     def __init__(self, leases: SlotLeases, client: Hashable) -> None:
@@ -82,20 +82,20 @@ class HeldSlots:
         *,
         lost: Callable[[], bool],
     ) -> None:
-        """Opens a slot for a subscription; ``then`` is not called if that has ended meanwhile.
+        """Opens a slot for a subscription; ``then`` is not called if the subscription ends before the slot is open.
 
         Args:
-            consumer: Its subscriber.
-            wish: Which slot.
-            principal: Whose client it is.
-            then: Called with what answers with the lease, or raises.
-            lost: Whether the connection is gone, if the subscription has ended.
+            consumer: The subscriber of the subscription.
+            wish: The slot, as the client asked for it.
+            principal: The principal of the client.
+            then: Called with a function that returns the lease or raises the error.
+            lost: Returns whether the connection is lost; asked if the subscription has ended meanwhile.
         """
 
         def taken(result: Callable[[], SlotLease]) -> None:
             try:
                 lease = result()
-            except Exception:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            except Exception:  # noqa: BLE001 - any error concerns only this subscription
                 if not consumer.entry.ended:
                     then(result)
                 return
@@ -108,22 +108,22 @@ class HeldSlots:
         self._leases.take(consumer.log, wish, principal, consumer, client=self._client, then=taken)
 
     def left(self, entry: WireEntry, *, lost: bool) -> None:
-        """A subscription has ended, with the connection or not."""
+        """Releases the lease of a subscription that has ended; ``lost`` says whether its connection was lost."""
         held = self._held.pop(entry, None)
         if held is not None:
             self._leases.leave(held.lease, held.consumer, lost=lost)
 
 
 class ConnectionSlots(HeldSlots):
-    """Those of a connection that acknowledges what they give.
+    """The slots of a connection whose client acknowledges over the same connection.
 
     Args:
-        session: Its machine.
-        leases: The slots of the server.
-        pools: Threads of the server.
-        jobs: Those of the connection.
-        client: Whose share of the threads it takes.
-        perform: Does what the machine answers.
+        session: The protocol machine of the connection.
+        leases: The slot leases of the server.
+        pools: The thread pools of the server.
+        jobs: The disk jobs of the connection.
+        client: The key of the client in the fair thread pools.
+        perform: Performs the effects that the machine returns.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class ConnectionSlots(HeldSlots):
         self._perform = perform
 
     def told(self, entry: SubscriptionEntry) -> dict[str, Any]:
-        """What ``subscribed`` says of the slot of a subscription; nothing without one."""
+        """Returns the ``slot`` field of ``subscribed``; empty if the subscription has no slot."""
         held = self._held.get(entry)
         if held is None:
             return {}
@@ -151,10 +151,10 @@ class ConnectionSlots(HeldSlots):
         return {"slot": SlotReply(slot.name, slot.generation, held.cursor, slot.paused)}
 
     def acknowledge(self, effect: AckSlot) -> None:
-        """Takes an acknowledgement, and answers it if it is to be answered."""
+        """Applies an acknowledgement, and replies if the client asked for a reply."""
         held = self._held.get(effect.entry)
         if held is None:
-            return  # the slot is not open yet, so nothing was delivered
+            return  # the slot is not open yet, so no change was delivered
         log, slot = held.consumer.log, held.lease.held
         try:
             slot.ack(acknowledged(log, effect.cursor))
@@ -167,12 +167,14 @@ class ConnectionSlots(HeldSlots):
             self._store(effect.entry, held)
         elif effect.n is not None:
             if held.storing or held.waiting is not None:
-                held.waiting = max(held.waiting or 0, effect.n)  # answered behind those before it
+                held.waiting = max(
+                    held.waiting or 0, effect.n
+                )  # replied to after the acknowledgements before it
             else:
                 self._perform(self._session.acked(effect.entry, held.cursor, effect.n))
 
     def _store(self, entry: SubscriptionEntry, held: _Held) -> None:
-        """Has what was acknowledged made durable, by one thread at a time."""
+        """Makes acknowledgements durable on a thread; at most one thread per slot."""
         if held.storing or held.waiting is None:
             return
         n, held.waiting, held.storing = held.waiting, None, True
@@ -182,7 +184,7 @@ class ConnectionSlots(HeldSlots):
             problem = None
             try:
                 result()
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this slot only
+            except Exception as error:  # noqa: BLE001 - any error concerns only this slot
                 problem = describe(error)
             self._perform(self._session.acked(entry, held.cursor, n, problem))
             self._store(entry, held)

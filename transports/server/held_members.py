@@ -1,4 +1,4 @@
-"""The consumers of groups that one connection has, whatever its protocol."""
+"""The group consumers of one connection, for every protocol."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -32,24 +32,21 @@ _Entry = TypeVar("_Entry", bound=WireEntry)
 
 
 class MemberSubscriber(Generic[_Entry]):
-    """The subscriber behind one consumer of a connection.
+    """The subscriber of one consumer of a connection.
 
     Args:
-        members: Those of the connection.
-        entry: Of its subscription.
-        wish: As what it joins.
-        lane: Its executor.
-        name: What the client knows the log by.
+        members: The consumers of the connection.
+        entry: The entry of the subscription in the protocol machine.
+        wish: The group and the name to join as.
+        lane: The executor of the consumer.
+        name: The name of the log, as the client knows it.
         log: The log.
 
     Attributes:
-        entry: Likewise.
-        wish: Likewise.
-        lane: Likewise.
-        name: Likewise.
-        log: Likewise.
-        lease: What it has joined as; None before that.
-        gone: Whether it has ended, with the connection or not, before all was done that it said; None while it has not.
+        entry, wish, lane, name, log: The arguments.
+        lease: The lease of the joined consumer; None before it has joined.
+        gone: Whether the connection was lost, once the consumer has ended; None before. The lease is released when the
+            acknowledgements that arrived before the end are done.
     """
 
     def __init__(
@@ -72,7 +69,7 @@ class MemberSubscriber(Generic[_Entry]):
         self._credits = wish.credits
 
     def request(self, n: int) -> None:
-        """The client takes so many more."""
+        """Requests ``n`` more deliveries."""
         subscription = None if self.lease is None else self.lease.held.subscription
         if subscription is None:
             self._credits += n
@@ -80,14 +77,14 @@ class MemberSubscriber(Generic[_Entry]):
             subscription.request(n)
 
     def fenced(self, error: Fenced, /) -> None:
-        """Another connection has joined under its name."""
+        """Ends the consumer: another connection has joined under its name."""
         self.on_error(error)
         self.lane.settle()
 
     # Signals, on the lane.
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Deliveries may come."""
+        """Stores the subscription, and requests the credits that arrived before it."""
         if self.entry.ended or self.lease is None:
             subscription.cancel()
             return
@@ -96,20 +93,20 @@ class MemberSubscriber(Generic[_Entry]):
             subscription.request(self._credits)
 
     def on_next(self, delivery: GroupDelivery, /) -> None:
-        """One delivery."""
+        """Delivers one delivery."""
         self.on_next_batch([delivery])
 
     def on_next_batch(self, deliveries: Sequence[GroupDelivery], /) -> None:
-        """Some deliveries."""
+        """Delivers several deliveries."""
         self._members.deliver(self, deliveries)
         self.lane.settle()
 
     def on_error(self, error: Exception, /) -> None:
-        """It can have nothing any more."""
+        """Ends the consumer with an error."""
         self._members.ended(self, error)
 
     def on_complete(self) -> None:
-        """It has left."""
+        """Ends the consumer: it has left its group."""
         self._members.ended(self, None)
 
 
@@ -117,18 +114,18 @@ _Subscriber = TypeVar("_Subscriber", bound=MemberSubscriber[Any])
 
 
 class HeldMembers(ABC, Generic[_Subscriber]):
-    """The consumers of groups of one connection, on its event loop.
+    """The group consumers of one connection; on its event loop.
 
     Args:
-        leases: The consumers of the server.
-        pools: Threads of the server.
-        client: Whose share of the threads it takes.
+        leases: The consumer leases of the server.
+        pools: The thread pools of the server.
+        client: The key of the client in the fair thread pools.
         lane: Makes the executor of a consumer.
-        weigh: Counts what the criteria of a group weigh.
-        on_joined: Called when one has joined, or it is known why not.
+        weigh: Charges the cost of the group's criteria to a subscription.
+        on_joined: Called when a consumer has joined or has failed to join.
 
     Attributes:
-        joining: How many are about to join.
+        joining: How many consumers are joining.
     """
 
     def __init__(
@@ -154,25 +151,25 @@ class HeldMembers(ABC, Generic[_Subscriber]):
 
     @abstractmethod
     def ended(self, consumer: _Subscriber, error: Exception | None) -> None:
-        """Writes the last message."""
+        """Ends a consumer: writes its last message."""
 
     @abstractmethod
     def _begin(self, consumer: _Subscriber, lease: MemberLease) -> None:
-        """Gives deliveries to one that has joined."""
+        """Starts the deliveries of a consumer that has joined."""
 
     @abstractmethod
     def _write(self, consumer: _Subscriber, lease: MemberLease, deliveries: Sequence[GroupDelivery]) -> None:
-        """Writes some deliveries; raises if they cannot be encoded."""
+        """Writes deliveries; raises if they cannot be encoded."""
 
-    # What is the same for all.
+    # What every protocol shares.
 
     def join(self, consumer: _Subscriber, principal: Principal, *, lost: Callable[[], bool]) -> None:
-        """Has a consumer join.
+        """Joins a consumer to its group.
 
         Args:
-            consumer: Its subscriber.
-            principal: Whose client it is.
-            lost: Whether the connection is gone, if the subscription has ended.
+            consumer: The subscriber of the consumer.
+            principal: The principal of the client.
+            lost: Returns whether the connection is lost; asked if the subscription has ended meanwhile.
         """
         self._consumers[consumer.entry] = consumer
         self.joining += 1
@@ -191,13 +188,13 @@ class HeldMembers(ABC, Generic[_Subscriber]):
                     return
                 self._weigh(consumer.entry, consumer.name, lease.held.group.book.criteria, lease.cost)
                 self._begin(consumer, lease)
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this consumer only
+            except Exception as error:  # noqa: BLE001 - any error concerns only this consumer
                 self.ended(consumer, error)
 
         self._leases.join(consumer.log, consumer.wish, principal, consumer, client=self._client, then=joined)
 
     def left(self, entry: WireEntry, *, lost: bool) -> None:
-        """A consumer has ended, with the connection or not; what it said is done first."""
+        """Ends a consumer; ``lost`` says whether its connection was lost. Acknowledgements that have arrived are done first."""
         consumer = self._consumers.pop(entry, None)
         if consumer is not None:
             consumer.gone = lost
@@ -206,14 +203,14 @@ class HeldMembers(ABC, Generic[_Subscriber]):
             self._let_go(consumer)
 
     def request(self, entry: WireEntry, n: int) -> bool:
-        """The client of a consumer takes so many more; answers whether there is such a consumer."""
+        """Requests ``n`` more deliveries for a consumer; returns False if there is no such consumer."""
         consumer = self._consumers.get(entry)
         if consumer is not None:
             consumer.request(n)
         return consumer is not None
 
     def review(self, granted: Callable[[str], Grant | None]) -> None:
-        """Ends what may not be had any more; ``granted`` tells what a log allows to consumers now, by its name."""
+        """Ends each consumer that is not authorised any more; ``granted`` returns the grant for a log by its name, or None."""
         for consumer in list(self._consumers.values()):
             now = granted(consumer.name)
             try:
@@ -224,7 +221,7 @@ class HeldMembers(ABC, Generic[_Subscriber]):
                 self.ended(consumer, Forbidden("group", _CHANGED))
 
     def deliver(self, consumer: _Subscriber, deliveries: Sequence[GroupDelivery]) -> None:
-        """Writes deliveries; what nobody waits for any more goes back."""
+        """Writes deliveries; returns them to the group if the consumer has ended or has lost its lease."""
         lease = consumer.lease
         assert lease is not None
         if consumer.entry.ended or lease.holder is not consumer:
@@ -232,24 +229,24 @@ class HeldMembers(ABC, Generic[_Subscriber]):
             return
         try:
             self._write(consumer, lease, deliveries)
-        except Exception as error:  # noqa: BLE001 - what cannot be encoded ends this consumer, and is told
+        except Exception as error:  # noqa: BLE001 - a delivery that cannot be encoded ends this consumer with the error
             self.ended(consumer, error)
 
     def _let_go(self, consumer: _Subscriber) -> None:
-        """Gives back what has ended."""
+        """Releases the lease of a consumer that has ended."""
         if consumer.gone is not None and consumer.lease is not None:
             self._leases.leave(consumer.lease, consumer, lost=consumer.gone)
 
     def _on_thread(self, work: Callable[[], Any], then: Callable[[Callable[[], Any]], None]) -> None:
         try:
             turn = self._pools.scanning.submit(self._client, lambda _: work())
-        except Exception as error:  # noqa: BLE001 - as where the server stops
+        except Exception as error:  # noqa: BLE001 - such as while the server stops
             then(raising(error))
             return
 
         def told(done: "asyncio.Future[Any]") -> None:
             if not done.cancelled():
-                done.exception()  # looked at, so that it is not reported as forgotten
+                done.exception()  # read, so that asyncio does not report it as never retrieved
             then(done.result)
 
         asyncio.wrap_future(turn.result).add_done_callback(told)

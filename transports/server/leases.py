@@ -1,8 +1,8 @@
-"""What clients of a server have opened, such as slots, and what waits for clients whose connections were lost.
+"""Leases: what clients of a server have open, such as slots, also while their connections are lost.
 
-A lease outlives the connection of its client by a time of grace: a client that comes back meanwhile goes on with the opening that it
-had, so that no other one gets what it has, and what it acknowledges counts. The client is known by the generation of the opening, or
-by the text that it has called the opening, if the answer with the generation was lost.
+A lease outlives the connection of its client by a grace period. A client that reconnects within it resumes its opening: no other
+client gets what the lease holds, and the client's acknowledgements stay valid. The client names its opening by the generation, or
+by the id that it chose for the opening if the reply with the generation was lost.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ __all__ = ["ClientLease", "ClientLeases", "LeaseHolder", "LeaseOpening", "Leased
 
 
 class Leased(Protocol):
-    """What is opened for a client."""
+    """What a lease holds open, such as a slot."""
 
     @property
     def generation(self) -> int:
-        """Of the opening."""
+        """The generation of the opening."""
         ...
 
     def cancel(self) -> None:
-        """Ends what is given to the client, and keeps it open."""
+        """Ends the deliveries to the client, and keeps the lease open."""
         ...
 
     def close(self) -> None:
-        """Gives it back."""
+        """Closes it, so that another client can open it."""
         ...
 
 
@@ -43,20 +43,20 @@ _T = TypeVar("_T", bound=Leased)
 
 
 class LeaseHolder(Protocol):
-    """The subscription of a connection that has a lease."""
+    """The subscription that holds a lease."""
 
     def fenced(self, error: Fenced, /) -> None:
-        """It has the lease no longer; on the event loop."""
+        """Ends the subscription, because another one has the lease; called on the event loop."""
         ...
 
 
 class LeaseOpening(NamedTuple):
-    """Which opening a client means.
+    """The opening that a client asks for.
 
     Attributes:
-        generation: Of the one that is to go on; None for a new one.
-        name: What the client calls it; None for nothing.
-        principal: The name of whose client it is.
+        generation: The generation of the opening to resume; None for a new opening.
+        name: The id that the client chose for the opening; None without one.
+        principal: The name of the client's principal.
     """
 
     generation: int | None
@@ -65,15 +65,15 @@ class LeaseOpening(NamedTuple):
 
 
 class ClientLease(Generic[_T]):
-    """Something that is open for a client.
+    """One lease of a client.
 
     Attributes:
-        key: What it is known by.
-        held: What is open.
-        cost: Of its criteria.
-        opening: Who has opened it.
-        holder: The subscription that has it; None while its client is away.
-        timer: Goes off when the client was away for too long.
+        key: The key of the lease.
+        held: What the lease holds open.
+        cost: The cost of its criteria.
+        opening: The opening that created it.
+        holder: The subscription that holds it; None while its client is away.
+        timer: Releases the lease when the grace period ends; None while the client is connected.
     """
 
     def __init__(self, key: Hashable, held: _T, cost: Cost, opening: LeaseOpening) -> None:
@@ -85,7 +85,7 @@ class ClientLease(Generic[_T]):
         self.timer: asyncio.TimerHandle | None = None
 
     def resumes(self, wanted: LeaseOpening) -> bool:
-        """Whether a client means this opening."""
+        """Returns whether ``wanted`` means the opening of this lease."""
         if wanted.principal != self.opening.principal:
             return False
         named = wanted.name is not None and wanted.name == self.opening.name
@@ -93,14 +93,14 @@ class ClientLease(Generic[_T]):
 
 
 class ClientLeases(Generic[_T]):
-    """The leases of one kind that a server has, on its event loop.
+    """The leases of one kind on a server; on its event loop.
 
     Args:
-        pools: Threads of the server.
-        grace: How long one is kept for a client that is away, in seconds.
-        most: Most of them.
-        too_many: What a client is told beyond that.
-        fenced: What a client is told if a newer opening, of which it is told the generation, has what it had.
+        pools: The thread pools of the server.
+        grace: How long a lease is kept for a client that is away, in seconds.
+        most: The most leases.
+        too_many: The error for a client beyond that bound.
+        fenced: Makes the error for a client whose lease a newer opening has taken over, from that opening's generation.
     """
 
     def __init__(
@@ -121,20 +121,22 @@ class ClientLeases(Generic[_T]):
         self._opening = 0
         self._turns: dict[Hashable, deque[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lock = threading.Lock()  # for what threads open and close, and the end
+        self._lock = (
+            threading.Lock()
+        )  # guards _open and _closed, which threads that open and close read and write
         self._open: set[_T] = set()
         self._closed = False
 
     @property
     def away(self) -> int:
-        """How many wait for their clients."""
+        """How many leases are kept for clients that are away."""
         return sum(lease.holder is None for lease in self._leases.values())
 
     def __len__(self) -> int:
         return len(self._leases)
 
     def figures(self) -> dict[str, int]:
-        """How many there are: held, and kept for clients that are away."""
+        """Returns the number of leases: ``held`` by clients, and kept for clients that are ``away``."""
         away = self.away
         return {"held": len(self) - away, "away": away}
 
@@ -148,21 +150,21 @@ class ClientLeases(Generic[_T]):
         client: Hashable,
         then: Callable[[Callable[[], ClientLease[_T]]], None],
     ) -> None:
-        """Opens something for a client, or goes on with the opening that it had.
+        """Opens a lease for a client, or resumes the opening that it had.
 
         Args:
-            key: What it is known by.
-            opening: Which opening the client means.
-            holder: The subscription that gets it; one that had it before is told that it has not any more.
-            make: Opens it, and tells what its criteria cost; on a thread.
-            client: Whose share of the threads it takes.
-            then: Called with what answers with the lease or raises why there is none. It must not raise.
+            key: The key of the lease.
+            opening: The opening that the client asks for.
+            holder: The subscription to hold the lease; a previous holder is fenced.
+            make: Opens it, and returns it with the cost of its criteria; called on a thread.
+            client: The key of the client in the fair thread pools.
+            then: Called with a function that returns the lease or raises the error. It must not raise.
         """
 
         async def taken() -> None:
             try:
                 lease = await self._take(key, opening, make, client)
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+            except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
                 then(raising(error))
             else:
                 self._attach(lease, holder)
@@ -171,11 +173,11 @@ class ClientLeases(Generic[_T]):
         self._spawn(taken())
 
     def find(self, key: Hashable) -> ClientLease[_T] | None:
-        """What is open under a key."""
+        """Returns the lease with a key; None without one."""
         return self._leases.get(key)
 
     def leave(self, lease: ClientLease[_T], holder: LeaseHolder, *, lost: bool) -> None:
-        """A subscription has ended: gives its lease back, or keeps it for a while if its connection was lost."""
+        """Ends a subscription's hold: releases the lease, or keeps it for the grace period if the connection was ``lost``."""
         if lease.holder is not holder:
             return
         lease.holder = None
@@ -183,23 +185,25 @@ class ClientLeases(Generic[_T]):
         if not lost or self._closed:
             self._release(lease)
             return
-        self._leases[lease.key] = self._leases.pop(lease.key)  # the one that was left first makes room first
+        self._leases[lease.key] = self._leases.pop(
+            lease.key
+        )  # moved to the end: `_make_room` releases the longest away first
         lease.timer = asyncio.get_running_loop().call_later(self._grace, self._release, lease)
 
     def close(self) -> None:
-        """Gives everything back, and opens nothing any more; on the event loop, which is about to end."""
+        """Closes all leases and refuses new ones; called on the event loop, which is about to end."""
         with self._lock:
             self._closed = True
             held, self._open = self._open, set()
         for one in held:
-            with contextlib.suppress(PenstockError):  # it is given back all the same
+            with contextlib.suppress(PenstockError):  # an error leaves it closed all the same
                 one.close()
         for lease in self._leases.values():
             if lease.timer is not None:
                 lease.timer.cancel()
         self._leases.clear()
 
-    # Within.
+    # Internals.
 
     async def _take(
         self, key: Hashable, opening: LeaseOpening, make: Callable[[], tuple[_T, Cost]], client: Hashable
@@ -223,7 +227,7 @@ class ClientLeases(Generic[_T]):
             return made
 
     def _made(self, make: Callable[[], tuple[_T, Cost]]) -> tuple[_T, Cost]:
-        """Opens it, on a thread."""
+        """Opens it, on a thread; raises if the leases were closed meanwhile."""
         held, cost = make()
         with self._lock:
             if not self._closed:
@@ -242,7 +246,7 @@ class ClientLeases(Generic[_T]):
             before.fenced(self._fenced(lease.held, lease.held.generation))
 
     def _fence(self, lease: ClientLease[_T], generation: int) -> None:
-        """Another opening has taken it over."""
+        """Ends the holder of a lease that another opening has taken over."""
         if lease.timer is not None:
             lease.timer.cancel()
         holder, lease.holder = lease.holder, None
@@ -252,10 +256,10 @@ class ClientLeases(Generic[_T]):
             holder.fenced(self._fenced(lease.held, generation))
 
     def _make_room(self) -> None:
-        """Lets go of the one whose client is away for longest, if there are too many.
+        """Releases the lease whose client is away longest, if the bound is reached.
 
         Raises:
-            PenstockError: If the clients of all are there.
+            PenstockError: If every client is connected.
         """
         if len(self._leases) + self._opening < self._most:
             return
@@ -272,7 +276,7 @@ class ClientLeases(Generic[_T]):
         self._spawn(self._close(lease))
 
     async def _close(self, lease: ClientLease[_T]) -> None:
-        """Gives it back on a thread, as that writes; before it is opened again."""
+        """Closes it on a thread, because that writes to the disk; a later opening of the same key waits for it."""
         async with self._turn(lease.key):
             try:
                 turn = self._pools.scanning.submit(self, lambda _: self._given(lease.held))
@@ -280,7 +284,7 @@ class ClientLeases(Generic[_T]):
             except (PenstockError, RuntimeError):
                 self._given(
                     lease.held
-                )  # no thread does it, or the disk has no room, which is said by the log
+                )  # no thread is free to do it, or the disk is full, which the log reports
 
     def _given(self, held: _T) -> None:
         with self._lock:
@@ -291,7 +295,7 @@ class ClientLeases(Generic[_T]):
 
     @contextlib.asynccontextmanager
     async def _turn(self, key: Hashable) -> AsyncIterator[None]:
-        """One after the other for a key, in the order in which they came."""
+        """Serialises the work on one key, in order of arrival."""
         waiting = self._turns.get(key)
         if waiting is None:
             waiting = self._turns[key] = deque()

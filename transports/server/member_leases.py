@@ -1,4 +1,4 @@
-"""The consumers of groups that clients of a server have joined as."""
+"""The leases of group consumers that clients of a server have joined as."""
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -26,11 +26,11 @@ class HeldMember:
     """A consumer that a client has joined as.
 
     Attributes:
-        group: Its group.
+        group: The group of the consumer.
         member: The consumer.
-        subscription: To its deliveries, for the connection that has it; None before that.
-        sent: How many deliveries were sent to the client, over all of its connections, where it tells how many have come.
-        begun: Whether a client that does not tell that was given some.
+        subscription: The subscription to its deliveries on the current connection; None before it subscribes.
+        sent: How many deliveries were sent to the client over all its connections; for clients that report how many they received.
+        begun: Whether deliveries were sent to a client that does not report that.
     """
 
     def __init__(self, group: ConsumerGroup, member: GroupMember) -> None:
@@ -39,47 +39,47 @@ class HeldMember:
         self.subscription: Subscription | None = None
         self.sent = 0
         self.begun = False
-        # What may not have come; what is pending at it is never more than that.
+        # The deliveries that the client may not have received; a consumer never has more pending than this holds.
         self._last: deque[GroupDelivery] = deque(maxlen=group.book.record.settings.max_consumer_pending)
 
     @property
     def generation(self) -> int:
-        """Of its joining."""
+        """The generation of the joining."""
         return self.member.generation
 
     def note(self, deliveries: Sequence[GroupDelivery]) -> None:
-        """Some deliveries were sent."""
+        """Records deliveries that were sent."""
         self.sent += len(deliveries)
         self._last.extend(GroupDelivery(one.position, (), one.count, one.generation) for one in deliveries)
 
     def missing(self, received: int) -> list[GroupDelivery]:
-        """What was sent and has not come, of a client that was told so many deliveries."""
+        """Returns the deliveries that were sent and did not arrive at a client that ``received`` so many."""
         count = min(max(self.sent - received, 0), len(self._last))
         self.sent = min(self.sent, received)
         return [self._last.pop() for _ in range(count)]
 
     def cancel(self) -> None:
-        """Ends its deliveries; it stays joined."""
+        """Ends its deliveries; the consumer stays joined."""
         subscription, self.subscription = self.subscription, None
         if subscription is not None:
             subscription.cancel()
 
     def close(self) -> None:
-        """Leaves: what it has pending is due at once."""
+        """Leaves the group, which redelivers what the consumer has pending at once."""
         self.cancel()
         self.member.leave()
 
 
 MemberLease = ClientLease[HeldMember]
-"""A consumer that has joined for a client."""
+"""The lease of a joined consumer."""
 
 
 class MemberLeases(ClientLeases[HeldMember]):
-    """The consumers of groups that clients of a server have joined as, by log, group and name.
+    """The leases of the group consumers on a server; the key is log, group and name of the consumer.
 
     Args:
-        limits: ``group_members`` and ``group_grace``.
-        pools: Threads of the server.
+        limits: The limits ``group_members`` and ``group_grace``.
+        pools: The thread pools of the server.
     """
 
     def __init__(self, limits: Limits, pools: Pools) -> None:
@@ -98,9 +98,9 @@ class MemberLeases(ClientLeases[HeldMember]):
         client: Hashable,
         then: Callable[[Callable[[], MemberLease]], None],
     ) -> None:
-        """Has a consumer join for a client, or go on with the joining that it had; see `ClientLeases.lease`.
+        """Joins a consumer for a client, or resumes its earlier joining; see `ClientLeases.lease`.
 
-        One that joins anew under a name that another has here takes its place, which fences it.
+        A new joining under a name that another client has joined as takes the name over, and fences that client.
         """
 
         def make() -> tuple[HeldMember, Cost]:
@@ -113,10 +113,10 @@ class MemberLeases(ClientLeases[HeldMember]):
         self.lease(key, opening, holder, make=make, client=client, then=then)
 
     def joined(self, log: "ChangeLog", wish: JoinWish, principal: Principal) -> GroupMember:
-        """The consumer that a client has joined as under what it calls the opening, or had until its connection was lost; from any thread.
+        """Returns the consumer of an opening, whether its client is connected or within the grace period; from any thread.
 
         Raises:
-            ConsumerNotJoined: If there is none, or another opening has joined under its name.
+            ConsumerNotJoined: If there is no such consumer, or another opening has joined under its name.
         """
         lease = self.find((log, wish.group, wish.consumer))
         if lease is None or not lease.resumes(LeaseOpening(None, wish.opening, principal.name)):

@@ -1,4 +1,4 @@
-"""The slots that clients of a server have open."""
+"""The leases of slots that clients of a server have open."""
 
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["SlotLease", "SlotLeases"]
 
 SlotLease = ClientLease[Slot]
-"""A slot that is open for a client."""
+"""The lease of an open slot."""
 
 _OWNER: Final = "a client"
 
 
 class SlotLeases(ClientLeases[Slot]):
-    """The slots of a server that its clients have open, by log and name.
+    """The slot leases on a server; the key is log and name of the slot.
 
     Args:
-        limits: ``slot_leases`` and ``slot_grace``.
-        pools: Threads of the server.
+        limits: The limits ``slot_leases`` and ``slot_grace``.
+        pools: The thread pools of the server.
     """
 
     def __init__(self, limits: Limits, pools: Pools) -> None:
@@ -52,7 +52,7 @@ class SlotLeases(ClientLeases[Slot]):
         client: Hashable,
         then: Callable[[Callable[[], SlotLease]], None],
     ) -> None:
-        """Opens a slot for a client, or goes on with the opening that it had; see `ClientLeases.lease`."""
+        """Opens a slot for a client, or resumes the opening that it had; see `ClientLeases.lease`."""
         owner = wish.owner or principal.name or _OWNER
 
         def make() -> tuple[Slot, Cost]:
@@ -65,10 +65,10 @@ class SlotLeases(ClientLeases[Slot]):
         self.lease((log, wish.name), opening, holder, make=make, client=client, then=then)
 
     def opened(self, log: "ChangeLog", name: str, opening: str, principal: Principal) -> Slot:
-        """The slot that a client has open under what it calls the opening, or has had until its connection was lost; from any thread.
+        """Returns the slot of an opening, whether its client is connected or within the grace period; from any thread.
 
         Raises:
-            SlotNotOpen: If there is none, or another opening has it.
+            SlotNotOpen: If no client has it open, or another opening has.
         """
         lease = self.find((log, name))
         if lease is None or not lease.resumes(LeaseOpening(None, opening, principal.name)):

@@ -1,4 +1,4 @@
-"""Does what clients want done with slots that they have not opened."""
+"""Carries out the orders of clients for slots that they have not opened."""
 
 from typing import TYPE_CHECKING
 
@@ -13,20 +13,20 @@ __all__ = ["carry_out"]
 
 
 def carry_out(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> list[SlotTold]:
-    """Does what is wanted; writes the disk, on the calling thread.
+    """Carries out an order; writes to the disk, on the calling thread.
 
     Args:
-        name: What the client knows the log by.
-        log: Whose slots.
-        grant: Names those that the client may have.
-        order: What is wanted.
+        name: The name of the log, as the client knows it.
+        log: The log of the slots.
+        grant: The grant of the client, which names the slots that it may use.
+        order: The order of the client.
 
     Returns:
-        What the slots tell of themselves then; nothing of one that was dropped.
+        The state of the slots after the order; empty after ``drop``.
 
     Raises:
         Forbidden: If the grant does not name the slot.
-        PenstockError: If it cannot be done.
+        PenstockError: If the order cannot be carried out.
     """
     slots = log.slots
     if order.do == "list":
