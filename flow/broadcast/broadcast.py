@@ -1,4 +1,4 @@
-"""Hot multicast to subscribers that each choose what happens when they lag."""
+"""Hot multicast to subscribers that each choose a lag policy."""
 
 import asyncio
 import math
@@ -31,30 +31,30 @@ class BroadcastClosed(FlowError):
 
 
 class Broadcast(Generic[T]):
-    """Gives every element to every subscriber, through one ring. Hot: a subscriber that comes late begins late.
+    """Delivers every element to every subscriber, through one ring. Hot: a late subscriber does not see earlier elements.
 
-    A BLOCK subscriber that is a whole ring behind holds up the writer, and so all others: a choice to be made
-    knowingly. The other policies never hold up anything. A loss is told by the subscriber's optional
-    ``on_lagged(missed)``, serially, before its next element or its completion, without spending demand.
+    A BLOCK subscriber that is a whole ring behind holds up the writer, and so all subscribers. Subscribers of the other
+    policies never hold up the writer. A subscriber that lost elements gets ``on_lagged(missed)`` if it has that method:
+    serially, before its next element or its completion, without spending demand.
 
-    Any thread may write. All signals run on the executor of the subscription; on `flow.INLINE`, on the thread that writes or
-    requests. Elements leave the ring when all have passed them; a DROP_LATEST subscriber keeps what waits for it itself,
-    at most as many elements as the ring. A drain takes at most 256 elements, and never more than
-    the ring holds, ahead of their delivery.
+    Any thread may write. All signals run on the executor of the subscription; with `flow.INLINE`, on the thread that writes or
+    requests. An element leaves the ring when all subscriptions have taken it. A DROP_LATEST subscription keeps its waiting
+    elements in a queue of its own, bounded by the capacity. A drain takes at most 256 elements, and never more than the
+    capacity, ahead of their delivery.
 
     Args:
-        capacity: Most elements in the ring, and the most that wait for one subscriber; at least 1.
-        replay: How many of the newest are kept for subscribers that begin with `BroadcastStart.REPLAY`; at most the capacity.
+        capacity: Most elements in the ring, and most elements that wait for one subscriber; at least 1.
+        replay: The number of newest elements kept for subscribers that begin with `BroadcastStart.REPLAY`; at most the capacity.
         lag: The policy of subscribers that name none.
-        executor: Where signals run for subscribers that name none.
+        executor: Runs the signals of subscribers that name none.
         auto_cancel: Whether to end when the last subscriber leaves (rule 3.14).
         stall_timeout: Seconds for which a BLOCK subscriber may hold up the writer; then its policy becomes ERROR.
-            ``None`` is for ever. It is judged when an element is written.
-        clock: Measures that.
+            ``None`` is without limit. It is checked when an element is written.
+        clock: Measures the stall timeout.
 
     Raises:
         ValueError: If a number is out of its bounds.
-        TypeError: If the executor is none.
+        TypeError: If the executor is no executor.
     """
 
     def __init__(
@@ -96,36 +96,36 @@ class Broadcast(Generic[T]):
         from_: BroadcastStart = BroadcastStart.LATEST,
         executor: AnyExecutor | None = None,
     ) -> None:
-        """Begin a subscription; to a broadcast that has ended, it is ``on_subscribe`` and the end.
+        """Begin a subscription. If the broadcast has ended, the subscriber gets ``on_subscribe``, then the end.
 
         Args:
             subscriber: May have ``on_lagged(missed)``.
-            lag: Its policy, if not that of the broadcast.
-            from_: With which element to begin.
-            executor: Where its signals run, if not where those of the broadcast do.
+            lag: Its policy; that of the broadcast if ``None``.
+            from_: Where in the ring to begin.
+            executor: Runs its signals; that of the broadcast if ``None``.
 
         Raises:
-            TypeError: If the subscriber is ``None``, or the executor is none.
+            TypeError: If the subscriber is ``None``, or the executor is no executor.
         """
         self._hub.subscribe(
             subscriber, lag, BroadcastStart(from_), self._executor if executor is None else executor
         )
 
     def submit(self, item: T, timeout: float | None = None) -> int:
-        """Give an element to all subscribers; wait while a BLOCK subscriber is a whole ring behind.
+        """Deliver an element to all subscribers; wait while a BLOCK subscriber is a whole ring behind.
 
-        From inside a signal of such a subscriber, use `offer`: here it would wait for itself.
+        Inside a signal of a BLOCK subscriber use `offer`: this method would wait for its own caller.
 
         Args:
-            item: Not ``None``.
-            timeout: Seconds to wait at most; ``None`` is for ever.
+            item: The element; not ``None``.
+            timeout: Most seconds to wait; ``None`` is without limit.
 
         Returns:
-            How many elements wait for the slowest subscriber.
+            The number of elements that wait for the slowest subscriber.
 
         Raises:
             BroadcastClosed: If the broadcast has ended, or ends meanwhile.
-            TimeoutError: If there was no room in time; the element was not taken.
+            TimeoutError: If there was no room in time; the element was not accepted.
             TypeError: If the element is ``None``.
         """
         if item is None:
@@ -136,24 +136,24 @@ class Broadcast(Generic[T]):
         if not passed:
             return self._submit(items, timeout)
         hub.serve(items)
-        # Whatever other threads write meanwhile, this element waits for no subscriber then.
+        # If this holds, this element waits for no subscriber, whatever other threads write meanwhile.
         return 0 if hub.place == hub.ring.end and not hub.unsynced else self._greatest_lag()
 
     def submit_many(self, items: Iterable[T], timeout: float | None = None) -> int:
-        """Give elements to all subscribers, as many at a time as there is room for: each takes those as one batch.
+        """Deliver elements to all subscribers, in batches as large as there is room for.
 
-        A LATEST subscriber gets the last of those that are written at a time. Otherwise as `submit`, for each of them.
+        A LATEST subscriber gets the last element of each batch. Otherwise each element is handled as by `submit`.
 
         Args:
-            items: None of them ``None``; looked through before the first is written.
-            timeout: Seconds to wait at most, for all of them; ``None`` is for ever.
+            items: The elements, none ``None``; all are checked before the first is written.
+            timeout: Most seconds to wait, for all elements together; ``None`` is without limit.
 
         Returns:
-            How many elements wait for the slowest subscriber.
+            The number of elements that wait for the slowest subscriber.
 
         Raises:
             BroadcastClosed: If the broadcast has ended, or ends meanwhile.
-            TimeoutError: If there was no room in time; those before were taken.
+            TimeoutError: If there was no room in time; earlier elements were accepted.
             TypeError: If an element is ``None``.
         """
         left = tuple(items)
@@ -168,7 +168,7 @@ class Broadcast(Generic[T]):
         return self._greatest_lag()
 
     async def asubmit(self, item: T) -> int:
-        """`submit` for a coroutine: suspends instead of waiting. Cancelled while it does, the element was not taken.
+        """`submit` for a coroutine: suspends instead of blocking. If it is cancelled, the element was not accepted.
 
         Raises:
             BroadcastClosed: If the broadcast has ended, or ends meanwhile.
@@ -194,7 +194,7 @@ class Broadcast(Generic[T]):
         return self._greatest_lag()
 
     def offer(self, item: T) -> OfferResult:
-        """Give an element to all subscribers if that needs no waiting.
+        """Deliver an element to all subscribers if there is room now; never waits.
 
         Raises:
             TypeError: If the element is ``None``.
@@ -215,21 +215,21 @@ class Broadcast(Generic[T]):
         return OfferResult.OK
 
     def close(self) -> None:
-        """End: each subscriber gets what waits for it, then ``on_complete``. Later calls have no effect."""
+        """End the broadcast: each subscriber gets its waiting elements, then ``on_complete``. Later calls have no effect."""
         self._hub.end(COMPLETED)
 
     def fail(self, error: Exception) -> None:
-        """End with ``on_error`` for all subscribers, which overtakes what waits. Later calls have no effect.
+        """End the broadcast with ``on_error``, which overtakes waiting elements. Later calls have no effect.
 
         Raises:
-            TypeError: If it is not an ``Exception``.
+            TypeError: If the error is no ``Exception``.
         """
         if not isinstance(error, Exception):
             raise TypeError(f"error: {error!r}; an instance of Exception is expected")
         self._hub.end(Failed(error))
 
     def statistics(self) -> BroadcastStatistics:
-        """Tell the numbers of this moment."""
+        """Return the statistics as of now."""
         hub = self._hub
         now = self._clock.monotonic()
         with hub.lock:
@@ -247,7 +247,7 @@ class Broadcast(Generic[T]):
     # Under the hub's lock.
 
     def _find_room(self) -> int:
-        """How many elements can be written; if none, note the subscriptions in the way, and end the gating of stalled ones."""
+        """The number of elements that can be written. If 0, note which subscriptions gate, and end the gating of stalled ones."""
         hub = self._hub
         if hub.outcome is not None:
             raise BroadcastClosed
@@ -267,12 +267,12 @@ class Broadcast(Generic[T]):
         return hub.room
 
     def _timeout(self, deadline: float) -> float | None:
-        """Seconds until something has to be decided, if there is no room before; ``None`` is for ever."""
+        """Seconds until the deadline or the next stall timeout; ``None`` is without limit."""
         since = (each.gating_since for each in self._hub.subscriptions if each.gating_since is not None)
         seconds = min(deadline, min(since, default=math.inf) + self._stall_timeout) - self._clock.monotonic()
         return None if seconds == math.inf else seconds
 
-    # Without it.
+    # Without the lock.
 
     def _submit(self, left: tuple[T, ...], timeout: float | None) -> int:
         hub = self._hub
@@ -303,7 +303,7 @@ class Broadcast(Generic[T]):
                 try:
                     resumed.get_loop().call_soon_threadsafe(_resume, resumed)
                 except RuntimeError:
-                    continue  # its loop is closed, and nothing waits there any more
+                    continue  # its loop is closed, so its coroutine waits no more
 
     def _left(self) -> None:
         if self._auto_cancel:

@@ -1,4 +1,4 @@
-"""Publishers that share one subscription to their source: when it begins, and when it ends."""
+"""Publishers that share one subscription to their source, and the policies that begin and end it."""
 
 import threading
 from collections.abc import Callable
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 def publish(publisher: Publisher[T], prefetch: int = 256, *, lag: Lag = Lag.BLOCK) -> "Connectable[T]":
-    """Share one subscription: hot once it is connected.
+    """Share one subscription to a publisher, which becomes hot once it is connected.
 
     Args:
         publisher: The source.
-        prefetch: Requested at first, and the most that is ahead of the slowest BLOCK subscriber.
-        lag: What happens to a subscriber that is so far behind, unless it names another policy.
+        prefetch: Elements requested at first, and most elements ahead of the slowest BLOCK subscriber.
+        lag: The policy for subscribers that are ``prefetch`` elements behind, and name no other policy.
 
     Raises:
         ValueError: If ``prefetch`` is not a positive integer, or unbounded.
@@ -35,11 +35,11 @@ def publish(publisher: Publisher[T], prefetch: int = 256, *, lag: Lag = Lag.BLOC
 
 
 def replay(publisher: Publisher[T], n: int, prefetch: int = 256, *, lag: Lag = Lag.BLOCK) -> "Connectable[T]":
-    """Share one subscription, and let subscribers that come late begin with the last ``n`` elements.
+    """Share one subscription to a publisher; late subscribers begin with the last ``n`` elements.
 
     Args:
         publisher: The source.
-        n: Elements that are kept for subscribers that come late; also after the completion.
+        n: Elements that are kept for late subscribers; also after the completion.
         prefetch: As in `publish`.
         lag: As in `publish`; a subscriber may be ``n`` elements further behind.
 
@@ -51,15 +51,15 @@ def replay(publisher: Publisher[T], n: int, prefetch: int = 256, *, lag: Lag = L
 
 
 def share(publisher: Publisher[T], prefetch: int = 256, *, grace: float = 0) -> Source[T]:
-    """Connect while there are subscribers: ``publish(publisher, prefetch).ref_count(grace=grace)``."""
+    """Share one subscription while there are subscribers: ``publish(publisher, prefetch).ref_count(grace=grace)``."""
     return publish(publisher, prefetch).ref_count(grace=grace)
 
 
 class Connectable(Generic[T]):
     """A publisher that shares one subscription to its source, from `connect` on.
 
-    Until then subscribers wait; from then on the source runs, with subscribers or without. After its end a new
-    subscriber gets what is replayed and the end, until `connect` is called again.
+    Before that subscribers wait; afterwards the source runs, with subscribers or without. After its end a new
+    subscriber gets the replayed elements and the end, until `connect` is called again.
     """
 
     __slots__ = ("_connection", "_lock", "_make")
@@ -83,10 +83,11 @@ class Connectable(Generic[T]):
         connection.subscribe(subscriber, lag, executor)
 
     def connect(self) -> Callable[[], None]:
-        """Subscribe to the source unless that was done; after its end, once more.
+        """Subscribe to the source if that was not done yet, or if the source has ended since.
 
         Returns:
-            What cuts off this connection: upstream is cancelled, subscribers end with `flow.Disconnected`. Idempotent.
+            A function that ends this connection: it cancels upstream, and ends subscriptions with `flow.Disconnected`.
+            Idempotent.
         """
         with self._lock:
             if self._connection.ended:
@@ -96,7 +97,7 @@ class Connectable(Generic[T]):
         return connection.disconnect
 
     def auto_connect(self, n: int = 1) -> Source[T]:
-        """Connect, once and for all, when the ``n``-th subscriber has come.
+        """Connect once, when the ``n``-th subscriber subscribes.
 
         Raises:
             ValueError: If ``n`` is not a positive integer.
@@ -106,12 +107,12 @@ class Connectable(Generic[T]):
     def ref_count(self, n: int = 1, grace: float = 0, *, timers: Timers = TIMERS) -> Source[T]:
         """Connect when there are ``n`` subscribers, and disconnect when the last has left.
 
-        What is returned has connections of its own. A subscriber after the end of the source begins a new one.
+        The returned publisher has connections of its own. A subscriber after the end of the source begins a new connection.
 
         Args:
-            n: At least 1.
-            grace: Seconds for which it stays connected without subscribers: one that comes meanwhile finds it as it was.
-            timers: Measure that.
+            n: Subscribers to wait for; at least 1.
+            grace: Seconds for which the connection outlives its last subscriber; a subscriber that comes meanwhile joins it.
+            timers: Measure the grace time.
 
         Raises:
             ValueError: If a number is out of its bounds.
@@ -144,7 +145,7 @@ class _AutoConnected(Generic[T]):
 
 
 class _RefCounted(Generic[T]):
-    """One lock decides which subscriber is the first, and which the last; a subscriber that counts keeps its connection."""
+    """One lock decides which subscriber is the first, and which the last; a counted subscriber keeps its connection open."""
 
     __slots__ = ("_alarm", "_connection", "_count", "_grace", "_lock", "_make", "_n", "_parting", "_timers")
 
@@ -156,7 +157,7 @@ class _RefCounted(Generic[T]):
         self._lock = threading.Lock()
         self._connection: Connection[T] | None = None
         self._count = 0
-        self._parting: object = None  # names the grace time that runs
+        self._parting: object = None  # identifies the grace time that runs
         self._alarm: Alarm | None = None
 
     def subscribe(

@@ -1,4 +1,4 @@
-"""One subscription upstream, shared by many subscribers."""
+"""One upstream subscription, shared by many subscribers."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -20,22 +20,22 @@ T = TypeVar("T")
 
 
 class Disconnected(FlowError):
-    """The subscriber's publisher was cut off from its source."""
+    """The publisher was disconnected from its source."""
 
     def __init__(self) -> None:
         super().__init__("the publisher was disconnected from its source")
 
 
 class Connection(Generic[T]):
-    """The one subscriber of a source, and the ring from which many read.
+    """The one subscriber of a source, and the ring from which many subscriptions read.
 
-    It requests ``prefetch`` elements ahead of the slowest BLOCK subscription, so the ring has room for each of them, and for
-    those that are replayed. Without such subscriptions it takes whatever comes.
+    It requests ``prefetch`` elements ahead of the slowest BLOCK subscription: the ring has room for these, and for the elements
+    that are replayed. Without BLOCK subscriptions it requests as fast as the source delivers.
 
     Args:
-        source: Subscribed to by `connect`.
-        prefetch: Requested at first, and again 75 % of it whenever there is room for as many.
-        replay: With how many of the newest elements a subscriber begins.
+        source: The source; `connect` subscribes to it.
+        prefetch: Elements requested at first; afterwards, 75 % of it or more whenever there is room.
+        replay: The number of newest elements with which a new subscriber begins.
         lag: The policy of subscribers that name none.
 
     Raises:
@@ -54,30 +54,30 @@ class Connection(Generic[T]):
         self._source: Publisher[T] | None = source
         self._upstream: Subscription = GONE
         self._greeted = False
-        # The sequence up to which elements were requested. It is at most prefetch beyond the end, and a subscription starts at
-        # most the replay before the end: so what was requested never overtakes a BLOCK subscription.
+        # The sequence number up to which elements were requested. It is at most ``prefetch`` behind the end of the ring, and a
+        # subscription begins at most ``replay`` before the end: so requested elements never overtake a BLOCK subscription.
         self._granted = 0
         self._asking = False
         self._hub: Hub[T] = Hub(prefetch + replay, replay, lag, SYSTEM_CLOCK, make_room=self._ask)
 
     @property
     def ended(self) -> bool:
-        """Whether no more elements come."""
+        """Whether the stream has ended."""
         return self._hub.outcome is not None
 
     def on_left(self, call: Callable[[], object]) -> None:
-        """Have a call made whenever a subscription has ended."""
+        """Set the function that is called after each end of a subscription."""
         self._hub.left = call
 
     def connect(self) -> None:
-        """Subscribe to the source; once."""
+        """Subscribe to the source; later calls have no effect."""
         with self._hub.lock:
             source, self._source = self._source, None
         if source is not None:
             source.subscribe(self)
 
     def disconnect(self) -> None:
-        """Cancel upstream; subscribers that still read end with `Disconnected`."""
+        """Cancel upstream; open subscriptions end with `Disconnected`."""
         self._end(Failed(Disconnected())).cancel()
 
     def subscribe(
@@ -89,16 +89,16 @@ class Connection(Generic[T]):
         """Begin a subscription.
 
         Args:
-            subscriber: Begins with what is replayed.
-            lag: Its policy, if not that of the connection.
-            executor: Where its signals run.
+            subscriber: Begins with the replayed elements.
+            lag: Its policy; that of the connection if ``None``.
+            executor: Runs its signals.
 
         Raises:
-            TypeError: If the subscriber is ``None``, or the executor is none.
+            TypeError: If the subscriber is ``None``, or the executor is no executor.
         """
         self._hub.subscribe(subscriber, lag, BroadcastStart.REPLAY, executor)
 
-    # What the source calls.
+    # Called by the source.
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Accept the first subscription and request the prefetch; cancel any other (rule 2.5)."""
@@ -115,7 +115,7 @@ class Connection(Generic[T]):
             self._ask()
 
     def on_next(self, item: T, /) -> None:
-        """Give an element to all subscribers."""
+        """Deliver an element to all subscribers."""
         if item is None:
             raise TypeError("rule 2.13: the element is None")
         hub = self._hub
@@ -132,17 +132,17 @@ class Connection(Generic[T]):
         self._ask()
 
     def on_error(self, error: Exception, /) -> None:
-        """Fail for all subscribers; that overtakes what waits."""
+        """End all subscriptions with the error, which overtakes waiting elements."""
         if error is None:
             raise TypeError("rule 2.13: the error is None")
         self._end(Failed(error))
 
     def on_complete(self) -> None:
-        """Complete for each, after what waits."""
+        """Complete each subscription after its waiting elements."""
         self._end(COMPLETED)
 
     def _end(self, outcome: Outcome) -> Subscription:
-        """End for all subscribers, which may not reach upstream from then on (rule 2.3); answers what it was."""
+        """End all subscriptions, and detach upstream first (rule 2.3); returns the upstream subscription."""
         with self._hub.lock:
             upstream, self._upstream, self._source = self._upstream, GONE, None
             self._greeted = True
@@ -150,7 +150,7 @@ class Connection(Generic[T]):
         return upstream
 
     def _ask(self) -> None:
-        """Request what there is room for; one thread at a time does, so requests are serial (rule 2.7)."""
+        """Request as many elements as there is room for; one thread at a time does, so requests are serial (rule 2.7)."""
         asking = False
         try:
             while True:

@@ -1,8 +1,8 @@
-"""The subscriptions that have kept up, served together: one ``on_next`` after the other, no lock and no drain for each.
+"""The subscriptions that have kept up, served together: one ``on_next`` after the other, without a lock or a drain turn for each.
 
-A round runs in one copy of the context that the members have in common; a member with another context is entered into its
-own for each call. If a subscriber changes the common copy, this is noticed after that round, and from then on each member
-is entered into its own.
+A round runs in one copy of the context variables that most members share. A member with other values is called in its own
+context. If a subscriber changes the shared copy, the group notices after that round, and from then on calls each member in
+its own context.
 """
 
 import asyncio
@@ -25,15 +25,16 @@ Call = Callable[[Any], object]
 
 
 class SyncedGroup(Generic[T]):
-    """The members, and what to call for each.
+    """The members, and the method to call for each.
 
-    The thread that owns the group calls `give`; everything else is done under the lock of the hub.
+    The thread that owns the group calls `give`; all other methods are called under the lock of the hub.
 
     Attributes:
-        gates: Whether a BLOCK subscription is among them.
-        conflates: Whether a LATEST subscription is among them.
+        members: The subscriptions of the group.
+        gates: Whether a BLOCK subscription is among the members.
+        conflates: Whether a LATEST subscription is among the members.
         disturbed: Whether a member has to leave, or `arrange` to be called, before the next round.
-        passing: What a subscriber raised that no subscription may swallow.
+        passing: An interrupt that a subscriber raised, such as KeyboardInterrupt, which the hub raises after the round.
     """
 
     def __init__(self) -> None:
@@ -44,11 +45,11 @@ class SyncedGroup(Generic[T]):
         self.passing: BaseException | None = None
         self._singles: list[BroadcastSubscription[T]] = []
         self._batched: list[BroadcastSubscription[T]] = []
-        # What to call for each of these; neither changes its length while a round iterates over it.
+        # The method to call for each of these; the lists keep their lengths while a round iterates over them.
         self._calls: list[Call] = []
         self._batch_calls: list[Call] = []
         self._separate = False
-        self._common = contextvars.Context()  # as the members brought it
+        self._common = contextvars.Context()  # the values with which the members began; never changed
         self._context = contextvars.Context()
 
     def arrange(self, members: Sequence[BroadcastSubscription[T]]) -> None:
@@ -66,17 +67,17 @@ class SyncedGroup(Generic[T]):
         self.disturbed = False
 
     def look_at_policies(self) -> None:
-        """Note which policies the members have."""
+        """Update `gates` and `conflates` from the policies of the members."""
         policies = {each.lag for each in self.members}
         self.gates = Lag.BLOCK in policies
         self.conflates = Lag.LATEST in policies
 
     def silence(self, member: BroadcastSubscription[T]) -> None:
-        """Give nothing more to a member, which leaves after the round."""
+        """Deliver nothing more to a member, which leaves after the round."""
         (self._batch_calls if member.batches else self._calls)[member.rank] = _nothing
 
     def give(self, items: tuple[T, ...]) -> None:
-        """Deliver to all members; what one raises ends its subscription only (rule 2.13)."""
+        """Deliver to all members; a member that raises ends its own subscription only (rule 2.13)."""
         context = self._context
         if self._calls:
             if len(items) == 1:
@@ -88,10 +89,10 @@ class SyncedGroup(Generic[T]):
         try:
             if self._separate or context == self._common:
                 return
-        except Exception:  # noqa: BLE001, S110 - some value cannot be compared: so it is another one
+        except Exception:  # noqa: BLE001, S110 - a value that cannot be compared counts as changed
             pass
         self._separate = self.disturbed = True
-        self._context = contextvars.Context()  # what was changed is not kept
+        self._context = contextvars.Context()  # drops the changed values
 
     def _give_one(self, calls: list[Call], item: T | tuple[T, ...]) -> None:
         left = iter(calls)
@@ -100,12 +101,12 @@ class SyncedGroup(Generic[T]):
                 for call in left:
                     call(item)
                 break
-            except BaseException as error:  # noqa: BLE001 - harms its subscriber only; the hub raises interrupts
+            except BaseException as error:  # noqa: BLE001 - ends its own subscription only; the hub raises interrupts
                 members = self._singles if calls is self._calls else self._batched
                 self._fault(error, members[-1 - length_hint(left)])
         # A traceback that is kept must not keep subscribers through this frame (rule 3.13).
         del left, item, calls
-        call = members = None  # type: ignore[assignment]  # forgotten
+        call = members = None  # type: ignore[assignment]  # drops the references
 
     def _give_many(self, items: tuple[T, ...]) -> None:
         item = None
@@ -127,12 +128,12 @@ class SyncedGroup(Generic[T]):
 
     def _route(self, member: BroadcastSubscription[T]) -> Call:
         if self._separate or not _alike(member.context, self._common):
-            return partial(member.context.run, member.call)  # type: ignore[call-arg]  # it is given when called
+            return partial(member.context.run, member.call)  # type: ignore[call-arg]  # the element comes with the call
         return member.call
 
 
 def _alike(context: contextvars.Context, other: contextvars.Context) -> bool:
-    """Whether two contexts hold the very same values; that equal ones are others matters if they are changed."""
+    """Whether two contexts hold identical values: equal but distinct values differ once one of them is modified."""
     return len(context) == len(other) and all(
         other.get(variable, _ABSENT) is value for variable, value in context.items()
     )

@@ -1,14 +1,15 @@
-"""What serves many subscriptions from one ring: a `Broadcast` writes into it, or a `Connection` to a source.
+"""Serves many subscriptions from one ring, into which a `Broadcast`, or a `Connection` to a source, writes.
 
-The *synced* subscriptions stand together at one place, wait for nothing but the next element and run on `flow.INLINE`. A round
-takes what was written once, moves all of them by one assignment, and lets the group call one subscriber after the other. The
-smallest granted sequence of all, the *horizon*, stands for their demands. The *unsynced* ones pull, each by its own drain,
-which knows its policy; that is where a subscription goes that lacks demand, or is not as patient as the round is slow.
+*Synced* subscriptions share one position, wait for nothing but the next element, and run on `flow.INLINE`. A round takes the
+new elements once, moves all synced subscriptions by one assignment, and the group calls one subscriber after the other. The
+*horizon*, the smallest requested sequence number of the members, stands for all their demands. *Unsynced* subscriptions pull,
+each with its own drain and by its own policy. A member that lacks demand becomes unsynced, and so does a LATEST member when
+more than one element waits.
 
-The lock guards ring, sets, group and all places. One thread at a time owns the group (`busy`) and serves it without the lock,
-while the group holds the flags of its members' drains: so signals stay serial (rule 1.3). A request only adds to the demand. A
-cancel or a failure asks for the flag: at once if no round runs, else the round passes by that subscription from then on, and
-lets go of it at its end. Locks are taken in this order: the hub's, then that of a drain.
+The lock guards ring, sets, group and all positions. One thread at a time owns the group (`busy`) and serves it without the
+lock. Meanwhile the group holds the flags of its members' drains, so signals stay serial (rule 1.3). A request only adds to the
+demand. A cancel or a failure recalls the flag: at once if no round runs; else the round skips that subscription from then on,
+and returns its flag at the end. Lock order: the hub's lock, then that of a drain.
 """
 
 import threading
@@ -36,22 +37,22 @@ class Hub(Generic[T]):
 
     Args:
         capacity: Most elements in the ring.
-        replay: How many of the newest are kept for subscriptions that come later.
+        replay: The number of newest elements kept for later subscriptions.
         lag: The policy of subscriptions that name none.
         clock: Measures for how long a subscription gates.
-        make_room: Called without the lock when the slowest of the BLOCK subscriptions may have gone forward, or has left.
-        left: Called without the lock when a subscription has ended.
+        make_room: Called without the lock when the slowest BLOCK subscription may have moved, or has left.
+        left: Called without the lock after a subscription has ended.
 
     Attributes:
-        subscriptions: All of them, in the order in which they came.
-        unsynced: Those that pull; replaced as a whole, so that it can be iterated over without the lock.
-        group: The others.
-        place: The sequence that the group takes next.
+        subscriptions: All subscriptions, in the order in which they began.
+        unsynced: The subscriptions that pull; the tuple is replaced as a whole, so it can be iterated without the lock.
+        group: The synced subscriptions.
+        place: The next sequence number of the group.
         busy: Whether a thread owns the group.
-        gated: Whether a member of the group was found in the way of a writer.
-        gating: Where the unsynced BLOCK subscriptions stand.
-        lossy: Where the other unsynced ones stand.
-        outcome: How the stream ended.
+        gated: Whether a writer found a member of the group gating.
+        gating: The positions of the unsynced BLOCK subscriptions.
+        lossy: The positions of the other unsynced subscriptions.
+        outcome: How the stream ended; None while it is open.
     """
 
     def __init__(
@@ -90,10 +91,10 @@ class Hub(Generic[T]):
         start: BroadcastStart,
         executor: AnyExecutor | None,
     ) -> None:
-        """Begin a subscription; without a ``lag`` of its own it has the hub's.
+        """Begin a subscription; ``lag`` is the hub's if ``None``.
 
         Raises:
-            TypeError: If the subscriber is ``None``, or the executor is none.
+            TypeError: If the subscriber is ``None``, or the executor is no executor.
         """
         lag = self._lag if lag is None else Lag(lag)
         subscription = BroadcastSubscription(self, subscriber, lag, executor)
@@ -112,17 +113,17 @@ class Hub(Generic[T]):
 
     @property
     def gate(self) -> int:
-        """Where the slowest BLOCK subscription stands; the end if there is none."""
+        """The position of the slowest BLOCK subscription; the end of the ring if there is none."""
         return self.gating.least(self.place if self.group.gates else self.ring.end)
 
     @property
     def room(self) -> int:
-        """How many elements can be written without overtaking a BLOCK subscription."""
+        """The number of elements that can be written without overtaking a BLOCK subscription."""
         return self.ring.capacity - self.ring.end + self.gate
 
     def pass_on(self, count: int) -> bool:
-        """Own the group and take elements past the ring for it, if all subscriptions are there and want them."""
-        # A group that no thread owns stands at the end of the ring; without members the horizon is 0.
+        """Own the group to deliver elements past the ring, if all subscriptions are synced and have demand for them."""
+        # The position of a group that no thread owns is the end of the ring; without members the horizon is 0.
         ring = self.ring
         to = ring.end + count
         if (
@@ -138,11 +139,11 @@ class Hub(Generic[T]):
         return True
 
     def put(self, items: tuple[T, ...]) -> tuple[T, ...] | None:
-        """Write elements for which there is room; the caller gives the answer to `deliver` when it has let go of the lock.
+        """Write elements for which there is room; the caller passes the result to `deliver` after it has released the lock.
 
         Returns:
-            What the group has to be given past the ring; nothing, if it is to read the ring; ``None`` if the caller does not
-            own the group.
+            The elements to deliver to the group past the ring; an empty tuple if the group is to read the ring; ``None`` if
+            the caller does not own the group.
         """
         if not self.unsynced and self.pass_on(len(items)):
             return items
@@ -157,17 +158,17 @@ class Hub(Generic[T]):
         return ()
 
     def trim(self) -> None:
-        """Let go of what no subscription will read, and is not replayed."""
+        """Drop elements that no subscription will read and that are not replayed."""
         least = self.place if self.group.members else self.ring.end
         self.ring.trim(min(self.gating.least(least), self.lossy.least(least), self.ring.end - self.replay))
 
-    # Without it.
+    # The caller does not hold the lock.
 
     def deliver(self, items: tuple[T, ...] | None) -> None:
-        """Let all subscriptions have what was written.
+        """Deliver written elements to all subscriptions.
 
         Args:
-            items: What `put` answered.
+            items: The result of `put`.
 
         Raises:
             BaseException: As `serve` does.
@@ -182,7 +183,12 @@ class Hub(Generic[T]):
                     self._admit()
 
     def end(self, outcome: Outcome, *, if_deserted: bool = False) -> None:
-        """End the stream for all subscriptions; later calls have no effect."""
+        """End the stream for all subscriptions; later calls have no effect.
+
+        Args:
+            outcome: How it ends.
+            if_deserted: Whether to end it only if there are no subscriptions.
+        """
         with self.lock:
             if self.outcome is not None or (if_deserted and self.subscriptions):
                 return
@@ -200,7 +206,7 @@ class Hub(Generic[T]):
             _each(leaving, BroadcastSubscription.restore)
 
     def remove(self, subscription: BroadcastSubscription[T]) -> None:
-        """Forget a subscription that has ended."""
+        """Remove a subscription that has ended."""
         with self.lock:
             if subscription not in self.subscriptions:
                 return
@@ -209,13 +215,13 @@ class Hub(Generic[T]):
             self._queued = tuple(each for each in self._queued if each is not subscription)
             room = subscription.exit()
             self.trim()
-        # In this order: the last that leaves may end what the room would let go on.
+        # In this order: the end of the last subscription may end the stream, which the room would otherwise let continue.
         self.left()
         if room:
             self.make_room()
 
     def reclaim(self, subscription: BroadcastSubscription[T]) -> None:
-        """Let a member go; a round that runs does so at its end, and passes it by until then if it has halted."""
+        """Return the flag of a member; a round that runs returns it at its end, and skips the member if it has halted."""
         with self.lock:
             if not subscription.synced:
                 return
@@ -228,13 +234,13 @@ class Hub(Generic[T]):
         subscription.restore()
 
     def serve(self, items: tuple[T, ...]) -> None:
-        """Deliver to the group, and let go of members that cannot stay; then no thread owns it.
+        """Deliver to the group in rounds, and dismiss members that cannot stay; then no thread owns the group.
 
         Args:
-            items: What was taken for it; then comes what waits in the ring.
+            items: The elements of the first round; further rounds read the ring.
 
         Raises:
-            BaseException: What a subscriber raised that no subscription may swallow, after all were served.
+            BaseException: An interrupt that a subscriber raised, such as KeyboardInterrupt, after all members were served.
         """
         group, owned, passing = self.group, True, None
         try:
@@ -251,10 +257,10 @@ class Hub(Generic[T]):
                     if items and group.gates:
                         self.make_room()
                     _each(leaving, BroadcastSubscription.restore)
-                except BaseException as interrupt:  # noqa: BLE001 - what was taken has to be given first
+                except BaseException as interrupt:  # noqa: BLE001 - taken elements are delivered first
                     passing = interrupt
         except BaseException:
-            # An interrupt of this thread outside of any subscriber: each goes on by itself.
+            # An interrupt of this thread outside of any subscriber: each member continues with its own drain.
             if owned:
                 with self.lock:
                     leaving = self._dismiss(group.members)
@@ -267,7 +273,7 @@ class Hub(Generic[T]):
     # Under the lock.
 
     def _next_round(self) -> tuple[Sequence[BroadcastSubscription[T]], tuple[T, ...]]:
-        """Members that cannot be served with the others, and what the others are to be given."""
+        """The members that must leave the group, and the elements of the next round for the others."""
         ring, group = self.ring, self.group
         leaving: Sequence[BroadcastSubscription[T]] = group.members
         waiting = ring.end - self.place
@@ -294,7 +300,7 @@ class Hub(Generic[T]):
         return leaving, tuple(items)
 
     def _admit(self) -> None:
-        """Let each unsynced subscription that has kept up join the group."""
+        """Move each unsynced subscription that has kept up into the group."""
         if self.busy or self.outcome is not None:
             return
         joining = [each for each in self.unsynced if each.join()]
@@ -305,7 +311,7 @@ class Hub(Generic[T]):
             self._look_ahead()
 
     def _dismiss(self, leaving: Sequence[BroadcastSubscription[T]]) -> Sequence[BroadcastSubscription[T]]:
-        """Let members leave the group; without the lock, they have to be restored then."""
+        """Move members out of the group; the caller then restores them without the lock."""
         for each in leaving:
             each.leave()
         self.unsynced += tuple(leaving)
@@ -314,7 +320,7 @@ class Hub(Generic[T]):
         return leaving
 
     def _look_ahead(self) -> int:
-        """Find the horizon."""
+        """Compute the horizon."""
         self._horizon = min((each.granted for each in self.group.members), default=0)
         return self._horizon
 
@@ -322,7 +328,7 @@ class Hub(Generic[T]):
 def _each(
     subscriptions: Iterable[BroadcastSubscription[T]], act: Callable[[BroadcastSubscription[T]], Any]
 ) -> None:
-    """Do something with each; what passes through one must not leave the others asleep, and is raised then."""
+    """Call a function for each subscription; an interrupt within one call is raised after the calls for all others."""
     passing: BaseException | None = None
     for each in subscriptions:
         try:

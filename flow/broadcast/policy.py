@@ -1,4 +1,4 @@
-"""What a subscriber of a `flow.Broadcast` chooses, and what a writer is answered."""
+"""The lag policies and start positions of subscribers of a `flow.Broadcast`, and the results of an offer."""
 
 from enum import Enum
 from typing import Any
@@ -7,22 +7,22 @@ __all__ = ["BroadcastStart", "Lag", "OfferResult"]
 
 
 class Lag(Enum):
-    """What happens to one subscriber that is a whole ring behind. Where elements are lost, the name says which."""
+    """The policy for one subscriber that is a whole ring behind. If elements are lost, the name says which."""
 
     BLOCK = "BLOCK"
-    """The writer waits for it, and so do all others: nothing is lost, and the slowest sets the pace."""
+    """The writer waits for this subscriber, and so do all subscribers: nothing is lost, and the slowest sets the pace."""
 
     DROP_OLDEST = "DROP_OLDEST"
-    """The one that has waited longest goes: the subscriber goes on at the oldest element that is kept."""
+    """The oldest waiting element is dropped: the subscriber continues with the oldest element in the ring."""
 
     DROP_LATEST = "DROP_LATEST"
-    """The incoming one goes, for this subscriber alone; what waits for it is kept."""
+    """The new element is dropped, for this subscriber alone; its waiting elements are kept."""
 
     LATEST = "LATEST"
-    """Only the newest waits, whatever the capacity."""
+    """Only the newest element waits, whatever the capacity."""
 
     ERROR = "ERROR"
-    """This subscriber, and no other, ends with `flow.Lagged`."""
+    """This subscriber alone ends with `flow.Lagged`."""
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
@@ -30,13 +30,13 @@ class Lag(Enum):
 
 
 class BroadcastStart(Enum):
-    """Where in the ring a new subscriber begins."""
+    """The start position of a new subscriber in the ring."""
 
     LATEST = "LATEST"
-    """With what is written from now on."""
+    """Begin with the next element that is written."""
 
     REPLAY = "REPLAY"
-    """With the last elements that were written, as many as the broadcast replays."""
+    """Begin with the newest elements of the ring, at most as many as the broadcast replays."""
 
     @classmethod
     def _missing_(cls, value: object) -> Any:
@@ -46,16 +46,16 @@ class BroadcastStart(Enum):
 
 
 class OfferResult(Enum):
-    """What became of an element that was offered."""
+    """The result of an offer."""
 
     OK = "OK"
-    """It was taken, to be delivered or replayed."""
+    """The element was accepted, to be delivered or replayed."""
 
     FULL = "FULL"
-    """It was not taken, since a BLOCK subscriber is a whole ring behind."""
+    """The element was refused, since a BLOCK subscriber is a whole ring behind."""
 
     NO_SUBSCRIBERS = "NO_SUBSCRIBERS"
-    """It went nowhere: there are no subscribers, and nothing is replayed."""
+    """The element was dropped: there are no subscribers, and nothing is replayed."""
 
     CLOSED = "CLOSED"
-    """It was not taken: the broadcast has ended."""
+    """The element was refused: the broadcast has ended."""

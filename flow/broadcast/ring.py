@@ -1,4 +1,4 @@
-"""The newest elements by sequence, and how many subscriptions stand where."""
+"""A ring of the newest elements by sequence number, and a count of subscriptions by position."""
 
 from typing import Any, Generic, TypeVar
 
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Positions:
-    """How many subscriptions stand at which sequence, and the lowest of these."""
+    """The number of subscriptions at each sequence number, and the lowest of these numbers."""
 
     __slots__ = ("_counts", "_lowest")
 
@@ -17,13 +17,13 @@ class Positions:
         self._lowest = 0
 
     def enter(self, sequence: int) -> None:
-        """Count one more."""
+        """Add a subscription at a sequence number."""
         if not self._counts or sequence < self._lowest:
             self._lowest = sequence
         self._counts[sequence] = self._counts.get(sequence, 0) + 1
 
     def leave(self, sequence: int) -> bool:
-        """Count one fewer; answers whether it was the last at the lowest sequence."""
+        """Remove a subscription; returns whether it was the last one at the lowest sequence number."""
         count = self._counts.pop(sequence) - 1
         if count:
             self._counts[sequence] = count
@@ -34,20 +34,20 @@ class Positions:
         return True
 
     def move(self, sequence: int, to: int) -> bool:
-        """Let one go forward; answers whether it was the last at the lowest sequence."""
+        """Move a subscription forward; returns whether it was the last one at the lowest sequence number."""
         self.enter(to)
         return self.leave(sequence)
 
     def least(self, otherwise: int) -> int:
-        """The lowest sequence; ``otherwise`` if that is lower, or if there is none."""
+        """The lowest sequence number, at most ``otherwise``; ``otherwise`` if there are no subscriptions."""
         return min(self._lowest, otherwise) if self._counts else otherwise
 
 
 class RingBuffer(Generic[T]):
-    """The elements from ``start`` up to ``end``, by sequence.
+    """The elements from sequence number ``start`` up to, but not including, ``end``.
 
     Args:
-        capacity: Most elements that are kept.
+        capacity: Most elements in the ring.
     """
 
     __slots__ = ("_slots", "capacity", "end", "start")
@@ -59,7 +59,7 @@ class RingBuffer(Generic[T]):
         self._slots: list[Any] = [None] * capacity
 
     def append(self, item: T) -> None:
-        """Write one element; over the oldest one if the ring is full."""
+        """Write one element; overwrites the oldest one if the ring is full."""
         if self.end - self.start == self.capacity:
             self.start += 1
         self._slots[self.end % self.capacity] = item
@@ -77,7 +77,7 @@ class RingBuffer(Generic[T]):
         return self._slots[first:] + self._slots[: last - self.capacity]
 
     def trim(self, sequence: int) -> None:
-        """Let go of everything before a sequence."""
+        """Drop the elements before a sequence number."""
         while self.start < sequence:
             self._slots[self.start % self.capacity] = None
             self.start += 1

@@ -1,4 +1,4 @@
-"""Numbers of a broadcast, at one moment."""
+"""Statistics of a broadcast, as of one moment."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ __all__ = ["BroadcastStatistics", "CursorStatistics"]
 
 @dataclass(frozen=True, slots=True)
 class CursorStatistics:
-    """One subscriber.
+    """The statistics of one subscription.
 
     Attributes:
-        policy: What happens when it is a whole ring behind.
+        policy: Its lag policy.
         lag: Elements that wait for it; at most the capacity.
-        demand: Elements that it requested and did not get yet.
-        delivered: Elements that were taken for delivery.
+        demand: Elements requested and not yet delivered.
+        delivered: Elements that it has taken for delivery.
         dropped: Elements that it lost.
-        blocked_seconds: For how long it was in the way of a writer.
+        blocked_seconds: Seconds for which it held up a writer, in total.
     """
 
     policy: Lag
@@ -30,16 +30,16 @@ class CursorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastStatistics:
-    """All of it.
+    """The statistics of a broadcast.
 
     Attributes:
         capacity: Most elements in the ring.
-        buffered: Elements in the ring, or for a DROP_LATEST subscriber: those that wait, or are replayed.
-        submitted: Elements that were taken.
-        refused: Offers that were answered with FULL.
-        stalled: Subscribers that gated for longer than the stall timeout.
-        closed: Whether nothing is taken any more.
-        subscribers: In the order in which they came.
+        buffered: Elements in the ring, or in the queue of a DROP_LATEST subscription if one is longer.
+        submitted: Elements that were accepted.
+        refused: Offers that returned FULL.
+        stalled: Subscriptions that held up a writer for longer than the stall timeout.
+        closed: Whether the broadcast has ended.
+        subscribers: The subscriptions, in the order in which they began.
     """
 
     capacity: int

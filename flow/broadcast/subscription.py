@@ -1,4 +1,4 @@
-"""One subscription to a hub: its place in the ring, its policy, and the drain that delivers to it."""
+"""One subscription to a hub: its position in the ring, its lag policy, and its drain."""
 
 import contextvars
 import threading
@@ -22,17 +22,17 @@ __all__ = ["BroadcastSubscription", "Owner"]
 T = TypeVar("T")
 
 _APART: Final = 16
-"""Elements for which a subscription that had to leave the group keeps away: each that comes or goes costs all something."""
+"""A subscription that left the group may rejoin after this many elements: each join and leave costs all members time."""
 
 
 class Owner(Protocol[T]):
     """The hub of a subscription; its lock guards everything here, and every subscription.
 
     Attributes:
-        place: The sequence that all synced subscriptions take next.
-        gating: Where the unsynced BLOCK subscriptions stand.
-        lossy: Where the other unsynced ones stand.
-        outcome: How the stream ended.
+        place: The next sequence number of all synced subscriptions.
+        gating: The positions of the unsynced BLOCK subscriptions.
+        lossy: The positions of the other unsynced subscriptions.
+        outcome: How the stream ended; None while it is open.
     """
 
     lock: threading.Lock
@@ -44,34 +44,34 @@ class Owner(Protocol[T]):
     outcome: Outcome | None
 
     def trim(self) -> None:
-        """Let go of what no subscription will read."""
+        """Drop elements that no subscription will read."""
 
     def make_room(self) -> None:
-        """The slowest of the BLOCK subscriptions has gone forward; called without the lock, like the following two."""
+        """Wake writers, since the slowest BLOCK subscription has moved; called without the lock, like the next two."""
 
     def reclaim(self, subscription: "BroadcastSubscription[T]") -> None:
-        """A subscription that may have lent its flag needs it."""
+        """Return the flag of a subscription, if it has lent it."""
 
     def remove(self, subscription: "BroadcastSubscription[T]") -> None:
-        """A subscription has ended."""
+        """Remove a subscription that has ended."""
 
 
 class BroadcastSubscription(Drain[T]):
     """Reads the ring for one subscriber by its own policy; a drain that is its own feed.
 
-    *Unsynced*, it goes forward when it pulls. *Synced*, it has lent its flag to the group of the hub, which delivers to all
-    members at the same place. What was lost is added up, and told by the optional ``on_lagged`` of the subscriber before the
-    next element or the end; that spends no demand.
+    *Unsynced*, it moves forward when it pulls. *Synced*, it has lent its flag to the group of the hub, which delivers to all
+    members at the same position. Lost elements are counted, and reported by the optional ``on_lagged`` of the subscriber
+    before the next element or the end; that spends no demand.
 
     Attributes:
         lag: The policy; a BLOCK subscription that stalled becomes an ERROR subscription.
-        next: The sequence that it takes next; while it is synced, the one that it took first.
-        queue: What waits for a DROP_LATEST subscription, which reads no ring.
+        next: Its next sequence number; while it is synced, the next one at the time it joined.
+        queue: The waiting elements of a DROP_LATEST subscription, which does not read the ring; None for other policies.
         dropped: Elements that it lost.
-        gating_since: When it was first in the way of a writer, and has not gone forward since.
-        blocked: Seconds for which it was in the way before.
+        gating_since: When it began to hold up a writer; None if it does not.
+        blocked: Seconds for which it held up a writer before that.
         synced: Whether it has lent its flag to the group.
-        rank: Its number among the members of the group that take elements, or batches, as it does.
+        rank: Its index in the group: among the members with ``on_next_batch`` if it has that, else among those without.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class BroadcastSubscription(Drain[T]):
         super().__init__(subscriber, self, executor=executor)
         self._hub = hub
         self._rejoins = 0
-        self._told = 0  # of the elements that were dropped
+        self._told = 0  # dropped elements that were reported to the subscriber
         self.lag = lag
         self.next = 0
         self.queue: deque[T] | None = deque() if lag is Lag.DROP_LATEST else None
@@ -108,10 +108,10 @@ class BroadcastSubscription(Drain[T]):
         self.synced = False
         self.rank = 0
 
-    # The hub's side: the caller holds its lock.
+    # For the hub: the caller holds its lock.
 
     def enter(self, sequence: int) -> None:
-        """Begin at a sequence that the ring has, or will have next."""
+        """Begin at a sequence number from the start of the ring to its end."""
         self.next = sequence
         if self.queue is None:
             self._positions.enter(sequence)
@@ -124,12 +124,12 @@ class BroadcastSubscription(Drain[T]):
 
     @property
     def at(self) -> int:
-        """The sequence that it takes next."""
+        """Its next sequence number."""
         return self._hub.place if self.synced else self.next
 
     @property
     def waiting(self) -> int:
-        """Elements that it could take."""
+        """The number of elements that wait for it."""
         if self.queue is not None:
             return len(self.queue)
         behind = self._hub.ring.end - max(self.at, self._hub.ring.start)
@@ -137,23 +137,23 @@ class BroadcastSubscription(Drain[T]):
 
     @property
     def lost(self) -> int:
-        """Elements that it lost, those included that it has not noticed yet."""
+        """The number of elements that it lost, including those that were overwritten since its last pull."""
         if self.queue is not None:
             return self.dropped
         return self.dropped + self._hub.ring.end - self.at - self.waiting
 
     @property
     def overtaken(self) -> bool:
-        """Whether it lost what it may not lose."""
+        """Whether an ERROR subscription has lost elements."""
         return self.lag is Lag.ERROR and self.next < self._hub.ring.start
 
     @property
     def granted(self) -> int:
-        """The first sequence that its subscriber has not requested, while it is synced."""
+        """The first sequence number that its subscriber has not requested, while it is synced."""
         return self.next + self.demand
 
     def statistics(self, now: float) -> CursorStatistics:
-        """The numbers of this moment."""
+        """The statistics as of a time of the hub's clock."""
         taken = self.at - self.next
         return CursorStatistics(
             self.lag,
@@ -165,13 +165,13 @@ class BroadcastSubscription(Drain[T]):
         )
 
     def count_blocked(self) -> None:
-        """Go forward, or out of the way."""
+        """End the time for which it held up a writer, and add it to `blocked`."""
         if self.gating_since is not None:
             self.blocked += self._hub.clock.monotonic() - self.gating_since
             self.gating_since = None
 
     def stall(self) -> None:
-        """Gate no longer: the next element overtakes it, which ends it."""
+        """Stop gating: become an ERROR subscription, which the next element overtakes and so ends."""
         self.count_blocked()
         self.lag = Lag.ERROR
         if not self.synced:
@@ -179,7 +179,7 @@ class BroadcastSubscription(Drain[T]):
             self._hub.lossy.enter(self.next)
 
     def offer(self, item: T) -> None:
-        """Keep an element if it is a DROP_LATEST subscription, unless as many as the ring holds wait already."""
+        """Queue an element of a DROP_LATEST subscription; count it as dropped if the queue has the capacity of the ring."""
         if self.queue is not None:
             if len(self.queue) < self._hub.ring.capacity:
                 self.queue.append(item)
@@ -187,11 +187,11 @@ class BroadcastSubscription(Drain[T]):
                 self.dropped += 1
 
     def join(self) -> bool:
-        """Lend the flag to the group, if nothing waits but the next element and that can be delivered here and now."""
+        """Lend the flag to the group, if no element waits, it is INLINE, has demand, and `_APART` elements have passed."""
         if (
             self.next != self._hub.ring.end
             or self.next < self._rejoins
-            or not self.given  # whether it changes its context shows with the first element
+            or not self.given  # its first element shows whether it changes its context
             or not self._inline
             or not self.lend(1, self)
         ):
@@ -201,7 +201,7 @@ class BroadcastSubscription(Drain[T]):
         return True
 
     def leave(self) -> None:
-        """Leave the group at its place; `restore` follows, without the lock."""
+        """Leave the group, at the position of the group; the caller then calls `restore` without the lock."""
         place = self.at
         self.given += place - self.next
         self.next = place
@@ -210,25 +210,25 @@ class BroadcastSubscription(Drain[T]):
         self._positions.enter(place)
 
     def exit(self) -> bool:
-        """Forget what waits; answers whether it was the last of the slowest."""
+        """Drop its position or queue; returns whether no other subscription was as slow."""
         self.count_blocked()
         if self.queue is None:
             return self._positions.leave(self.next)
         self.queue.clear()
         return False
 
-    # The group's side, while it has the flag.
+    # For the group, while it holds the flag.
 
     @property
     def call(self) -> Callable[[Any], object]:
-        """What takes an element, or a batch."""
+        """The method of the subscriber that receives an element, or a batch."""
         if self.batches:
             return cast("BatchSubscriber[T]", self._subscriber).on_next_batch
         return self._subscriber.on_next
 
     @property
     def context(self) -> contextvars.Context:
-        """That in which the subscription began."""
+        """The context in which the subscription began."""
         assert self._context is not None
         return self._context
 
@@ -243,30 +243,30 @@ class BroadcastSubscription(Drain[T]):
         return self._state != LENT
 
     def fault(self, error: BaseException) -> None:
-        """End, since the subscriber raised."""
+        """End the subscription after its subscriber raised."""
         if isinstance(error, Exception):
             self._drop(error, self._subscriber)
         else:
             self.cancel()
 
     def restore(self) -> None:
-        """Have the flag back, and look at the ring."""
+        """Take the flag back, and pull from the ring."""
         self.signal()
         self.release_hold(self)
 
-    # The drain's side: without the lock.
+    # For the drain: without the lock.
 
     def recall(self) -> None:
-        """Have the flag back from the group, at the latest after its round."""
+        """Take the flag back from the group, at the latest after its round."""
         self._hub.reclaim(self)
 
     def pull(self, limit: int, /) -> Sequence[T]:
-        """Take what is next for this subscriber."""
+        """Take the next elements of this subscription."""
         hub = self._hub
         items: list[T] = []
         room = False
         with hub.lock:
-            # A drain pulls until nothing is left: every other pull finds nothing.
+            # A drain pulls until a pull is empty: every other pull finds nothing.
             if self.next < hub.ring.end or self.queue:
                 items, room = self._take(limit)
             missed = self.dropped != self._told
@@ -277,7 +277,7 @@ class BroadcastSubscription(Drain[T]):
         return items
 
     def outcome(self) -> Outcome | None:
-        """Fail at once; complete after everything was pulled."""
+        """The end of the stream: a failure at once, the completion after all elements were pulled."""
         hub = self._hub
         with hub.lock:
             if self.overtaken:
@@ -289,7 +289,7 @@ class BroadcastSubscription(Drain[T]):
         self._hub.remove(self)
 
     def _take(self, limit: int) -> tuple[list[T], bool]:
-        """What is next, and whether that made room for a writer; under the lock."""
+        """The next elements, and whether taking them made room for a writer; under the lock."""
         hub, last = self._hub, False
         if self.overtaken or isinstance(hub.outcome, Failed):
             return [], False

@@ -1,4 +1,4 @@
-"""The one delivery engine of all publishers: `Drain`, and what it pulls from."""
+"""The delivery engine of all publishers: `Drain`, and the `Feed` from which it pulls."""
 
 from flow.drain.drain import Drain
 from flow.drain.feed import COMPLETED, Completed, Failed, Feed, Outcome

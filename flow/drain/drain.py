@@ -1,11 +1,10 @@
-"""The one delivery engine: whatever is signalled to a subscriber is signalled by a `Drain`.
+"""The delivery engine: every signal to a subscriber goes through a `Drain`.
 
-A drain stands between a `Feed`, from which it pulls, and a subscriber, to which it delivers. Any thread may say that
-there may be something (`Drain.signal`), any thread may request or cancel; one thread at a time holds the drain's flag
-and delivers. So signals are serial (rule 1.3), `Drain.request` never calls ``on_next`` while a turn runs (rule 3.3),
-and neither subscriber nor feed is ever called under a lock.
+A drain pulls from a `Feed` and delivers to a subscriber. Any thread may wake it (`Drain.signal`), request or cancel; one
+thread at a time holds the drain's flag and delivers. So signals are serial (rule 1.3), `Drain.request` never calls
+``on_next`` while a turn runs (rule 3.3), and neither subscriber nor feed is ever called under a lock.
 
-A wake-up cannot be lost: the flag is given back in the same critical section that finds no wake-up pending.
+No wake-up is lost: the flag is released in the same critical section that finds no wake-up pending.
 """
 
 import asyncio
@@ -33,28 +32,29 @@ _USED_UP: Final = -2
 
 
 class Drain(Strand, Generic[T]):
-    """Delivers to one subscriber what a feed has, as much as was requested; it is the subscriber's `Subscription`.
+    """Delivers the elements of a feed to one subscriber, within its demand; it is the subscriber's `Subscription`.
 
-    Errors overtake what is buffered, completion does not. Until `start`, everything is recorded and nothing runs.
+    Errors overtake buffered elements, completion does not. Until `start`, signals are recorded and nothing runs.
 
     Args:
-        subscriber: If it has ``on_next_batch``, it gets what one pull brought in one call. A list or tuple is searched
-            for ``None`` first; other sequences vouch for themselves.
-        feed: Released exactly once, when the subscription has ended in whatever way.
-        executor: Where all signals run; ``None`` is `flow.INLINE`. On any other than that, a turn delivers at most
-            ``turn`` elements, or one batch, and is then submitted again. An executor that is closed ends this
-            subscription with what it raised.
-        rescue: Takes wake-ups that a full executor refused. The one given also delivers the end to the subscriber of a
-            closed executor; without one that is done by the thread that found it closed.
-        turn: Most elements that one pull is asked for.
+        subscriber: If it has ``on_next_batch``, it receives the elements of one pull in one call. A list or tuple is
+            searched for ``None`` first; any other type of sequence is trusted to hold no ``None``.
+        feed: The source of elements; released exactly once, however the subscription ends.
+        executor: Runs all signals; ``None`` is `flow.INLINE`. On any other executor a turn delivers at most ``turn``
+            elements, or one batch, and is then submitted again. A closed executor ends the subscription with the error
+            that it raised.
+        rescue: Resubmits wake-ups that a full executor refused. If given, it also delivers the end to the subscriber of
+            a closed executor; if not, the thread that found the executor closed does.
+        turn: Most elements of one pull; at least 1.
 
     Attributes:
-        batches: Whether the subscriber takes batches.
-        mark: What `deliver` came with when all of that was delivered last; whoever holds the flag may set it.
-        given: Elements that the subscriber was given.
+        batches: Whether the subscriber has ``on_next_batch``.
+        mark: The ``mark`` of the last `deliver` that delivered all its elements; the holder of the flag may set it.
+        given: The number of elements delivered to the subscriber.
 
     Raises:
-        TypeError: If the subscriber is ``None`` or lacks a method, or the executor is none.
+        TypeError: If the subscriber is ``None`` or lacks a method, or the executor is no executor.
+        ValueError: If ``turn`` is below 1.
     """
 
     __slots__ = (
@@ -86,25 +86,25 @@ class Drain(Strand, Generic[T]):
         self._subscriber: Subscriber[T] = subscriber
         self.batches = callable(getattr(subscriber, "on_next_batch", None))
         self._feed: Feed[T] = feed
-        self._tells: dict[Hashable, Callable[[Any], object]] | None = None  # most are told elements only
-        self._requested = 0  # in all, changed under the lock; it only rises
-        self.given = 0  # of these, changed by the holder of the flag
+        self._tells: dict[Hashable, Callable[[Any], object]] | None = None  # most subscribers need none
+        self._requested = 0  # the total, which only rises; changed under the lock
+        self.given = 0  # changed by the holder of the flag
         self._discarded = False
         self.mark: Any = None
 
     @property
     def demand(self) -> int:
-        """Elements requested and not yet given to the subscriber."""
+        """The number of elements requested and not yet delivered."""
         requested = self._requested
         return requested - self.given if requested < UNBOUNDED else UNBOUNDED
 
     def start(self, subscription: Subscription | None = None) -> None:
-        """Give ``on_subscribe``, then deliver what there is; both on the executor. Once; later calls have no effect.
+        """Signal ``on_subscribe``, then deliver; both on the executor. Later calls have no effect.
 
-        The caller's context variables are copied now, and all signals see them.
+        The caller's context variables are copied now, and all signals see the copy.
 
         Args:
-            subscription: What ``on_subscribe`` receives instead of the drain itself.
+            subscription: Passed to ``on_subscribe`` instead of the drain itself.
         """
         with self._lock:
             if self._state != NEW:
@@ -116,7 +116,7 @@ class Drain(Strand, Generic[T]):
         self.signal()
 
     def request(self, n: int, /) -> None:
-        """Add to the demand (rules 3.8, 3.17); what is not a positive integer ends in ``on_error`` (rule 3.9)."""
+        """Add to the demand (rules 3.8, 3.17); anything but a positive integer ends in ``on_error`` (rule 3.9)."""
         error = None if type(n) is int and n > 0 else refusal(n)
         if error is not None:
             self.fail(error)
@@ -128,7 +128,7 @@ class Drain(Strand, Generic[T]):
                     return
                 self._requested = min(UNBOUNDED, self._requested + n)
                 if self._state == LENT:
-                    return  # nothing waits for it, and who keeps the flag looks at the demand
+                    return  # nothing waits for demand, and the group that holds the flag reads it
                 if self._state == RUNNING:
                     self._state = AGAIN
                     return
@@ -140,11 +140,16 @@ class Drain(Strand, Generic[T]):
             raise
 
     def tell(self, key: Hashable, fn: Callable[[Any], object], *, wake: bool = True) -> None:
-        """Signal something beside the stream: ``fn(subscriber)``, serially, before the next elements or the end.
+        """Call ``fn(subscriber)`` beside the stream: serially, before the next elements or the end; it spends no demand.
 
-        It spends no demand. Of what is told under one key before it is delivered, the last wins: so at most one call for
-        each key is kept, and it should tell a state or a total, never a difference. A feed may tell from inside
-        `Feed.pull`: it comes before the elements of that pull. Without ``wake`` it waits for a `signal`.
+        A later call under the same key replaces one that was not delivered yet. So at most one call per key is kept, and
+        ``fn`` should report a state or a total, never a difference. A feed may call this inside `Feed.pull`; then ``fn`` is
+        called before the elements of that pull.
+
+        Args:
+            key: Names the call.
+            fn: Receives the subscriber.
+            wake: Whether to wake the drain; if not, ``fn`` waits for a `signal`.
         """
         with self._lock:
             if self._ended:
@@ -157,22 +162,30 @@ class Drain(Strand, Generic[T]):
             self.signal()
 
     def discard(self) -> None:
-        """Drop what was pulled and not delivered yet, for a feed that goes on elsewhere; its demand stays.
+        """Drop elements that were pulled and not delivered yet, for a feed that seeks; their demand stays.
 
-        Nothing that is pulled later is delivered either, until the feed calls `resume`.
+        Elements that are pulled later are dropped too, until the feed calls `resume`.
         """
         self._discarded = True
 
     def resume(self) -> None:
-        """Deliver again what is pulled from now on; to be called in `Feed.pull`."""
+        """Deliver elements that are pulled from now on; to be called in `Feed.pull`."""
         self._discarded = False
 
     def lend(self, count: int, to: Lender) -> bool:
-        """Give the flag to a group that delivers to many at once, if ``count`` elements can be delivered here and now.
+        """Lend the flag to a group that delivers to many drains at once, if ``count`` elements can be delivered now.
 
-        Not before ``on_subscribe``, not while something else is to be told first, not above the demand; then `signal` it
-        instead. The group may keep it, and `deliver` again and again what does not exceed the demand, until it gives the
-        flag back (`release_hold`): at once when it is asked to, which every wake-up does but a request.
+        It is refused before ``on_subscribe``, while a call of `tell` is pending, and if ``count`` exceeds the demand; then
+        `signal` the drain instead. The group may keep the flag and call `deliver` repeatedly within the demand, until it
+        returns the flag with `release_hold`. Every wake-up except a request recalls the flag; the group then returns it at
+        once.
+
+        Args:
+            count: Elements to deliver.
+            to: The group.
+
+        Returns:
+            Whether the flag was lent.
         """
         with self._lock:
             if self._state != IDLE or self.demand < count or self._tells or self._halted or self._discarded:
@@ -183,15 +196,16 @@ class Drain(Strand, Generic[T]):
 
     @staticmethod
     def deliver(lent: "Iterator[Drain[T]]", items: Sequence[T], mark: object) -> None:
-        """Deliver the same to all that have lent their flags to the caller; what one of them raises ends that one only.
+        """Deliver the same elements to all drains that have lent their flags to the caller.
 
-        An interrupt ends the one whose turn it was, and is raised when the others have had theirs.
+        A subscriber that raises ends its own subscription only. An interrupt ends the subscription that it hit, and is raised
+        after the elements were delivered to the others.
 
         Args:
-            lent: They; none of them twice.
-            items: At most as many as each of them has demand for; no ``None`` among them. A subscriber with
-                ``on_next_batch`` gets the sequence itself.
-            mark: Kept with each that was given everything: not with one that was cancelled or discarded meanwhile.
+            lent: The drains, each once.
+            items: The elements, at most as many as the demand of each drain; no ``None`` among them. A subscriber with
+                ``on_next_batch`` receives this very sequence.
+            mark: Becomes `mark` of each drain that delivered all elements: not of one that was cancelled or discarded meanwhile.
         """
         one: Drain[T] | None = None
         hand = Drain._hand
@@ -201,7 +215,7 @@ class Drain(Strand, Generic[T]):
                 if not one._halted and not one._discarded:  # noqa: SLF001 - it is one of us
                     one.mark = mark
                 else:
-                    one.signal()  # whoever halted or discards it needs its flag, and may have been interrupted before it said so
+                    one.signal()  # the thread that halted it needs the flag, and may have been interrupted before its own signal
         except BaseException:
             if one is not None and one.mark is not mark:
                 one.cancel()
@@ -215,7 +229,7 @@ class Drain(Strand, Generic[T]):
         left = self._turn_items
         while left != _OVER:
             left = context.run(self._step, left)
-            # The context is left before the flag is: the next holder may be another thread, and enters it too.
+            # The context is left before the flag is released: the next holder may be another thread, and enters it too.
             with self._lock:
                 if left == _USED_UP and not self._halted:
                     self._state = SCHEDULED
@@ -226,7 +240,7 @@ class Drain(Strand, Generic[T]):
         return False
 
     def _step(self, left: int) -> int:
-        """Deliver until nothing is left to do; how much is left of the turn, or `_USED_UP`, or `_OVER`."""
+        """Deliver until nothing is left to do; the number of elements left of the turn, or `_USED_UP`, or `_OVER`."""
         while True:
             if self._tells:
                 self._tell_all()
@@ -236,7 +250,7 @@ class Drain(Strand, Generic[T]):
                     return _USED_UP
                 self._state = RUNNING
                 if self._tells and not self._halted:
-                    continue  # told meanwhile: its wake-up is forgotten here
+                    continue  # `tell` was called meanwhile, and RUNNING has just erased its wake-up
             if self._halted:
                 self._finish(None)
                 return _OVER
@@ -255,7 +269,7 @@ class Drain(Strand, Generic[T]):
                 left = 0 if self.batches else left - self.given + before
 
     def _hand(self, items: Sequence[T]) -> None:
-        """Give elements to the subscriber; what it raises ends its subscription and goes no further (rule 2.13)."""
+        """Deliver elements; an exception of the subscriber ends its subscription and is not raised here (rule 2.13)."""
         self.given += len(items)
         left: Iterator[T] | None = None
         try:
@@ -280,7 +294,7 @@ class Drain(Strand, Generic[T]):
         except BaseException as error:
             # A traceback that is kept must not keep the subscriber through this frame (rule 3.13).
             items = ()
-            left = item = on_next = None  # type: ignore[assignment]  # forgotten
+            left = item = on_next = None  # type: ignore[assignment]  # drops the references
             if isinstance(error, asyncio.CancelledError):
                 self.cancel()
             elif isinstance(error, Exception):
@@ -289,7 +303,7 @@ class Drain(Strand, Generic[T]):
                 raise
 
     def _hand_batch(self, subscriber: BatchSubscriber[T], items: Sequence[T]) -> None:
-        # A sequence of another kind than these vouches for itself, and need not be searched.
+        # Sequences of other types are trusted to hold no None.
         bad = type(items) in _PLAIN and any(item is None for item in items)
         if bad:
             items = tuple(takewhile(lambda item: item is not None, items))
@@ -308,7 +322,7 @@ class Drain(Strand, Generic[T]):
             if taken > limit:
                 raise RuntimeError(f"rule 1.1: the feed gave {taken} elements, but {limit} were asked for")
             if taken:
-                # What is iterated must not run the feed's code, lest its errors be taken for the subscriber's.
+                # Iterating a custom sequence would run the feed's code, and its errors would look like the subscriber's.
                 return items if self.batches or type(items) in _PLAIN else tuple(items)
         except Exception as error:  # noqa: BLE001 - rule 1.4
             self.fail(error)
@@ -333,7 +347,7 @@ class Drain(Strand, Generic[T]):
             self._guard(partial(tells.pop(key), self._subscriber), self._subscriber)
 
     def _finish(self, outcome: Outcome | None) -> None:
-        """Give the terminal signal, unless cancelled; everything is let go of before it (rules 1.6, 2.4, 3.13)."""
+        """Signal the end, unless cancelled, after dropping every reference (rules 1.6, 2.4, 3.13)."""
         if self._tells:
             self._tell_all()
         with self._lock:
@@ -352,7 +366,7 @@ class Drain(Strand, Generic[T]):
         del subscriber, error, outcome
 
     def _guard(self, call: Callable[[], object], subscriber: object) -> None:
-        """Give one signal; what the subscriber raises ends its subscription and goes no further (rule 2.13)."""
+        """Call for one signal; an exception of the subscriber ends its subscription and is not raised here (rule 2.13)."""
         try:
             call()
         except Exception as error:  # noqa: BLE001 - rule 2.13
@@ -368,16 +382,16 @@ class Drain(Strand, Generic[T]):
         del subscriber
 
     def _release(self) -> None:
-        """Drop every reference. Only for the thread that has just ended a drain without a holder, or holds the flag: so once."""
+        """Drop every reference. Only the thread that ended a drain without a holder, or the holder, calls this: so once."""
         feed, subscriber = self._feed, self._subscriber
         self._feed = self._subscriber = GONE
         self._context = self._error = self._tells = None
         try:
             feed.release()
-        except Exception as error:  # noqa: BLE001 - the end was decided, and the subscriber is told nothing any more
+        except Exception as error:  # noqa: BLE001 - the subscription has ended, and the subscriber gets no further signal
             hooks.report(error, subscriber)
         except BaseException:
-            feed.release()  # an interrupt: what was begun is finished
+            feed.release()  # an interrupt came in between: finish the release
             raise
         finally:
             del feed, subscriber

@@ -1,4 +1,4 @@
-"""What a drain pulls from, and how a stream ends."""
+"""The source of a drain, and the outcomes of a stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,22 +28,22 @@ COMPLETED: Final = Completed()
 
 
 class Feed(Protocol[T_co]):
-    """What a drain pulls from.
+    """The source of a drain.
 
-    All three are called by the holder of the drain's flag, never two at once; none blocks.
+    The holder of the drain's flag calls these methods, never two at once. None may block.
     """
 
     def pull(self, limit: int, /) -> Sequence[T_co]:
-        """Give at most ``limit`` >= 1 elements that are available now; maybe none.
+        """Return at most ``limit`` >= 1 elements that are available now; maybe none.
 
-        An exception is told to the subscriber and ends the subscription.
+        An exception ends the subscription with ``on_error``.
         """
         ...
 
     def outcome(self) -> Outcome | None:
-        """Say whether the stream has ended; ``None`` while it is open or something is left to pull.
+        """Return how the stream has ended; ``None`` while it is open or elements are left to pull.
 
-        Asked when there is no demand or when `pull` gave nothing: the end is told without demand (rules 2.9, 2.10).
+        Called when there is no demand or `pull` returned nothing: the end is signalled without demand (rules 2.9, 2.10).
         """
         ...
 
@@ -53,7 +53,7 @@ class Feed(Protocol[T_co]):
 
 
 class Gone:
-    """Stands in for subscriber and feed once they were dropped."""
+    """Replaces subscriber and feed after the end."""
 
     def pull(self, limit: int, /) -> tuple[()]:
         return ()

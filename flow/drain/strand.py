@@ -1,6 +1,6 @@
-"""A strand: something that runs in turns on an executor, never two at once, until it has ended.
+"""A strand: work that runs in turns on an executor, never two at once, until it has ended.
 
-Here is the part of a drain that knows of threads and executors, and of nothing reactive.
+This is the part of a drain that deals with threads and executors; it knows nothing of streams.
 """
 
 import concurrent.futures
@@ -24,30 +24,30 @@ __all__ = ["AGAIN", "ENDED", "IDLE", "LENT", "NEW", "RUNNING", "SCHEDULED", "Len
 # LENT                AGAIN **                                                                          AGAIN **
 # AGAIN                                                      RUNNING                     SCHEDULED                ENDED
 #
-# * SCHEDULED on any executor but INLINE. ** And the flag is asked for, which makes it IDLE when it is given back.
+# * SCHEDULED on any executor but INLINE. ** And the flag is recalled; it becomes IDLE when the group returns it.
 NEW: Final = 0
 IDLE: Final = 1
 SCHEDULED: Final = 2
 ENDED: Final = 3
 RUNNING: Final = 4  # a turn, or `Strand.try_hold`
-AGAIN: Final = 5  # the same or lent, and woken meanwhile
-LENT: Final = 6  # a group keeps it, and delivers when there is something
+AGAIN: Final = 5  # RUNNING or LENT, and woken meanwhile
+LENT: Final = 6  # a group holds the flag between its deliveries
 
 _RECALL: Final = -2
 
 
 class Lender(Protocol):
-    """What keeps the flag of a strand that is not running."""
+    """Holds the flag of a strand that is not running."""
 
     def recall(self) -> None:
-        """Give the flag back, now or when what is being delivered is delivered; again is harmless."""
+        """Return the flag, now or after the delivery that runs. Idempotent."""
         ...
 
 
 class Strand:
     """The flag of a drain: the thread that holds it may run, and a wake-up meanwhile makes it run once more.
 
-    A subclass says what a turn is (`_turn`) and what to let go of (`_release`).
+    A subclass implements a turn (`_turn`) and drops its references (`_release`).
     """
 
     __slots__ = (
@@ -77,32 +77,32 @@ class Strand:
         self._error: Exception | None = None
         self._state = NEW
         self._lender: Lender | None = None
-        self._claims = 0  # how often the flag was claimed for a run,
-        self._begun = 0  # and the last of these that has begun
+        self._claims = 0  # how often the flag was claimed for a run
+        self._begun = 0  # the number of the last claim whose run has begun
         self._halted = False  # no further element: cancelled, failed or ended
         self._ended = False  # no further signal at all
 
     def _turn(self, context: contextvars.Context) -> bool:
-        """Do what there is to do, in the context; true leaves the state `SCHEDULED` and asks for another turn.
+        """Run one turn in the context; true if it left the state `SCHEDULED`, for another turn to be submitted.
 
-        Only a critical section that finds the state `RUNNING` may leave it `IDLE`, outside the context: the next holder
-        may already enter it.
+        Only a critical section that finds the state `RUNNING` may set it to `IDLE`, and only outside the context: the next
+        holder may enter the context at once.
         """
         raise NotImplementedError
 
     def _release(self) -> None:
-        """Drop every reference. Called by the thread that ended a strand without a holder, or by the holder: so once."""
+        """Drop every reference. Only the thread that ended a strand without a holder, or the holder, calls this: so once."""
         raise NotImplementedError
 
     @property
     def ended(self) -> bool:
-        """Whether no further signal follows: cancelled, or the terminal signal was given."""
+        """Whether no further signal follows: cancelled, or the terminal signal was delivered."""
         return self._ended
 
     def signal(self) -> None:
-        """Say that there may be something to do.
+        """Wake the strand: schedule a turn, or another one after the turn that runs.
 
-        Coalesces: at most one run is scheduled. Whatever the executor does, this neither blocks nor raises.
+        Wake-ups coalesce: at most one run is scheduled. Whatever the executor does, this neither blocks nor raises.
         """
         go = 0
         try:
@@ -115,7 +115,7 @@ class Strand:
             raise
 
     def cancel(self) -> None:
-        """End without a signal; the holder of the flag lets go of everything, else that happens here and now."""
+        """End without a signal. The holder of the flag drops every reference; without a holder, this thread does."""
         mine, go = False, 0
         try:
             with self._lock:
@@ -134,12 +134,12 @@ class Strand:
                 self._go(go)
         except BaseException:
             if mine:
-                self._release()  # interrupted in it, it has not left yet
+                self._release()  # the interrupt came before or within the first call
             self._save(go)
             raise
 
     def fail(self, error: Exception) -> None:
-        """End with ``on_error``, which overtakes what is buffered. The first error wins."""
+        """End with ``on_error``, which overtakes buffered elements. The first error wins."""
         with self._lock:
             if self._halted:
                 return
@@ -148,7 +148,7 @@ class Strand:
         self.signal()
 
     def try_hold(self) -> bool:
-        """Take the flag without delivering, if no thread has it and nothing is scheduled; then call `release_hold`.
+        """Acquire the flag without delivering, if no thread holds it and no turn is scheduled; then call `release_hold`.
 
         For work on the feed that must exclude `Feed.pull`.
         """
@@ -162,10 +162,11 @@ class Strand:
             return True
 
     def release_hold(self, lender: Lender | None = None) -> None:
-        """Give the flag back, and run what was signalled meanwhile.
+        """Release the flag, and run a turn if the strand was woken meanwhile.
 
         Args:
-            lender: The one that it was lent to, if it was; else, or once more, nothing happens.
+            lender: The group to which the flag was lent; ``None`` after `try_hold`. A call with another value, or a second
+                call of the group, has no effect.
         """
         go = 0
         try:
@@ -180,13 +181,13 @@ class Strand:
             if again:
                 self._go(go)
             elif go:
-                self._run()  # on this thread: it only releases, and the executor may never run again
+                self._run()  # cancelled: a turn here only drops references, and the executor may never run again
         except BaseException:
             self._save(go)
             raise
 
     def _claim(self) -> int:
-        """Note a wake-up, under the lock; if that is not 0 the caller has to `_go`, or, interrupted, to `_save` it."""
+        """Note a wake-up, under the lock. The caller passes a result other than 0 to `_go`, or to `_save` if interrupted."""
         if self._state == IDLE:
             self._state = RUNNING if self._inline else SCHEDULED
             self._claims += 1
@@ -194,11 +195,11 @@ class Strand:
         if self._state in (RUNNING, LENT):
             lent, self._state = self._state == LENT, AGAIN
             return _RECALL if lent else 0
-        # What was scheduled on a loop that has closed never runs. To submit it once more finds that out.
+        # A turn scheduled on a loop that has closed never runs. Submitting it again raises the error that ends the strand.
         return -1 if self._state == SCHEDULED and self._loop is not None and self._loop.closed else 0
 
     def _save(self, claim: int) -> None:
-        """Run for a thread that claimed the flag and was interrupted (KeyboardInterrupt) before it could: else none ever does."""
+        """Run for a thread that claimed the flag and was interrupted (KeyboardInterrupt) before the run; no other thread would."""
         with self._lock:
             lost = claim == self._claims != self._begun and self._state in (SCHEDULED, RUNNING, AGAIN)
         if lost or claim == _RECALL:
@@ -223,14 +224,14 @@ class Strand:
             if self._rescue is None:
                 self._die(error)
             else:
-                self._loop = None  # it is closed; to find that out once is enough
+                self._loop = None  # it is closed: `_claim` need not check it again
                 self._ask_rescue(partial(self._die, error), INLINE)
         except BaseException:
             self.cancel()
             raise
 
     def _retry(self) -> None:
-        """Submit again, on the rescue's thread; raises only what says that the executor is still full."""
+        """Submit again, on the rescue's thread; raises only if the executor is still full."""
         try:
             self._hand_over()
         except SATURATED:
@@ -244,9 +245,9 @@ class Strand:
             future.add_done_callback(self._check)
 
     def _check(self, future: "concurrent.futures.Future[object]") -> None:
-        """Notice that an executor threw the run away, as ``shutdown(cancel_futures=True)`` does.
+        """Notice that an executor dropped the run, as ``shutdown(cancel_futures=True)`` does.
 
-        That holds the executor's lock while it calls this, so the end is told elsewhere.
+        The executor holds its lock while it calls this, so the end is signalled on another thread.
         """
         cancelled = RuntimeError("the executor was shut down before it ran")
         error = cancelled if future.cancelled() else future.exception()
@@ -282,11 +283,11 @@ class Strand:
             self._run()
         except BaseException:
             if mine and self._begun != self._claims and self._state >= RUNNING:
-                self._run()  # interrupted before it could begin
+                self._run()  # the interrupt came before the run began
             raise
 
     def _run(self) -> None:
-        """Run a turn and schedule the next if there is to be one. The caller holds the flag."""
+        """Run a turn, and submit another one if it is not the last. The caller holds the flag."""
         self._begun = self._claims
         context = self._context
         assert context is not None
@@ -295,7 +296,7 @@ class Strand:
                 self._claims += 1
                 self._submit()
         except BaseException:
-            # KeyboardInterrupt and SystemExit pass, after cancelling.
+            # KeyboardInterrupt and SystemExit are raised after the strand was cancelled.
             self._abandon()
             raise
         finally:
@@ -309,7 +310,7 @@ class Strand:
 
 
 class _Guarded:
-    """The executor of a strand, for its rescue: full is told, closed ends the strand."""
+    """The executor of a strand as its rescue sees it: a full executor raises, a closed one ends the strand."""
 
     __slots__ = ("_strand",)
 
