@@ -47,16 +47,16 @@ _OURS: Final = (
 class KafkaSink:
     """Sends each change of an entity as a record, whose key is the JSON of ``[entity_type, key]``.
 
-    Partitions are chosen as the Java client does (murmur2 of the key), so changes of an entity stay in order. A batch is confirmed when
-    all of its records are. After a crash it may come again; the header ``penstock-id`` tells.
+    Partitions are chosen as the Java client chooses them (murmur2 of the key), so changes of an entity stay in order. A batch is
+    confirmed when all of its records are. After a crash it may be sent again; the header ``penstock-id`` identifies duplicates.
 
     Args:
         servers: ``bootstrap.servers``.
         topic: The topic of an entity type: a text with ``{entity_type}`` or without.
         form: The format of values: ``native``, ``debezium`` or ``cloudevents``.
         tombstones: Whether a record without a value follows the record of a removed entity, so that compaction deletes the key.
-        schema_topic: Where schemas go, which has to have one partition; then a marker goes to all partitions of the topic of the
-            entity type, before the first change that needs the schema. None: they are left out.
+        schema_topic: The topic of schemas, which must have one partition; a marker then goes to each partition of the topic of the
+            entity type, before the first change that needs the schema. None: schemas are left out.
         settings: Further settings of librdkafka; a value may be a reference to a secret, ``env:NAME`` or ``file:PATH``.
         source: The sender that ``debezium`` and ``cloudevents`` name.
         timeout: Seconds in which a batch must be confirmed, from 0.5 to 600.
@@ -145,7 +145,7 @@ class KafkaSink:
     def alive(self) -> bool:
         """See `Sink.alive`."""
         try:
-            # Not by a producer of its own: that of transactions is made where they begin.
+            # No new producer here: that of transactions is made in `_begin`.
             asked = self._producer or AdminClient(self._common())
             return bool(asked.list_topics(timeout=min(self._timeout, 10.0)).brokers)
         except KafkaException:
@@ -203,7 +203,7 @@ class KafkaSink:
             work()
         except (KafkaException, BufferError) as error:
             error.__traceback__ = (
-                None  # whose frames would keep the producer, and its threads and connections
+                None  # its frames would keep the producer, its threads and its connections alive
             )
             self.close()
             raise self._judged(error) from None
@@ -213,7 +213,7 @@ class KafkaSink:
             if isinstance(error.__cause__, KafkaException):
                 error.__cause__.__traceback__ = None
                 raise self._judged(error.__cause__) from None
-            # A callback behind it has replaced the error. To begin transactions again could fence a newer runner.
+            # A later callback has replaced the error. Beginning transactions again could fence a newer runner.
             why = f"its client failed for good, as it does when a newer runner of sink {self._opened.name} sends"
             raise TargetRefused(f"{self._servers}: {why} ({error})") from None
         except BaseException:
@@ -330,10 +330,10 @@ class KafkaSink:
 
 
 class ExactlyOnceKafkaSink(KafkaSink):
-    """As `KafkaSink`, each batch in one transaction of Kafka, and the place in the same one.
+    """A `KafkaSink` that sends each batch, with the position behind it, in one Kafka transaction.
 
-    The place is in a compacted topic of one partition, ``penstock.places.LOG.SINK``, which is made if it is not there. Readers that
-    take committed records only (``isolation.level=read_committed``) get each change once. A newer runner fences the older one.
+    The position is in a compacted topic of one partition, ``penstock.places.LOG.SINK``, which is created if missing. Readers with
+    ``isolation.level=read_committed`` get each change once. A newer runner fences the older one.
     """
 
     stores_position: ClassVar[bool] = True
