@@ -1,4 +1,4 @@
-"""``penstock group``: consumers that share the changes of a log, and what they could not handle."""
+"""``penstock group``: groups of consumers that share the changes of a log, and their dead letters."""
 
 import argparse
 import sys
@@ -43,7 +43,7 @@ _OPTIONS: Final = {
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
-    parser.allow_abbrev = False  # else it takes the --log of a command for the beginning of one of its own
+    parser.allow_abbrev = False  # else argparse expands a subcommand's --log to an option of the parent
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(
         commands,
@@ -265,7 +265,7 @@ def _stored_letters(chosen: argparse.Namespace) -> list[dict[str, Any]]:
 def _replay(chosen: argparse.Namespace) -> int:
     def handle(letter: dict[str, Any]) -> None:
         print_json(letter)
-        sys.stdout.flush()  # what cannot be written stays
+        sys.stdout.flush()  # a letter that cannot be written is not discarded
 
     async def afar(groups: RemoteGroups) -> None:
         for letter in _wanted(chosen, await _letters(groups, chosen.name)):

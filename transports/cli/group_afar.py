@@ -1,4 +1,4 @@
-"""What a server tells of the groups of its logs, from its statistics, and what it does with them."""
+"""The groups of a server: reads them from its statistics, and sends requests for them."""
 
 import argparse
 import asyncio
@@ -17,11 +17,11 @@ _T = TypeVar("_T")
 
 
 def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
-    """The groups of a log of a server, as those of a directory are told, without what only their journals hold.
+    """Returns the groups of a log of a server, as for a directory, but without what only their journals hold.
 
     Raises:
-        ConnectionError: If it does not answer with statistics.
-        LogNotFound: If it has no log of the name, or several and there is no name.
+        ConnectionError: If the server does not answer with statistics.
+        LogNotFound: If it has no log of that name, or if it has several and no name is given.
     """
     told = ask(url, "/statistics", "statistics", token_of(chosen), trust_of(chosen, url))
     logs = None if told is None else told.get("logs")
@@ -38,10 +38,10 @@ def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
 
 
 def asked_of(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGroups], Awaitable[_T]]) -> _T:
-    """What a server answers about its groups.
+    """Runs a request against the groups of a server, and returns the reply.
 
     Raises:
-        RemoteError: What it refuses, such as by its grant.
+        RemoteError: If the server refuses it, for example because of the grant.
     """
     trust = trust_of(chosen, url)
 

@@ -1,4 +1,4 @@
-"""``penstock sinks``: sinks that a file declares, run, asked and told what to do."""
+"""``penstock sinks``: runs, shows, orders and tests the sinks that a file declares."""
 
 import argparse
 import contextlib
@@ -39,7 +39,7 @@ __all__ = ["add_arguments", "run_beside"]
 
 _DONE: Final = 0
 _FAILED: Final = 1
-_LOOK: Final = 0.25  # seconds: a signal may not interrupt a wait that is longer
+_LOOK: Final = 0.25  # seconds; a signal may not interrupt a longer wait
 _PLACE: Final = (
     "earliest, latest, a version, a time, the id of a transaction, or a cursor such as events carry"
 )
@@ -91,7 +91,7 @@ def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    """Runs until SIGINT (then 130) or SIGTERM (then 0), or until each of the sinks has carried its rows, which was all."""
+    """Runs until SIGINT (returns 130), SIGTERM (returns 0), or until all sinks of rows only have completed."""
     lines.begin(chosen, always=True)
     told = read_sinks(chosen.file)
     finished = threading.Event()
@@ -128,16 +128,16 @@ def run_beside(
     """Runs the sinks of a file on a log that this process owns and serves.
 
     Args:
-        file: What declares them.
-        directory: Of what is served.
-        served: It, opened for writing.
+        file: The file that declares the sinks.
+        directory: The directory of the served log or store.
+        served: The log or store, opened for writing.
         on_failure: As for `LogSinks`.
 
     Yields:
-        The sinks, and what makes the endpoint ``/sinks`` of them.
+        The sinks, and a function that makes the endpoint ``/sinks``.
 
     Raises:
-        InvalidOption: If the file is not what it must be, or is about another log.
+        InvalidOption: If the file is invalid, or declares sinks of another log.
     """
     told = read_sinks(file)
     if told.directory.resolve() != Path(directory).resolve():
@@ -159,7 +159,7 @@ def run_beside(
 
 
 def _begin(told: SinksFile, log: ChangeLog, sinks: LogSinks) -> StoredSinks:
-    """Adds what the file declares, and what was declared over HTTP and is in no file by now."""
+    """Adds the sinks of the file, and those declared over HTTP that the file does not declare."""
     stored = StoredSinks(log.path, told.sinks, told.path)
     for one in (*told.sinks.values(), *stored):
         sinks.add(one.name, one.sink, one.options)
@@ -173,7 +173,7 @@ def _carry(
     finished: threading.Event,
     fail: Callable[[str], object],
 ) -> None:
-    """Runs the sinks until it is finished, or all are completed, or the lease is lost."""
+    """Runs the sinks until ``finished`` is set, all sinks are completed, or the lease is lost."""
     with LogSinks(log, lease=lease, on_failure=fail) as runners, ControlSocket(log.path, runners):
         _begin(told, log, runners)
         by = "" if lease is None else f", epoch {lease.epoch}"
@@ -189,8 +189,8 @@ def _carry(
 def _stand_by(
     told: SinksFile, lease: Lease, finished: threading.Event, fail: Callable[[str], object]
 ) -> None:
-    """Runs the sinks whenever the lease is held, until it is finished."""
-    with _looked_at(told):  # what is wrong with the log is told now, and not when it is to be owned
+    """Runs the sinks whenever the lease is held, until ``finished`` is set."""
+    with _looked_at(told):  # reports an unusable log now, not when the lease is gained
         pass
     said = None
     while not finished.is_set():
@@ -201,7 +201,7 @@ def _stand_by(
                     _carry(told, log, lease, finished, fail)
                 said = None
                 continue
-            except LogBusy as error:  # of an earlier holder, which is letting go of it; or of a server
+            except LogBusy as error:  # the earlier holder is still closing it, or a server has it open
                 waiting = f"{lease.holder} holds the lease, and waits for the log: {error}"
         if waiting != said:
             _say(waiting)
@@ -235,7 +235,7 @@ def _status(chosen: argparse.Namespace) -> int:
 
 
 def _stored(log: ChangeLog, name: str) -> dict[str, Any]:
-    """What is known of a sink that does not run."""
+    """Returns what is stored of a sink that does not run."""
     told = SinkNotes(log.path, name).told
     position, what = told.place(log.position_of), ""
     if told.off is not None:
@@ -279,7 +279,7 @@ def _tell(chosen: argparse.Namespace) -> int:
 
 
 def _told_at_rest(told: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]:
-    """Does it to the slot of a sink that does not run."""
+    """Applies the order to the slot of a sink that does not run."""
     if chosen.do == "again":
         raise SinkError(f"sink {chosen.name!r} does not run; rows are carried by one that does")
     one = told.sinks[chosen.name]
@@ -320,7 +320,7 @@ def _test(chosen: argparse.Namespace) -> int:
 
 
 def _tried(one: DeclaredSink, context: SinkContext) -> tuple[str | None, str | None]:
-    """What a target has said, and what is wrong with it."""
+    """Returns the answer of a target, or its error."""
     try:
         return try_out(one.sink, context), None
     except (PenstockError, OSError) as error:
@@ -329,7 +329,7 @@ def _tried(one: DeclaredSink, context: SinkContext) -> tuple[str | None, str | N
 
 @contextlib.contextmanager
 def _owned(told: SinksFile, *, keeps_state: bool = False) -> Iterator[ChangeLog]:
-    """The log, which is there already, to be written: places are its owner's, and so is the state, from which rows come."""
+    """Opens the existing log for writing: its owner stores the positions, and keeps the state that rows come from."""
     if not is_store(str(told.directory)) and kind_of(RealFileSystem(), told.directory) != "log":
         raise NotALog(told.directory, "there is none; 'penstock append' makes one")
     options = {"state": True} if keeps_state else {}
@@ -339,6 +339,6 @@ def _owned(told: SinksFile, *, keeps_state: bool = False) -> Iterator[ChangeLog]
 
 @contextlib.contextmanager
 def _looked_at(told: SinksFile) -> Iterator[ChangeLog]:
-    """The log, read-only: it may be another process that owns it."""
+    """Opens the log read-only, because another process may own it."""
     with followed(str(told.directory), told.log_name) as log:
         yield log

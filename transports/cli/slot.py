@@ -41,9 +41,7 @@ _HEADS: Final = ("NAME", "PLACE", "BEHIND", "GENERATION", "STATE")
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
-    parser.allow_abbrev = (
-        False  # else argparse takes the --log of a subcommand for an abbreviation of its own option
-    )
+    parser.allow_abbrev = False  # else argparse expands a subcommand's --log to an option of the parent
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "list var/orders", "the slots of a log, also beside its owner", _list)
     _add(commands, "info var/orders stock", "one slot, also beside its owner", _info, "NAME")

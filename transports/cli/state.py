@@ -28,9 +28,7 @@ _KEEPING: Final[Mapping[str, Any]] = {"retain_bytes": None, "retain_age": None}
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
-    parser.allow_abbrev = (
-        False  # else argparse takes the --log of a subcommand for an abbreviation of its own option
-    )
+    parser.allow_abbrev = False  # else argparse expands a subcommand's --log to an option of the parent
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "info var/orders", "as of which place the state is, and how large", _info)
     getting = _add(commands, "get var/orders order 42", "print an entity as JSON", _get)

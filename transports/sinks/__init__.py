@@ -1,4 +1,4 @@
-"""Sinks carry the changes of a log on, at least once and in order, each from a slot of its own.
+"""Sinks carry the changes of a log to other systems, at least once and in order; each sink has its own slot.
 
 ::
 
@@ -7,8 +7,8 @@
     with SinkRunner(log, "archive", FileSink("var/archive")):
         ...
 
-A runner pulls batches from its slot, gives them to its sink, tries again what may work later, pauses where the target refuses
-something for good, and stores the place of what the target has confirmed.
+A runner reads batches from its slot, writes them to its sink, retries transient errors, pauses when the target refuses a batch for
+good, and stores the position of what the target has confirmed.
 """
 
 from transports.sinks.errors import (

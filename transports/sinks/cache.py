@@ -1,4 +1,4 @@
-"""Keys of Redis or Valkey that go, or are set, when entities change (the extra ``redis``)."""
+"""Deletes or sets keys of Redis or Valkey when entities change (the extra ``redis``)."""
 
 import string
 from collections.abc import Iterator, Sequence
@@ -39,20 +39,20 @@ _SCANNED: Final = 500  # keys a step
 
 
 class CacheSink:
-    """Deletes the key of each entity that changes, or sets it to the body.
+    """Deletes the key of each changed entity, or sets it to the body.
 
-    A change that arrives twice has the effect of one. TRUNCATE looks for all keys of the template, by ``SCAN``.
+    A change that arrives twice has the effect of one. TRUNCATE finds all keys of the template by ``SCAN``.
 
     Args:
-        url: ``redis://HOST:PORT/DB``, or where it is kept: ``env:NAME`` or ``file:PATH``.
-        template: How keys are made: a text with ``{entity_type}`` and ``{key}``.
-        values: Whether keys are set to the body; otherwise they are deleted, and whoever needs one fills it again.
-        ttl: Seconds after which a key that was set goes, from 1; None: it stays.
-        timeout: Seconds in which the server has to answer, from 0.05 to 600.
-        tls: How the server of a ``rediss://`` is known, and knows the sink; without ``server_name``. None for what the URL says.
+        url: ``redis://HOST:PORT/DB``, or a reference to it: ``env:NAME`` or ``file:PATH``.
+        template: The template of keys: a text with ``{entity_type}`` and ``{key}``.
+        values: Whether to set keys to the body; otherwise they are deleted, and the next reader fills the cache.
+        ttl: Seconds after which a set key expires, from 1; None: it does not.
+        timeout: Seconds in which the server must answer, from 0.05 to 600.
+        tls: TLS to the server of a ``rediss://`` URL; without ``server_name``. None for what the URL says.
 
     Raises:
-        InvalidOption: If something is out of its bounds.
+        InvalidOption: If an argument is out of its bounds.
     """
 
     stores_position: ClassVar[bool] = False
@@ -89,7 +89,7 @@ class CacheSink:
         return f"<CacheSink {self._shown}>"
 
     def open(self, context: SinkContext) -> None:
-        """See `Sink.open`. It does not connect: the first batch does."""
+        """See `Sink.open`. The first batch connects."""
         if self._kept_url is not None:
             try:
                 self._url = _checked(self._kept_url.value())
@@ -119,7 +119,7 @@ class CacheSink:
         try:
             for place, change in enumerate(batch.changes):
                 if effect_of(change) is EntityEffect.CLEAR:
-                    answers += pipeline.execute(raise_on_error=False)  # so that what it sets is found
+                    answers += pipeline.execute(raise_on_error=False)  # before the scan
                     for keys in self._keys_of_type(change):
                         pipeline.unlink(*keys)
                         places.append(place)
@@ -131,10 +131,10 @@ class CacheSink:
         return list(self._judged(zip(places, answers, strict=True)))
 
     def flush(self) -> None:
-        """Nothing: how durable a cache is, is its own affair."""
+        """Does nothing: the durability of a cache is its own concern."""
 
     def move(self, position: Position) -> None:
-        """Nothing: it stores no position."""
+        """Does nothing: the target stores no position."""
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -163,7 +163,7 @@ class CacheSink:
         return made.encode("utf-8", "surrogateescape")
 
     def _put(self, pipeline: Any, change: Change) -> bool:
-        """Whether there is something to do, which is done."""
+        """Queues the command for a change; returns whether there is one."""
         effect = effect_of(change)
         if effect is EntityEffect.NONE or change.key is None:
             return False
@@ -175,7 +175,7 @@ class CacheSink:
         return True
 
     def _keys_of_type(self, change: Change) -> Iterator[list[bytes]]:
-        """All keys of an entity type, as they are now."""
+        """Yields all present keys of an entity type, in lists."""
         pattern = _escaped(self._template).replace("{key}", "*")
         pattern = pattern.replace("{entity_type}", _escaped(change.entity_type or ""))
         found: list[bytes] = []
@@ -237,5 +237,5 @@ def _check_template(template: Any) -> None:
 
 
 def _escaped(text: str) -> str:
-    """A text in which nothing is a wildcard."""
+    """Escapes the wildcards of a pattern."""
     return "".join(f"\\{one}" if one in "*?[]\\^" else one for one in text)

@@ -1,4 +1,4 @@
-"""Sinks as a file declares them (TOML): read so that every mistake is told with its place, and no secret is."""
+"""Reads the file that declares sinks (TOML); each error names the place of the mistake, and no secret."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -45,13 +45,13 @@ _TLS: Final = ("ca", "cert", "key", "server_name", "insecure_skip_verify")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSink:
-    """One sink of a file.
+    """A declared sink.
 
     Attributes:
-        name: What it, and its slot, is called.
-        kind: Of which kind it is.
-        sink: Where its changes go.
-        options: How it is run.
+        name: The name of the sink and its slot.
+        kind: The kind of the sink.
+        sink: The sink.
+        options: The options of its runner.
     """
 
     name: str
@@ -62,16 +62,16 @@ class DeclaredSink:
 
 @dataclass(frozen=True, slots=True)
 class SinksFile:
-    """What a file declares.
+    """The content of a file of sinks.
 
     Attributes:
-        path: Where it is.
-        directory: Of the log, or the store.
-        log_name: Which log of a store; None if there is one.
-        sinks: By their names.
-        lease: Says which of several processes runs them; None if one does.
-        http_kinds: Kinds that may be declared over HTTP beside them.
-        state: Whether the owner of the log keeps its state, from which rows come: if the file says so, or some sink wants rows.
+        path: The path of the file.
+        directory: The directory of the log or the store.
+        log_name: The name of the log in a store; None for a directory of one log.
+        sinks: The sinks by their names.
+        lease: The lease that decides which of several processes runs the sinks; None for one process.
+        http_kinds: The kinds of sinks that may be declared over HTTP in addition.
+        state: Whether the owner of the log keeps its state, the source of rows; by default, if a sink carries rows.
     """
 
     path: Path
@@ -84,10 +84,10 @@ class SinksFile:
 
 
 def read_sinks(path: str | Path) -> SinksFile:
-    """Reads a file of sinks; other files that it names are relative to it.
+    """Reads a file of sinks; it may name other files relative to itself.
 
     Raises:
-        InvalidOption: If something in it is not what it must be.
+        InvalidOption: If a value is invalid.
         ExtraMissing: If a kind of sink needs an extra that is not installed.
     """
     file = Path(path)
@@ -118,15 +118,15 @@ def read_sinks(path: str | Path) -> SinksFile:
 
 
 def declared_sink(place: str, told: object, folder: Path) -> DeclaredSink:
-    """Makes one sink of its table.
+    """Makes a sink from its table.
 
     Args:
-        place: Where it is, for what is wrong in it.
+        place: The place of the table in the file, for errors.
         told: The table.
-        folder: To which files are relative.
+        folder: The directory that relative files are in.
 
     Raises:
-        InvalidOption: If something in it is not what it must be.
+        InvalidOption: If a value is invalid.
         ExtraMissing: If its kind needs an extra that is not installed.
     """
     kind = told.get("kind") if isinstance(told, Mapping) else None
@@ -171,7 +171,7 @@ def _stdout(_table: ConfigTable, _folder: Path) -> Sink:
 
 def _webhook(table: ConfigTable, folder: Path) -> Sink:
     try:
-        from transports.sinks.oauth import ClientCredentials  # noqa: PLC0415 - of the same
+        from transports.sinks.oauth import ClientCredentials  # noqa: PLC0415 - as below
         from transports.sinks.webhook import WebhookSink  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("kind = 'webhook'", error.name or "httpcore", "webhook") from None
@@ -240,4 +240,4 @@ _KINDS: Final[dict[str, tuple[tuple[str, ...], Callable[[ConfigTable, Path], Sin
     "sql": (("url", "tables", "tls", *_SQL), _sql),
     "webhook": ((*_WEBHOOK, "service", "node", "tls", "oauth"), _webhook),
 }
-"""Of each kind its own keys, and what makes a sink of them."""
+"""The keys of each kind besides the common ones, and the function that makes the sink."""

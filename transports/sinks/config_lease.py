@@ -21,11 +21,11 @@ _OF_KIND: Final = {"file": ("path",), "sql": ("url", "name", "table", "create")}
 
 @dataclass(frozen=True, slots=True)
 class DeclaredLease:
-    """A lease of a file.
+    """A declared lease.
 
     Attributes:
-        kind: Of which kind it is.
-        make: Makes it; what it raises says what is wrong.
+        kind: The kind of the lease.
+        make: Makes the lease; raises if the declaration is wrong.
     """
 
     kind: str
@@ -33,14 +33,14 @@ class DeclaredLease:
 
 
 def lease_of(table: ConfigTable, folder: Path) -> DeclaredLease:
-    """The lease of a file.
+    """Returns the lease that a file declares.
 
     Args:
         table: The whole file.
-        folder: Of the file.
+        folder: The directory of the file.
 
     Raises:
-        InvalidOption: If something in it is not what it must be.
+        InvalidOption: If a value is invalid.
         ExtraMissing: If it needs an extra that is not installed.
     """
     every = tuple(dict.fromkeys((*_KEYS, *(key for keys in _OF_KIND.values() for key in keys))))
@@ -69,7 +69,7 @@ def _store(kind: str, told: ConfigTable, folder: Path) -> LeaseStore:
     if kind == "file":
         return FileLeases(folder / told.text("path"))
     from sqlalchemy import create_engine  # noqa: PLC0415 - an optional dependency
-    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415 - likewise
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415 - as above
 
     reference = _reference(told)
     try:

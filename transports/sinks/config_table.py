@@ -1,4 +1,4 @@
-"""A table of a file that declares sinks: keys that are known, and errors that tell the place and no value."""
+"""A table of a file that declares sinks: checks its keys; errors name the place and no value."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,19 +9,19 @@ __all__ = ["ConfigTable"]
 
 
 class ConfigTable:
-    """One table of a file, whose keys are known.
+    """One table of a file, with a fixed set of keys.
 
     Args:
-        place: Where it is, for what is wrong in it.
-        told: What is there.
-        keys: Those that it may have.
+        place: The place of the table in the file, for errors.
+        told: The table.
+        keys: The keys that it may have.
 
     Attributes:
-        place: See above.
-        told: See above.
+        place: The place of the table.
+        told: The table.
 
     Raises:
-        InvalidOption: If it is no table, or has another key.
+        InvalidOption: If it is not a table, or has another key.
     """
 
     def __init__(self, place: str, told: object, keys: tuple[str, ...]) -> None:
@@ -34,26 +34,26 @@ class ConfigTable:
         self.told: Mapping[str, Any] = told
 
     def wrong(self, key: str, right: str) -> InvalidOption:
-        """The error of a value, which may be a secret and is not told."""
+        """Returns the error of a value, which it omits because it may be a secret."""
         return InvalidOption(f"{self.place} {key}", "what is there", right)
 
     def text(self, key: str) -> str:
-        """A text that has to be there; raises ``InvalidOption``."""
+        """Returns a text that must be present; raises ``InvalidOption``."""
         value = self.told.get(key)
         if not isinstance(value, str) or not value:
             raise self.wrong(key, "a text that is not empty")
         return value
 
     def picked(self, keys: tuple[str, ...]) -> dict[str, Any]:
-        """Those of some keys that are there."""
+        """Returns the values of the keys that are present."""
         return {key: self.told[key] for key in keys if key in self.told}
 
     def table(self, key: str, keys: tuple[str, ...]) -> dict[str, Any]:
-        """A table in this one, nothing if it is not there; raises ``InvalidOption``."""
+        """Returns a table within this one, empty if it is missing; raises ``InvalidOption``."""
         return dict(ConfigTable(f"{self.place} {key}", self.told.get(key, {}), keys).told)
 
     def made(self, make: Callable[[], Any]) -> Any:
-        """What is made of it; what is wrong is told with its place, and without values, which may be secrets."""
+        """Calls ``make``; its errors name the place in the file, and no values, which may be secrets."""
         try:
             return make()
         except InvalidCriteria as error:

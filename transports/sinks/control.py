@@ -1,4 +1,4 @@
-"""Sinks that run are asked, and told what to do, by other processes: over a socket in the directory of their log."""
+"""The control socket in the directory of a log: other processes ask for the status of its sinks and order them."""
 
 import contextlib
 import os
@@ -19,12 +19,12 @@ __all__ = ["ControlSocket", "asked", "status_document"]
 
 _NAME: Final = "sinks.sock"
 _LINE: Final = 65536
-_PATIENCE: Final = 30.0  # seconds that one question may take
-_READ: Final = 5.0  # seconds in which it has to come
+_PATIENCE: Final = 30.0  # seconds for one request
+_READ: Final = 5.0  # seconds in which the request must arrive
 
 
 def status_document(status: SinkStatus) -> dict[str, Any]:
-    """A status as JSON has it."""
+    """Returns a status as a JSON object."""
     lag = status.lag
     return {
         "name": status.name,
@@ -46,7 +46,7 @@ def status_document(status: SinkStatus) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _path(directory: Path) -> Iterator[str]:
-    """A short name of the socket: those of sockets have 107 bytes at most, however long that of the directory is."""
+    """A short path of the socket, because a socket address has at most 107 bytes and the directory may be longer."""
     number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{number}/{_NAME}"
@@ -55,18 +55,18 @@ def _path(directory: Path) -> Iterator[str]:
 
 
 class ControlSocket:
-    """Answers for runners, one question at a time. A context manager.
+    """Answers requests about the runners, one at a time. A context manager.
 
     Args:
-        directory: Where the socket is: that of the log, which has one owner.
-        runners: The sinks that run.
+        directory: The directory of the socket: that of the log, which has one owner.
+        runners: The running sinks.
     """
 
     def __init__(self, directory: Path, runners: LogSinks) -> None:
         self._directory, self._runners = directory, runners
         self._listener = socket.socket(socket.AF_UNIX)
         try:
-            (directory / _NAME).unlink(missing_ok=True)  # of an owner that has died
+            (directory / _NAME).unlink(missing_ok=True)  # left by an owner that died
             with _path(directory) as path:
                 self._listener.bind(path)
             (directory / _NAME).chmod(0o600)
@@ -112,13 +112,13 @@ class ControlSocket:
 
 
 def asked(directory: Path, question: Mapping[str, Any]) -> Any:
-    """Asks the process that runs the sinks of a log.
+    """Sends a request to the process that runs the sinks of a log.
 
     Returns:
-        What it has answered; None if there is no such process.
+        Its answer; None if there is no such process.
 
     Raises:
-        SinkError: If it says that something is wrong, or does not answer.
+        SinkError: If it answers with an error, or does not answer.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_PATIENCE)
@@ -140,7 +140,7 @@ def asked(directory: Path, question: Mapping[str, Any]) -> Any:
 
 
 def _read(connection: socket.socket) -> bytes:
-    """One line, of bounded length."""
+    """Reads one line, of bounded length."""
     read = bytearray()
     while not read.endswith(b"\n") and len(read) < _LINE * 16:
         piece = connection.recv(_LINE)

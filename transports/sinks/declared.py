@@ -1,4 +1,4 @@
-"""Sinks that were declared while a log was served: kept beside it, so that they are there after a restart."""
+"""Sinks declared over HTTP while a log is served: stored beside the log, so that they survive a restart."""
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from transports.sinks.errors import SinkError
 __all__ = ["KINDS_FROM_AFAR", "StoredSinks"]
 
 KINDS_FROM_AFAR: Final = ("webhook",)
-"""Kinds that may be declared from afar, if nothing else is said: they reach no file, and public addresses only."""
+"""The kinds that may be declared over HTTP by default: they access no file, and only public addresses."""
 
 _FOLDER: Final = "sinks"
 _SUFFIX: Final = ".declared.json"
@@ -25,12 +25,12 @@ _SCHEMES: Final = ("http", "https", "redis", "rediss", "postgresql")
 
 
 class StoredSinks:
-    """The declarations of one log.
+    """The stored declarations of one log.
 
     Args:
-        directory: Of the log.
-        elsewhere: The names of sinks that are declared in a file, which counts and is never written here.
-        file: Which file that is.
+        directory: The directory of the log.
+        elsewhere: The names of sinks declared in a file; the file takes precedence, and is never written here.
+        file: The path of that file.
     """
 
     def __init__(self, directory: Path, elsewhere: Collection[str] = (), file: Path | None = None) -> None:
@@ -38,7 +38,7 @@ class StoredSinks:
         self._elsewhere, self._file = elsewhere, file
 
     def __iter__(self) -> Iterator[DeclaredSink]:
-        """Those that are kept and in no file; one that cannot be made raises ``InvalidOption`` with where it is kept."""
+        """Yields the stored sinks that no file declares; raises ``InvalidOption`` with the path for a declaration that is invalid."""
         for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
             if path.name.removesuffix(_SUFFIX) in self._elsewhere:
                 continue
@@ -51,14 +51,14 @@ class StoredSinks:
             yield declared_sink(str(path), told, self._folder)
 
     def put(self, told: Mapping[str, Any], kinds: Collection[str]) -> DeclaredSink:
-        """Keeps one; durable when it returns.
+        """Stores a declaration; durable when it returns.
 
         Args:
-            told: Its keys, as a file of sinks has them.
-            kinds: Those that may be.
+            told: The keys of the sink, as in a file of sinks.
+            kinds: The kinds that are allowed.
 
         Raises:
-            InvalidOption: If it is none, or reaches for what is of this machine alone.
+            InvalidOption: If it is invalid, or uses a key that only a file on the server may have.
         """
         kind = told.get("kind")
         if kind not in kinds:
@@ -73,7 +73,7 @@ class StoredSinks:
         return made
 
     def check_kept(self, name: str) -> None:
-        """Raises ``SinkError`` for a sink that would be there again after a restart, whatever is dropped here."""
+        """Raises ``SinkError`` for a sink that a restart would bring back although it was dropped here."""
         if name in self._elsewhere:
             where = f"in {self._file}: take it out there"
         elif not self._path(name).exists():
@@ -83,7 +83,7 @@ class StoredSinks:
         raise SinkError(f"sink {name!r} is declared {where}, or switch it off")
 
     def drop(self, name: str) -> None:
-        """Forgets one, if it is kept."""
+        """Deletes a declaration, if it is stored."""
         self._path(name).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
@@ -91,7 +91,7 @@ class StoredSinks:
 
 
 def _check_secrets(place: str, told: object) -> None:
-    """Refuses to hand out what the environment and the files of the server hold for others."""
+    """Refuses references to other secrets that the environment and the files of the server hold."""
     if isinstance(told, Mapping):
         for key, value in told.items():
             _check_secrets(f"{place} {key}", value)

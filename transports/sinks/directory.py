@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, under names that last."""
+"""Durable file operations: a file appears as a whole or not at all."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ __all__ = ["replace_file", "sync_directory"]
 
 
 def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable."""
+    """Syncs a directory, which makes the names in it durable."""
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)
@@ -16,9 +16,9 @@ def sync_directory(path: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Puts a file in place of another one, durably when it returns: written beside it, synced and renamed.
+    """Replaces a file, durably when it returns: writes a temporary file, syncs it and renames it.
 
-    Only its owner may read it: a declaration may hold a header that is a secret.
+    Only its owner may read the file: a declaration may hold a header that is a secret.
     """
     beside = path.with_name(path.name + ".tmp")
     number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

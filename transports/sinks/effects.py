@@ -1,4 +1,4 @@
-"""What a change does to the state of a target that keeps entities."""
+"""The effect of a change on a target that keeps entities."""
 
 import enum
 from typing import Final
@@ -9,16 +9,16 @@ __all__ = ["EntityEffect", "Unfit", "effect_of"]
 
 
 class EntityEffect(enum.Enum):
-    """What becomes of an entity, or of all of its type."""
+    """The effect on an entity, or on all entities of a type."""
 
     PUT = "PUT"
-    """It is as the body says."""
+    """The entity gets the body as its state."""
     DELETE = "DELETE"
-    """It is gone."""
+    """The entity is removed."""
     CLEAR = "CLEAR"
-    """All of its type are gone."""
+    """All entities of the type are removed."""
     NONE = "NONE"
-    """Nothing: the change concerns no entity, or tells a part of what another one tells whole."""
+    """None: the change concerns no entity, or repeats a part of another change."""
 
 
 _EFFECTS: Final = {
@@ -31,11 +31,11 @@ _EFFECTS: Final = {
 
 
 class Unfit(ValueError):
-    """A change that the target cannot hold, whatever is tried."""
+    """A change that the target can never hold."""
 
 
 def effect_of(change: Change) -> EntityEffect:
-    """What a change does."""
+    """Returns the effect of a change."""
     if change.area is not Area.DATA or change.field is not None:
         return EntityEffect.NONE
     return _EFFECTS.get(change.operation, EntityEffect.NONE)

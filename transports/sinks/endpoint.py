@@ -1,4 +1,4 @@
-"""``/sinks``: the sinks of a served log over HTTP: looked at, declared, moved, tried out and dropped by those who may."""
+"""``/sinks``: lists, declares, orders, tests and drops the sinks of a served log over HTTP."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -38,18 +38,18 @@ _Work = Callable[[], tuple[HTTPStatus, Any]]
 class SinksEndpoint:
     """An ASGI application below ``/sinks``, for one log.
 
-    ``GET /sinks`` lists, and ``GET /sinks/NAME`` tells of one, to those who may operate or manage the log. The rest is for those who
-    may manage it (``LogAction.MANAGE``): ``POST /sinks`` with the keys of a file of sinks as JSON declares one, which is there after a
-    restart too; ``DELETE /sinks/NAME`` drops such a one with its slot; ``POST /sinks/NAME/ORDER`` orders ``pause``, ``resume``, ``seek``,
+    ``GET /sinks`` lists the sinks and ``GET /sinks/NAME`` shows one, for clients that may operate or manage the log. The rest needs
+    ``LogAction.MANAGE``: ``POST /sinks`` with the keys of a file of sinks as JSON declares a sink, which survives a restart;
+    ``DELETE /sinks/NAME`` drops such a sink with its slot; ``POST /sinks/NAME/ORDER`` orders ``pause``, ``resume``, ``seek``,
     ``off``, ``on``, ``again`` or ``test``.
 
     Args:
-        sinks: Those of the log.
-        stored: Where declarations are kept.
-        kinds: Which kinds may be declared.
-        access: Who may do what.
-        origins: Which pages of browsers may.
-        pools: Threads for what waits for a sink.
+        sinks: The sinks of the log.
+        stored: The store of declarations.
+        kinds: The kinds that may be declared.
+        access: Authenticates and authorises clients.
+        origins: The web origins that are allowed.
+        pools: The thread pools, for work that waits for a sink.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class SinksEndpoint:
                 raise InvalidRequest("path", f"{method} /{'/'.join(['sinks', *parts])}", what)
 
     def _check(self, principal: Principal, *actions: LogAction) -> None:
-        """Raises ``Forbidden`` unless one of some actions is allowed."""
+        """Raises ``Forbidden`` unless one of the actions is allowed."""
         log = self._sinks.log_name
         if any(self._access.allows(principal, log, action) is not None for action in actions[:-1]):
             return
@@ -155,7 +155,7 @@ class SinksEndpoint:
 
 
 async def _read(scope: Scope, receive: Receive) -> dict[str, Any]:
-    """An object of JSON, of bounded length; nothing is an empty one."""
+    """Reads a JSON object of at most 64 KiB; an empty body is an empty object."""
     kind = headers_of(scope).get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise InvalidRequest("content-type", kind, "application/json")

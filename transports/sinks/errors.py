@@ -1,15 +1,15 @@
-"""How the target of a sink fails, and what the runner makes of it.
+"""The errors of sinks and their targets, and how the runner reacts.
 
 ::
 
     PenstockError
     `-- SinkError
-        |-- TargetUnavailable  it may take the same batch later: tried again      (why, retry_after, overloaded)
-        |-- TargetRefused      it will not take this, however often it is tried   (why)
-        |-- TooLargeForTarget      it may take the same changes in smaller batches    (why)
-        |-- NoSuchSink         there is no sink of that name; a KeyError too      (name, known)
-        |-- SinkStandsBy       another one sends, and is to be asked              (name)
-        `-- SinkStopped        the runner has stopped                             (name)
+        |-- TargetUnavailable  transient: the same batch is sent again              (why, retry_after, overloaded)
+        |-- TargetRefused      permanent: a retry does not help                     (why)
+        |-- TooLargeForTarget  the same changes are sent in smaller batches         (why)
+        |-- NoSuchSink         there is no sink of that name; a KeyError too        (name, known)
+        |-- SinkStandsBy       another runner holds the lease, and takes orders     (name)
+        `-- SinkStopped        the runner has stopped                               (name)
 """
 
 from typing import Final
@@ -31,16 +31,16 @@ _SHOWN: Final = 600  # characters
 
 
 class SinkError(PenstockError):
-    """Something about a sink, or its target. Its text names no secret."""
+    """An error of a sink or its target. Its text contains no secret."""
 
 
 class TargetUnavailable(SinkError):
-    """Transient: the target may take the same batch later.
+    """Transient: the target may accept the same batch later.
 
     Args:
         why: What happened.
-        retry_after: Seconds that the target asks to be left alone, or None.
-        overloaded: Whether the target has too much to do: the next batches are smaller.
+        retry_after: Seconds that the target asks to wait, or None.
+        overloaded: Whether the target is overloaded: the next batches are smaller.
     """
 
     retryable = True
@@ -53,7 +53,7 @@ class TargetUnavailable(SinkError):
 
 
 class TargetRefused(SinkError):
-    """Permanent: the target, or this batch of it, is wrong, and somebody has to mend that."""
+    """Permanent: the target or the batch is wrong, and an operator has to correct it."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -61,7 +61,7 @@ class TargetRefused(SinkError):
 
 
 class TooLargeForTarget(SinkError):
-    """The target may take the same changes in smaller batches; a single change that is too large is refused."""
+    """The target may accept the same changes in smaller batches; a single change that is too large is refused."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -69,13 +69,13 @@ class TooLargeForTarget(SinkError):
 
 
 class NoSuchSink(SinkError, NotThere):
-    """No sink of that name runs here."""
+    """No sink of that name runs in this process."""
 
     what, where = "sink", "process"
 
 
 class SinkStandsBy(SinkError):
-    """The runner does not hold the lease: orders are for the one that does."""
+    """The runner does not hold the lease; orders go to the runner that does."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"sink {name!r} stands by here; tell the one that holds the lease")
@@ -83,7 +83,7 @@ class SinkStandsBy(SinkError):
 
 
 class SinkStopped(SinkError):
-    """The runner of the sink has stopped: nothing can be asked of it any more."""
+    """The runner of the sink has stopped and takes no more orders."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"sink {name!r} has stopped; start it again")
@@ -91,7 +91,7 @@ class SinkStopped(SinkError):
 
 
 def shown_error(error: BaseException) -> str:
-    """An error in one text of bounded length, for a status and a log file: what is no character is escaped."""
+    """Formats an error as one text of bounded length, for a status and a log file; escapes lone surrogates."""
     text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -1,4 +1,4 @@
-"""What has failed in a row, and when it is tried again."""
+"""Consecutive failures, and the time of the next attempt."""
 
 from flow.clock import Clock
 from transports.sinks.errors import shown_error
@@ -8,17 +8,17 @@ __all__ = ["SinkFailures"]
 
 
 class SinkFailures:
-    """The failures of one runner; by the thread that steps it.
+    """The failures of one runner; used by the thread that steps it.
 
     Args:
         policy: How long to wait.
-        clock: What time it is.
+        clock: The clock of the runner.
 
     Attributes:
-        in_row: How many there were since something has worked.
-        attempt: The number of the next attempt; 0 if none is waited for.
-        due: When that is; None if it need not be waited for.
-        last_error: What failed last, also if it works again; None if nothing did.
+        in_row: The number of failures since the last success.
+        attempt: The number of the next attempt; 0 if none is due.
+        due: The time of the next attempt, by the monotonic clock; None if no wait is needed.
+        last_error: The last error, also after a success; None without one.
     """
 
     def __init__(self, policy: RetryPolicy, clock: Clock) -> None:
@@ -30,26 +30,26 @@ class SinkFailures:
 
     @property
     def circuit_open(self) -> bool:
-        """Whether there were so many that the target is asked whether it answers before a batch is sent to it."""
+        """Whether so many failed that the target must answer `Sink.alive` before a batch is sent."""
         return self.in_row >= self._policy.circuit
 
     @property
     def exhausted(self) -> bool:
-        """Whether there were as many as may be."""
+        """Whether the allowed attempts are used up."""
         return self._policy.attempts is not None and self.in_row >= self._policy.attempts
 
     @property
     def retry_in(self) -> float | None:
-        """Seconds until the next attempt."""
+        """Seconds until the next attempt; None without one."""
         return None if self.due is None else max(self.due - self._clock.monotonic(), 0.0)
 
     @property
     def age(self) -> float | None:
-        """Seconds since the last error."""
+        """Seconds since the last error; None without one."""
         return None if self.last_error is None else self._clock.monotonic() - self._at
 
     def note(self, error: Exception) -> str:
-        """Keeps an error, and tells it."""
+        """Records an error, and returns its text."""
         self._at = self._clock.monotonic()
         self.last_error = shown_error(error)
         return self.last_error
@@ -60,13 +60,13 @@ class SinkFailures:
         self.note(error)
 
     def wait(self, retry_after: float | None) -> float:
-        """Sets the next attempt; answers in how many seconds it is."""
+        """Schedules the next attempt; returns the seconds until then."""
         self.attempt = self.in_row + 1
         wait = self._policy.delay(self.in_row, retry_after)
         self.due = self._clock.monotonic() + wait
         return wait
 
     def forget(self) -> None:
-        """Something works."""
+        """Resets the failures after a success."""
         self.in_row = self.attempt = 0
         self.due = None

@@ -1,4 +1,4 @@
-"""Changes as JSON lines in files that are rotated, with the place beside them, so that a crash repeats no line."""
+"""Writes changes as JSON lines to rotated files, and the position beside them, so that a crash repeats no line."""
 
 import os
 import re
@@ -25,13 +25,13 @@ _UNFINISHED: Final = ".tmp"
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """What the sidecar holds.
+    """The content of the sidecar file.
 
     Attributes:
-        place: The position behind the lines that count.
-        file: The file that is, or was, being written; None if none is.
-        nbytes: How much of it counts.
-        finished: Whether it is complete, so that it is to have its lasting name.
+        place: The position behind the committed lines.
+        file: The file being written, or last written; None without one.
+        nbytes: The committed bytes of that file.
+        finished: Whether the file is complete and gets its final name.
     """
 
     place: str
@@ -42,13 +42,13 @@ class _Place(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Writing:
-    """The file that is being written.
+    """The file being written.
 
     Attributes:
-        name: What it will be called.
-        number: Of the open file.
-        nbytes: How much of it counts; a write that has failed half-way may have left more.
-        since: When it was begun, or opened again.
+        name: Its final name.
+        number: Its file descriptor.
+        nbytes: The bytes written completely; a failed write may have left more.
+        since: When it was created or reopened, by the monotonic clock.
     """
 
     name: str
@@ -60,18 +60,19 @@ class _Writing:
 class FileSink:
     """Writes each change as a line of JSON to files in a directory.
 
-    The file that is being written is called ``NAME-VERSION-INDEX.jsonl.tmp`` after its first change. It is complete when it is large
-    or old enough, at the end of a transaction: then it is synced and renamed, so that a ``.jsonl`` never changes. ``NAME.place`` holds
-    the place and how many bytes belong to it; what lies behind these after a crash is cut away, so each change is there once.
+    The file being written is named ``NAME-VERSION-INDEX.jsonl.tmp`` after its first change. It is complete at the end of a
+    transaction, once it is large or old enough: then it is synced and renamed, so a ``.jsonl`` never changes. ``NAME.place`` holds
+    the position and the bytes of the file that belong to it. After a crash, bytes beyond these are truncated, so each change is
+    there once.
 
     Args:
-        directory: Where they are; it is made if it is not there.
-        name: With what their names begin: letters, digits, ``.``, ``_`` and ``-``.
-        max_bytes: Size from which on a file is complete, from 1.
-        max_age: Seconds after which it is, from 1; None for however long it takes.
+        directory: The directory of the files; created if missing.
+        name: The prefix of their names: letters, digits, ``.``, ``_`` and ``-``.
+        max_bytes: The size in bytes from which a file is complete, from 1.
+        max_age: The age in seconds from which a file is complete, from 1; None for no bound.
 
     Raises:
-        InvalidOption: If something is out of its bounds.
+        InvalidOption: If an argument is out of its bounds.
     """
 
     stores_position: ClassVar[bool] = True
@@ -102,19 +103,19 @@ class FileSink:
         self._context: SinkContext | None = None
         self._writing: _Writing | None = None
         self._next: Position | None = None  # behind what was written
-        self._kept: _Place | None = None  # what the sidecar holds
-        self._split = False  # a transaction is half written
+        self._kept: _Place | None = None  # the content of the sidecar
+        self._split = False  # a transaction is partly written
 
     @property
     def place_path(self) -> Path:
-        """The sidecar."""
+        """The path of the sidecar."""
         return self.directory / (self.name + _PLACE)
 
     def open(self, context: SinkContext) -> Position | None:
         """See `Sink.open`.
 
         Raises:
-            TargetRefused: If the sidecar is none, or what it tells of is missing.
+            TargetRefused: If the sidecar is damaged, or the file that it names is missing or too short.
         """
         self._context = context
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -162,7 +163,7 @@ class FileSink:
             self.flush()
 
     def finish(self) -> None:
-        """Gives the last file its lasting name, as nothing is to come behind it."""
+        """Gives the last file its final name, because no change follows."""
         if self._writing is not None and self._next is not None:
             self._finish(self._writing, self._next)
 
@@ -177,7 +178,7 @@ class FileSink:
         """See `Sink.alive`."""
         return os.access(self.directory, os.W_OK)
 
-    # The file that is being written.
+    # The file being written.
 
     @property
     def _opened(self) -> SinkContext:
@@ -225,7 +226,7 @@ class FileSink:
     # After a restart.
 
     def _restore(self, kept: _Place, name: str) -> None:
-        """Goes on with the file that was being written, as far as it counts; or gives it its name, if it was complete."""
+        """Reopens the file being written and truncates it to the committed bytes; renames it if it was complete."""
         path = self.directory / (name + _UNFINISHED)
         if kept.finished:
             if path.exists():
@@ -241,7 +242,7 @@ class FileSink:
         os.ftruncate(writing.number, kept.nbytes)
 
     def _clear(self, kept: str | None) -> None:
-        """Removes files of which no line counts."""
+        """Removes unfinished files without committed lines."""
         ours = re.compile(re.escape(self.name) + r"-\d{20}-\d{6}(-\d+)?\.jsonl" + re.escape(_UNFINISHED))
         for path in self.directory.iterdir():
             if ours.fullmatch(path.name) and path.name != f"{kept}{_UNFINISHED}":

@@ -1,4 +1,4 @@
-"""A lease on one host: a lock on a file, which the kernel frees when its holder is gone."""
+"""A lease on one host: a file lock, which the kernel releases when its holder dies."""
 
 import contextlib
 from pathlib import Path
@@ -14,14 +14,14 @@ __all__ = ["FileLeases"]
 class FileLeases:
     """A lease among the processes of one host; see `LeaseStore`.
 
-    A holder that has been stopped, and not killed, keeps it. The epoch lies beside the file, in ``PATH.epoch``.
+    A holder that is suspended, not killed, keeps it. The epoch is in a file beside it, ``PATH.epoch``.
 
     Args:
-        path: The file, made if it is not there. Not on a network file system, whose locks are not those of this host.
-        filesystem: Where it is; the real one if None.
+        path: The file; created if missing. Not on a network file system, whose locks do not behave like those of one host.
+        filesystem: The file system; the real one if None.
 
     Raises:
-        InvalidOption: If the path is none.
+        InvalidOption: If the path is invalid.
     """
 
     def __init__(self, path: str | Path, *, filesystem: FileSystem | None = None) -> None:
@@ -31,19 +31,17 @@ class FileLeases:
         self._file: File | None = None
 
     def acquire(self, holder: str, seconds: float) -> int | None:
-        """See `LeaseStore.acquire`; ``seconds`` do not matter, as the kernel knows at once.
+        """See `LeaseStore.acquire`; ``seconds`` is ignored, because the kernel releases the lock at once.
 
         Raises:
-            InvalidOption: If the file beside it holds no epoch.
+            InvalidOption: If ``PATH.epoch`` holds no epoch.
             OSError: If a file cannot be written.
         """
         del seconds
         self.close()
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(contextlib.closing(self._filesystem.open(self._path, "create")))
-            if not file.lock() or not file.is_at(
-                self._path
-            ):  # in between another holder put a new file there
+            if not file.lock() or not file.is_at(self._path):  # another holder replaced the file meanwhile
                 return None
             epoch = self._newest() + 1
             put_file(self._filesystem, self._epochs, f"{epoch} {holder}\n".encode())
@@ -53,7 +51,7 @@ class FileLeases:
             return epoch
 
     def renew(self, epoch: int) -> bool:
-        """See `LeaseStore.renew`: false where the file was removed or replaced, since another process may lock the new one."""
+        """See `LeaseStore.renew`: False if the file was removed or replaced, because another process may lock the new file."""
         return self._file is not None and self._file.is_at(self._path) and self._newest() == epoch
 
     def release(self, epoch: int) -> None:

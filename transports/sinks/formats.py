@@ -1,4 +1,4 @@
-"""Bodies of requests: a batch as bytes, the same in every attempt. Images are spliced in as the bytes that the log holds."""
+"""Bodies of requests: a batch as bytes, the same in every attempt. Images are spliced in as the log's own bytes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ __all__ = [
 ]
 
 _DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
-# By their numbers: the name of an enumeration's member takes longer than the rest of a field.
+# Tables by number, because the name property of an enum member takes longer than the rest of a field.
 _AREAS: Final = ("", *(one.name for one in sorted(Area)))
 _OPERATIONS: Final = ("", *(one.name for one in sorted(Operation)))
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookSource:
-    """Who sends.
+    """The sender.
 
     Attributes:
-        service: What the application is called.
-        node: What this process, or machine, of it is called.
+        service: The name of the application.
+        node: The name of this process or machine.
     """
 
     service: str = "penstock"
@@ -46,12 +46,12 @@ class WebhookSource:
 
 @dataclass(frozen=True, slots=True)
 class WebhookFormat:
-    """A form of bodies.
+    """A format of bodies.
 
     Attributes:
-        content_type: What the header of that name says.
-        encode: Makes the body of a batch.
-        done: The status codes that say that the batch was taken; None for 200 to 299.
+        content_type: The header ``content-type``.
+        encode: Encodes a batch.
+        done: The status codes by which the receiver accepts a batch; None for 200 to 299.
     """
 
     content_type: str
@@ -60,12 +60,12 @@ class WebhookFormat:
 
 
 def batch_id(batch: SinkBatch, context: SinkContext) -> str:
-    """What a batch is called in each attempt."""
+    """Returns the id of a batch, the same in each attempt."""
     return f"{context.change_id(batch.changes[0])}-{batch.next}"
 
 
 class ChangeObject(msgspec.Struct, frozen=True, gc=False):
-    """A change with all its fields, as bodies have it; those that are `UNSET` are left out."""
+    """A change with all its fields, as bodies contain it; fields that are `UNSET` are omitted."""
 
     id: str
     version: int
@@ -92,17 +92,17 @@ class ChangeObject(msgspec.Struct, frozen=True, gc=False):
 
 
 def change_object(change: Change, context: SinkContext) -> ChangeObject:
-    """A change with all its fields; those of rare kinds of changes only where they apply."""
+    """Returns a change with all its fields; the fields of rare kinds of changes only where they apply."""
     return change_objects((change,), context)[0]
 
 
 def change_objects(changes: Iterable[Change], context: SinkContext) -> list[ChangeObject]:
-    """As `change_object`, for many: what those of a transaction have in common is made once."""
+    """Like `change_object`, for many changes: what the changes of a transaction share is computed once."""
     header = context.view.content is Content.HEADER
     made: list[ChangeObject] = []
     version, moment, stem = -1, "", ""
     for change in changes:
-        if change.operation is Operation.READ:  # a row has an id, and may have a time, of its own
+        if change.operation is Operation.READ:  # a row has its own id, and may have its own time
             version, moment, name = -1, _moment(change.timestamp), context.change_id(change)
         elif change.version != version:
             version, moment, name = change.version, _moment(change.timestamp), context.change_id(change)
@@ -163,7 +163,7 @@ def _native(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> by
 
 
 def _rqlite(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> bytes:
-    """The envelope of rqlite: a message a transaction, whose TRANSACTION event it stands for."""
+    """The envelope of rqlite: one message for each transaction, in place of its TRANSACTION event."""
     payload = [
         {
             "index": version,
@@ -197,7 +197,7 @@ def _rqlite_event(change: Change) -> dict[str, Any]:
 
 
 def _row_id(key: str | None) -> int:
-    """The key, if it is a whole number as SQLite has them; else 0."""
+    """Returns the key as a number if it is a 64-bit integer, as rowids of SQLite are; else 0."""
     digits = (key or "").removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
         return 0
@@ -226,7 +226,7 @@ def cloudevent_object(change: Change, context: SinkContext, source: WebhookSourc
 
 
 def _keys(batch: SinkBatch, context: SinkContext, _source: WebhookSource) -> bytes:
-    """Which entities have changed, and nothing of them."""
+    """The keys of the changed entities, without their content."""
     return msgspec.json.encode(
         [
             {
@@ -264,4 +264,4 @@ FORMATS: Final = {
     "cloudevents": WebhookFormat("application/cloudevents-batch+json", _cloudevents),
     "keys": WebhookFormat("application/json", _keys),
 }
-"""The forms by their names."""
+"""The formats by their names."""

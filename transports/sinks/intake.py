@@ -1,4 +1,4 @@
-"""Where a runner's changes come from: its slot, which is made if it is not there; and rows of a state before them."""
+"""The source of a runner's changes: its slot, which it creates if missing, and the rows of a state before them."""
 
 import contextlib
 from collections.abc import Callable
@@ -23,46 +23,46 @@ __all__ = ["SinkIntake", "SinkProgress"]
 
 
 class SinkProgress:
-    """What the target has confirmed, and is not stored yet.
+    """What the target has confirmed and the slot has not stored yet.
 
     Attributes:
-        confirmed: Behind the last change that it has taken; None before the first.
-        cursor: The place behind the last row, or change between rows.
-        unsaved: Whether there is something.
-        gap_told: Whether it has taken a batch that tells of what was left out.
+        confirmed: The position behind the last confirmed change; None before the first.
+        cursor: The cursor of the last confirmed row, or change between rows.
+        unsaved: Whether anything is confirmed and not stored.
+        gap_told: Whether the target has confirmed a batch that carries the gap.
     """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """What was confirmed is sent again."""
+        """Forgets what was confirmed, which is then sent again."""
         self.confirmed: Position | None = None
         self.cursor: str | None = None
         self.unsaved = self.gap_told = False
 
     def note(self, batch: SinkBatch) -> None:
-        """The target has taken a batch."""
+        """Records a confirmed batch."""
         self.confirmed, self.cursor = batch.next, batch.cursor or self.cursor
         self.unsaved, self.gap_told = True, self.gap_told or batch.gap is not None
 
 
 class SinkIntake:
-    """The slot of one sink, and what is pulled from it; by the thread that steps its runner.
+    """The slot of one sink and its supply of changes; used by the thread that steps the runner.
 
     Args:
         log: The log.
-        name: Of the sink and the slot.
-        options: How the sink is run.
-        view: How the target sees changes.
-        notes: What is known beside the place of the slot.
-        take_over: Whether to take the slot from another consumer that has it open.
-        wake: Called when there may be something, on any thread.
+        name: The name of the sink and the slot.
+        options: The options of the sink.
+        view: The view of the target.
+        notes: What the sink keeps across restarts besides the position of the slot.
+        take_over: Whether to take the slot over from another consumer that has it open.
+        wake: Called on any thread when there may be changes.
 
     Attributes:
-        notes: See above.
-        slot: The slot, while it is open.
-        supply: What is pulled from it; None until something is wanted.
+        notes: The notes of the sink.
+        slot: The slot while it is open; else None.
+        supply: The supply of changes; None until `begin`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class SinkIntake:
 
     @property
     def gives_rows(self) -> bool:
-        """Whether rows come, and the place of the slot stays until they have ended."""
+        """Whether the supply delivers rows; the slot keeps its position until they have ended."""
         return self.notes.told.rows is not None
 
     @property
@@ -94,11 +94,11 @@ class SinkIntake:
 
     @property
     def completed(self) -> bool:
-        """Whether rows were all that is wanted, and they are carried."""
+        """Whether the sink is for rows only, and has carried them."""
         return self._options.snapshot == "initial_only" and self.notes.told.done is not None
 
     def open(self) -> Slot:
-        """The slot, opened."""
+        """Returns the slot, and opens it if it is closed."""
         if self.slot is None:
             self.make()
             self.slot = self._log.slots.open(
@@ -107,14 +107,14 @@ class SinkIntake:
         return self.slot
 
     def make(self) -> None:
-        """Makes the slot if it is not there, and notes whether rows come first."""
+        """Creates the slot if it does not exist, and notes whether rows come first."""
         there, wanted, told = self._name in self._log.slots, self._options.snapshot, self.notes.told
         done, start = told.done, self._options.start
         if wanted == "initial_only" or (wanted == "initial" and not there and done is None):
             start = Start.LATEST
             if told.rows is None:
-                self.notes.write(rows=RowsNote())  # before the slot: one without a note has had its rows
-        elif done is not None:  # changes are wanted by now: those behind the rows
+                self.notes.write(rows=RowsNote())  # before the slot: a slot without it has had its rows
+        elif done is not None:  # the option was changed from rows only: changes behind the rows follow
             start = self._log.position_of(done)
         if not there:
             self._make(start)
@@ -125,7 +125,7 @@ class SinkIntake:
             self._log.slots.create(self._name, self._options.criteria, start=start, granularity="change")
 
     def begin(self) -> SinkSupply:
-        """What is pulled, from the place of the slot on, or from that of rows."""
+        """Returns the supply, which starts at the position of the slot or at the cursor of the rows."""
         if self.supply is None:
             slot, options = self.open(), self._options
             bounds: dict[str, Any] = {
@@ -150,7 +150,7 @@ class SinkIntake:
         return self.supply
 
     def settle(self, place: Position, target: SinkTarget) -> None:
-        """Goes on at the place that a target stores, which wins over the slot's, unless it lies before what was left out."""
+        """Continues at the position that the target stores, which overrides the slot's, unless it lies before the end of a gap."""
         slot, gap = self.open(), self.notes.told.gap
         if self.gives_rows:
             return
@@ -160,12 +160,12 @@ class SinkIntake:
             slot.seek(place)
 
     def keep(self, progress: SinkProgress, target: SinkTarget, *, idle: bool) -> None:
-        """Stores the place of what a target has, durably there; over what did not match too.
+        """Stores the position behind what the target has made durable, also past changes that do not match.
 
         Args:
-            progress: What it has confirmed.
+            progress: What the target has confirmed.
             target: The target.
-            idle: Whether nothing is on its way to it.
+            idle: Whether no change is in flight to the target.
         """
         slot, supply, noted = self.open(), self.supply, self.notes.told
         if progress.gap_told and noted.gap is not None:
@@ -176,7 +176,7 @@ class SinkIntake:
             if noted.rows.only is None and progress.cursor is not None:
                 self.notes.write(rows=RowsNote(cursor=progress.cursor))
         elif supply is not None and supply.empty and idle:
-            place = slot.delivered  # over what did not match
+            place = slot.delivered  # past changes that do not match
             if target.stores_position and place > max(slot.position, progress.confirmed or slot.position):
                 target.move(place)
         if place is not None and place > slot.position:
@@ -184,14 +184,14 @@ class SinkIntake:
         progress.unsaved = False
 
     def end_rows(self, position: Position) -> None:
-        """Goes on with changes, from a position on, if they are wanted; what rows gave is confirmed, and durable."""
+        """Continues with changes from a position on, unless the sink is for rows only; the target has made the rows durable."""
         self.renew()
         self.open().seek(position)
         only = self._options.snapshot == "initial_only"
         self.notes.write(rows=None, done=str(self._log.token(position)) if only else None)
 
     def seek(self, place: Any) -> Position:
-        """Goes on elsewhere, whether there is a slot by now or not; rows that were not carried yet are left out."""
+        """Moves the slot, or creates it there if it does not exist; skips rows that are not carried yet."""
         slots, position = self._log.slots, Position(0)
         if self.slot is not None:
             position = self.slot.seek(place)
@@ -208,7 +208,7 @@ class SinkIntake:
         return position
 
     def again(self, criteria: Criteria, after: str | None, until: str | None) -> None:
-        """Gives rows of the present once more, and then changes again; over restarts too.
+        """Carries rows of the current state once more, and then changes again; the order survives a restart.
 
         Raises:
             PenstockError: If there are no such rows; nothing has changed then.
@@ -220,27 +220,27 @@ class SinkIntake:
             view=self._view,
             snapshot="on_gap",
             source=self._options.source,
-        )  # raises if rows come from nowhere
+        )  # raises if the log has no source of rows
         only = criteria.to_json()
         self.notes.write(rows=RowsNote(only=only, after=after, until=until), done=None)
         self.renew()
 
     def rows_anew(self) -> None:
-        """Begins again with rows whose snapshot cannot be gone on with."""
+        """Starts the rows again, because their snapshot cannot be resumed."""
         rows = self.notes.told.rows
         self.notes.write(rows=None if rows is None else msgspec.structs.replace(rows, cursor=None))
 
     def rows_after_loss(self) -> None:
-        """Gives rows in place of history that is gone."""
+        """Carries rows in place of lost history."""
         self.notes.write(rows=RowsNote())
         self._log.slots.reset(self._name, Start.LATEST)
 
     def switch_off(self) -> None:
-        """Drops the slot, so that no history is held, and notes where it was; does again what was left half done."""
+        """Drops the slot, so that no history is retained, and notes its position; completes a switch-off that was interrupted."""
         slots = self._log.slots
         if not self.off:
             place = slots.info(self._name).position if self._name in slots else self._log.head
-            gap = self.notes.told.gap  # what the target was not told yet is part of the next gap
+            gap = self.notes.told.gap  # a gap that the target has not got yet becomes part of the next one
             self.notes.write(
                 off=str(self._log.token(place)) if gap is None else gap.first, gap=None, rows=None, done=None
             )
@@ -248,14 +248,14 @@ class SinkIntake:
         self.drop_slot()
 
     def drop_slot(self) -> None:
-        """Holds no history any more."""
+        """Drops the slot, so that no history is retained."""
         if self._name in self._log.slots:
             self._log.slots.drop(self._name)
 
     def switch_on(self, place: Any) -> Position:
-        """Makes the slot anew, at a place, and notes what was left out."""
+        """Creates the slot at a position, and notes the gap."""
         slots, off = self._log.slots, self.notes.told.off
-        self.drop_slot()  # that was left half done
+        self.drop_slot()  # left over from an interrupted switch-off
         self._make(place)
         position: Position = slots.info(self._name).position
         token = str(self._log.token(position))
@@ -266,19 +266,21 @@ class SinkIntake:
     def _missed(self, off: str, position: Position) -> bool:
         try:
             return self._log.position_of(off) < position
-        except PenstockError:  # of a history that is no more: whatever it was, it is missing
+        except PenstockError:  # from another history: all of it is missing
             return True
 
     def renew(self) -> None:
-        """Throws away what was pulled."""
+        """Ends the supply, and drops what it has read."""
         supply, self.supply = self.supply, None
         if supply is not None:
             supply.end()
 
     def let_go(self) -> None:
-        """Gives back the slot."""
+        """Closes the slot and ends the supply."""
         slot, self.slot = self.slot, None
         if slot is not None:
-            with contextlib.suppress(PenstockError):  # the place is written when the log's disk is good again
+            with contextlib.suppress(
+                PenstockError
+            ):  # the position is written once the log's disk works again
                 slot.close()
         self.renew()

@@ -1,4 +1,4 @@
-"""Changes as records of Kafka: at least once, or exactly once with the place in the transaction of the records (the extra ``kafka``)."""
+"""Sends changes as Kafka records: at least once, or exactly once with the position in the transaction (the extra ``kafka``)."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ from transports.sinks.tls import TargetTls
 __all__ = ["ExactlyOnceKafkaSink", "KafkaSink"]
 
 _DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
-# librdkafka marks its own codes by an underscore.
+# librdkafka's own error codes begin with an underscore.
 _FENCED_HERE: Final = KafkaError._FENCED  # noqa: SLF001 - see above
 _NO_LOGIN: Final = KafkaError._AUTHENTICATION  # noqa: SLF001 - see above
 _BAD_ARGUMENT: Final = KafkaError._INVALID_ARG  # noqa: SLF001 - see above
@@ -47,23 +47,23 @@ _OURS: Final = (
 class KafkaSink:
     """Sends each change of an entity as a record, whose key is the JSON of ``[entity_type, key]``.
 
-    Partitions are chosen as the Java client does (murmur2 of the key), so changes of an entity stay in order. A batch is confirmed when
-    all of its records are. After a crash it may come again; the header ``penstock-id`` tells.
+    Partitions are chosen as the Java client chooses them (murmur2 of the key), so changes of an entity stay in order. A batch is
+    confirmed when all of its records are. After a crash it may be sent again; the header ``penstock-id`` identifies duplicates.
 
     Args:
         servers: ``bootstrap.servers``.
-        topic: Of an entity type: a text with ``{entity_type}`` or without.
-        form: What values are: ``native``, ``debezium`` or ``cloudevents``.
-        tombstones: Whether a record without a value follows that of a removed entity, so that compaction forgets it.
-        schema_topic: Where schemas go, which has to have one partition; then a marker goes to all partitions of the topic of the
-            entity type, before the first change that needs the schema. None: they are left out.
+        topic: The topic of an entity type: a text with ``{entity_type}`` or without.
+        form: The format of values: ``native``, ``debezium`` or ``cloudevents``.
+        tombstones: Whether a record without a value follows the record of a removed entity, so that compaction deletes the key.
+        schema_topic: The topic of schemas, which must have one partition; a marker then goes to each partition of the topic of the
+            entity type, before the first change that needs the schema. None: schemas are left out.
         settings: Further settings of librdkafka; a value may be a reference to a secret, ``env:NAME`` or ``file:PATH``.
-        source: Who sends, as ``debezium`` and ``cloudevents`` tell it.
-        timeout: Seconds in which a batch has to be confirmed, from 0.5 to 600.
-        tls: How the brokers are known, and know the sink; without ``server_name``, as brokers tell their own names. None for none.
+        source: The sender that ``debezium`` and ``cloudevents`` name.
+        timeout: Seconds in which a batch must be confirmed, from 0.5 to 600.
+        tls: TLS to the brokers; without ``server_name``, because brokers advertise their own names. None for no TLS.
 
     Raises:
-        InvalidOption: If something is out of its bounds.
+        InvalidOption: If an argument is out of its bounds.
     """
 
     stores_position: ClassVar[bool] = False
@@ -116,7 +116,7 @@ class KafkaSink:
         return f"<{type(self).__name__} {self._servers}>"
 
     def open(self, context: SinkContext) -> Position | None:
-        """See `Sink.open`. It does not connect: the first batch does."""
+        """See `Sink.open`. The first batch connects."""
         self._context = context
         if self._tls is not None:
             self._tls.warn(context.name, self._servers)
@@ -128,10 +128,10 @@ class KafkaSink:
         self._guarded(lambda: self._send(batch.changes, batch.gap))
 
     def flush(self) -> None:
-        """Nothing: what was written is confirmed."""
+        """Does nothing: what was written is confirmed."""
 
     def move(self, position: Position) -> None:
-        """Nothing: it stores no position."""
+        """Does nothing: the target stores no position."""
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -145,7 +145,7 @@ class KafkaSink:
     def alive(self) -> bool:
         """See `Sink.alive`."""
         try:
-            # Not by a producer of its own: that of transactions is made where they begin.
+            # No new producer here: that of transactions is made in `_begin`.
             asked = self._producer or AdminClient(self._common())
             return bool(asked.list_topics(timeout=min(self._timeout, 10.0)).brokers)
         except KafkaException:
@@ -198,22 +198,22 @@ class KafkaSink:
             raise TargetRefused(f"settings of Kafka: {error}") from None
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Does something with the producer, which is thrown away when that fails."""
+        """Calls ``work``; closes the producer if that fails."""
         try:
             work()
         except (KafkaException, BufferError) as error:
             error.__traceback__ = (
-                None  # whose frames would keep the producer, and its threads and connections
+                None  # its frames would keep the producer, its threads and its connections alive
             )
             self.close()
             raise self._judged(error) from None
-        except SystemError as error:  # a fatal error of the client, raised while it calls back
+        except SystemError as error:  # a fatal error of librdkafka, raised during a callback
             error.__traceback__ = None
             self.close()
             if isinstance(error.__cause__, KafkaException):
                 error.__cause__.__traceback__ = None
                 raise self._judged(error.__cause__) from None
-            # A callback behind it has replaced the error. To begin transactions again could fence a newer runner.
+            # A later callback has replaced the error. Beginning transactions again could fence a newer runner.
             why = f"its client failed for good, as it does when a newer runner of sink {self._opened.name} sends"
             raise TargetRefused(f"{self._servers}: {why} ({error})") from None
         except BaseException:
@@ -234,7 +234,7 @@ class KafkaSink:
     # Records.
 
     def _send(self, changes: Sequence[Change], gap: SinkGap | None) -> None:
-        """Sends records, each with what was left out before them if the target is to be told, and returns when all are confirmed."""
+        """Sends records, each with the gap before them if there is one, and returns when all are confirmed."""
         self._gap = gap
         for change in changes:
             if change.area is Area.SCHEMA:
@@ -255,11 +255,11 @@ class KafkaSink:
             self._produce(topic, change, None)
 
     def _tell_schema(self, change: Change) -> None:
-        """A schema, and behind it a marker in each partition that may hold changes of it."""
+        """Sends a schema, and after it a marker to each partition that may hold changes of its entity type."""
         if self._schema_topic is None:
             return
         value = msgspec.json.encode(RECORDS["native"](change, self._opened, self._source))
-        self._settle()  # nothing of it comes before what stands before it
+        self._settle()  # confirms the records before the schema
         self._produce(self._schema_topic, change, value, 0)
         self._settle()
         if change.entity_type is not None:
@@ -318,7 +318,7 @@ class KafkaSink:
             self._errors.append(error)
 
     def _settle(self) -> None:
-        """Returns when all that was sent is confirmed."""
+        """Returns when all records sent are confirmed; raises if one failed or the timeout has passed."""
         waiting = self._connected.flush(self._timeout)
         errors, self._errors = self._errors, []
         if errors:
@@ -330,10 +330,10 @@ class KafkaSink:
 
 
 class ExactlyOnceKafkaSink(KafkaSink):
-    """As `KafkaSink`, each batch in one transaction of Kafka, and the place in the same one.
+    """A `KafkaSink` that sends each batch, with the position behind it, in one Kafka transaction.
 
-    The place is in a compacted topic of one partition, ``penstock.places.LOG.SINK``, which is made if it is not there. Readers that
-    take committed records only (``isolation.level=read_committed``) get each change once. A newer runner fences the older one.
+    The position is in a compacted topic of one partition, ``penstock.places.LOG.SINK``, which is created if missing. Readers with
+    ``isolation.level=read_committed`` get each change once. A newer runner fences the older one.
     """
 
     stores_position: ClassVar[bool] = True
@@ -343,18 +343,18 @@ class ExactlyOnceKafkaSink(KafkaSink):
         """See `Sink.open`.
 
         Raises:
-            TargetRefused: If the place is none of this log's history.
+            TargetRefused: If the stored position is not of this log's history.
         """
         self._context = context
         self._stored: Position | None = None
         if context.generation:
             self._guarded(self._begin)
-        else:  # only looked at
+        else:  # opened for inspection only
             self._stored = self._read_place()
         return self._stored
 
     def write(self, batch: SinkBatch) -> None:
-        """See `Sink.write`. Of a batch whose end was not told before, it is found out whether it was committed."""
+        """See `Sink.write`. After an attempt with an unknown outcome, sends only what was not committed."""
         self._guarded(lambda: self._transact(batch.changes, batch.next, batch.gap))
 
     def move(self, position: Position) -> None:
@@ -367,7 +367,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
         return f"penstock.places.{self._opened.log_id}.{self._opened.name}"
 
     def _begin(self) -> None:
-        """Fences older runners, finishes what they have begun, and reads the place."""
+        """Fences older producers, ends their transactions, and reads the stored position."""
         context = self._opened
         admin = AdminClient(self._common())
         made = NewTopic(self._places, num_partitions=1, config={"cleanup.policy": "compact"})
@@ -392,7 +392,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
         stored = self._stored
         todo = changes if stored is None else [one for one in changes if one.position >= stored]
         if changes and not todo:
-            return  # it was committed, although that was not told
+            return  # it was committed, although the commit was not acknowledged
         producer = self._connected
         producer.begin_transaction()
         self._send(todo, gap)
@@ -403,7 +403,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
         self._stored = None if not changes else place
 
     def _read_place(self) -> Position | None:
-        """The last committed place, as far as the topic reached when nobody else could write any more."""
+        """Reads the last committed position, up to the end that the topic had once older producers were fenced."""
         partition = TopicPartition(self._places, 0, 0)
         common = {**self._common(), "group.id": f"penstock-{self._opened.name}", "enable.auto.commit": False}
         looking = Consumer({**common, "isolation.level": "read_uncommitted"})

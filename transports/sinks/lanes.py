@@ -1,4 +1,4 @@
-"""Several requests of one sink in flight at once: a batch is divided among lanes, each of which keeps its order."""
+"""Several concurrent requests of one sink: a batch is divided among lanes, each of which keeps its order."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,15 +14,15 @@ from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch
 __all__ = ["LaneOutcome", "SinkLanes", "SinkOrdering"]
 
 SinkOrdering = Literal["log", "key", "none"]
-"""Which changes a target gets in their order: all, those of each key, or none for sure."""
+"""Which changes arrive in order: all of them, those of each key, or none."""
 
 
 class LaneOutcome(NamedTuple):
-    """What became of a batch.
+    """The outcome of a batch.
 
     Attributes:
-        results: What was said of single changes that were not taken.
-        left: The places of changes that were not taken because of errors, each with that of its lane.
+        results: The results of single changes that were not accepted.
+        left: The places of changes that errors left unsent, each with the error of its lane.
     """
 
     results: list[ItemResult]
@@ -33,17 +33,17 @@ _Piece = list[tuple[int, Change]]  # changes with their places in the batch
 
 
 class SinkLanes:
-    """Writes batches by several threads. It returns when all of a batch is answered.
+    """Writes batches on several threads. It returns when all requests of a batch are answered.
 
-    With order by key, changes of one key are in one lane, and what has no key (TRUNCATE, schemas) is sent alone, between what
-    comes before and after it. A lane sends pieces of at most ``most`` changes, one after the other, and stops at the first one
-    that fails. The same changes make the same pieces, so an attempt that is repeated has the same ids.
+    With order by key, changes of one key are in one lane, and a change without a key (TRUNCATE, schemas) is sent alone, between the
+    changes before and after it. A lane sends pieces of at most ``most`` changes, one after the other, and stops at the first that
+    fails. The same changes make the same pieces, so a repeated attempt has the same ids.
 
     Args:
-        sink: Where to; its ``write`` is called by several threads.
-        lanes: How many.
+        sink: The sink, whose ``write`` several threads call.
+        lanes: The number of lanes.
         ordering: ``key`` or ``none``.
-        most: Most changes of one request.
+        most: The most changes of one request.
     """
 
     def __init__(self, sink: Sink, lanes: int, ordering: SinkOrdering, most: int) -> None:
@@ -51,7 +51,7 @@ class SinkLanes:
         self._threads = ThreadPoolExecutor(lanes, "penstock-sink-lane")
 
     def write(self, batch: SinkBatch) -> LaneOutcome:
-        """Writes a batch; what goes wrong is in the outcome."""
+        """Writes a batch; errors are part of the outcome."""
         outcome = LaneOutcome([], {})
         for group in self._groups(list(enumerate(batch.changes))):
             if self._by_key and (outcome.left or outcome.results):
@@ -71,7 +71,7 @@ class SinkLanes:
         self._threads.shutdown()
 
     def _groups(self, changes: _Piece) -> Iterator[list[list[_Piece]]]:
-        """What may be sent at once: of each lane its pieces."""
+        """Yields the groups of pieces that may be sent concurrently, as a list of pieces for each lane."""
         if not self._by_key:
             pieces = _pieces(changes, self._most)
             yield [pieces[lane :: self._lanes] for lane in range(min(self._lanes, len(pieces)))]
@@ -98,7 +98,7 @@ class SinkLanes:
                     waiting += [piece[middle:], piece[:middle]]
                 else:
                     outcome.results.append(ItemResult(piece[0][0], ItemVerdict.REJECT, error.why))
-            except Exception as error:  # noqa: BLE001 - it is raised by who has asked for the batch
+            except Exception as error:  # noqa: BLE001 - the caller raises it
                 outcome.left.update((place, error) for one in (piece, *waiting) for place, _ in one)
                 break
             if self._by_key and outcome.results:

@@ -1,4 +1,4 @@
-"""Whether a runner is the one of several that sends."""
+"""Whether a runner holds the lease."""
 
 from transports.sinks.lease import Lease
 
@@ -6,13 +6,13 @@ __all__ = ["SinkLeading"]
 
 
 class SinkLeading:
-    """The lease as one runner sees it.
+    """One runner's view of the lease.
 
     Args:
         lease: The lease; None for a runner that always sends.
 
     Attributes:
-        epoch: Of the gain by which it sends; None where it has no lease, or does not hold it.
+        epoch: The epoch of the lease that the runner sends under; None without a lease, or while it is not held.
     """
 
     def __init__(self, lease: Lease | None) -> None:
@@ -21,17 +21,17 @@ class SinkLeading:
 
     @property
     def shared(self) -> bool:
-        """Whether there may be others."""
+        """Whether several runners share the lease."""
         return self._lease is not None
 
     @property
     def holds(self) -> bool:
-        """Whether to send, and to store: the lease is held, and was all the time since the slot was opened by it."""
+        """Whether to send and store: the lease is held, and has been since the slot was opened under it."""
         lease = self._lease
         return lease is None or (lease.epoch == self.epoch and lease.held())
 
     def gain(self) -> bool:
-        """Looks whether the lease was gained; what was read by an earlier gain is to be thrown away then."""
+        """Looks for a new gain of the lease, after which what was read before must be dropped; returns whether it is held."""
         if self._lease is not None:
             self.epoch = self._lease.epoch
         return self._lease is None or self._lease.held()

@@ -1,4 +1,4 @@
-"""Which of several processes sends: the one that holds a lease, whose every gain is an epoch of its own."""
+"""A lease decides which of several processes sends: its holder. Each gain has a new epoch."""
 
 import logging
 import secrets
@@ -16,17 +16,17 @@ _LOG: Final = logging.getLogger("penstock.sinks")
 
 
 class LeaseStore(Protocol):
-    """Where a lease lies; one object a contender. Its methods are called by one thread at a time, and may wait for a server.
+    """The store of a lease; one object for each contender. One thread at a time calls its methods, which may wait for a server.
 
-    Whatever they raise means that nothing is known: a holder goes on until its time is over, a contender tries again.
+    Any exception means that the outcome is unknown: a holder continues until its term ends, and a contender retries.
     """
 
     def acquire(self, holder: str, seconds: float) -> int | None:
-        """Takes the lease if it is free, or if its holder has not renewed it for as long as a lease lasts.
+        """Acquires the lease if it is free, or if its holder has not renewed it for the duration of a lease.
 
         Args:
-            holder: Name of the contender, for people.
-            seconds: How long a lease lasts.
+            holder: The name of the contender, for people.
+            seconds: The duration of a lease.
 
         Returns:
             The new epoch, larger than every earlier one and durable; None if another contender holds the lease.
@@ -34,40 +34,40 @@ class LeaseStore(Protocol):
         ...
 
     def renew(self, epoch: int) -> bool:
-        """Keeps the lease for another term; answers False where it is no longer that of this epoch."""
+        """Renews the lease for another term; returns False if it no longer has this epoch."""
         ...
 
     def release(self, epoch: int) -> None:
-        """Frees the lease, if it is still that of this epoch."""
+        """Frees the lease, if it still has this epoch."""
         ...
 
     def close(self) -> None:
-        """Frees what is open. Idempotent."""
+        """Releases all resources. Idempotent."""
         ...
 
 
 class Lease:
-    """The part of one contender: ``start`` gives it a thread that renews it, or tries to get it; and it says whether to send.
+    """One contender: ``start`` starts a thread that acquires and renews the lease; ``held`` says whether to send.
 
-    Without a thread, ``step`` does what there is to do now, which is how tests drive it. It may serve any number of runners.
+    Without a thread, the caller calls ``step``, as tests do. A lease may serve any number of runners.
 
     It measures durations only, by the monotonic clock, and from *before* each call to the store. So a step of the wall clock
-    changes nothing, and a holder that was stopped for a while knows at its next question that its time is over.
+    changes nothing, and a holder that was suspended finds at its next check that its term has ended.
 
     Args:
-        store: Where the lease lies.
-        seconds: How long it lasts after each renewal.
-        every: Seconds from one renewal, or one try to get it, to the next.
-        margin: Seconds before its end at which its holder sends no more.
-        holder: Name of this contender; host and random letters if None.
-        clock: What time it is.
+        store: The store of the lease.
+        seconds: The duration of the lease after each renewal.
+        every: Seconds between renewals, or between attempts to acquire it.
+        margin: Seconds before the end of its term from which the holder does not send.
+        holder: The name of this contender; host and random digits if None.
+        clock: The clock.
 
     Attributes:
-        epoch: The number of this gain; None where the lease is not held.
-        holder: See above.
+        epoch: The epoch of the current gain; None while the lease is not held.
+        holder: The name of this contender.
 
     Raises:
-        InvalidOption: If the durations do not fit: ``every`` and ``margin`` together have to be below ``seconds``.
+        InvalidOption: If ``every`` or ``margin`` is not above 0, or their sum is not below ``seconds``.
     """
 
     def __init__(
@@ -94,27 +94,27 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def start(self) -> Self:
-        """Begins, on a thread of its own."""
+        """Starts the thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="penstock-lease", daemon=True)
             self._thread.start()
         return self
 
     def notify(self, listener: Callable[[], object]) -> None:
-        """Has something called, on the thread of the lease, when it was gained or lost; it must not wait or raise."""
+        """Registers a listener that is called, on the thread of the lease, when it is gained or lost; it must not wait or raise."""
         self._told.append(listener)
 
     def held(self) -> bool:
-        """Whether to send now: a question to be asked before each request, as time passes without ``step`` too."""
+        """Returns whether to send now. Ask before each request, because the term also ends without a ``step``."""
         return self.epoch is not None and self._clock.monotonic() < self._until - self._margin
 
     @property
     def due(self) -> float:
-        """Seconds until the next ``step`` makes sense."""
+        """Seconds until the next ``step`` is due."""
         return max(self._next - self._clock.monotonic(), 0.0)
 
     def step(self) -> None:
-        """Renews the lease, or tries to get it, if it is time to; it may wait for the store, and raises nothing."""
+        """Renews the lease, or tries to acquire it, if that is due; it may wait for the store, and does not raise."""
         before = self.epoch
         try:
             self._step()
@@ -146,13 +146,13 @@ class Lease:
                 self.epoch = epoch
                 _LOG.info("%s holds the lease, epoch %d", self.holder, epoch)
             self._until = now + self._seconds
-        except Exception as error:  # noqa: BLE001 - a store is the user's, and an error of it ends no sink
+        except Exception as error:  # noqa: BLE001 - an error of a store, which users may provide, ends no sink
             _LOG.warning("the lease of %s could not be requested: %s", self.holder, _line(error))
 
     def close(self) -> None:
-        """Frees the lease, for the next contender to take at once, and the store. Idempotent.
+        """Frees the lease, so that the next contender can acquire it at once, and closes the store. Idempotent.
 
-        Close the runners before, so that they store their places while they may.
+        Close the runners first, so that they can still store their positions.
         """
         self._over.set()
         if self._thread is not None:
@@ -161,7 +161,7 @@ class Lease:
         try:
             if epoch is not None:
                 self._store.release(epoch)
-        except Exception as error:  # noqa: BLE001 - as in `step`; it ends by itself then
+        except Exception as error:  # noqa: BLE001 - as in `step`; the lease then expires
             _LOG.warning("the lease of %s could not be released: %s", self.holder, _line(error))
         finally:
             self._store.close()
@@ -178,5 +178,5 @@ class Lease:
 
 
 def _line(error: Exception) -> str:
-    """The first line of an error: those of databases have many."""
+    """Returns the first line of an error; those of databases have many."""
     return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""The sinks of one log: added, asked and ended together."""
+"""The sinks of one log: added, ordered and closed together."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -20,21 +20,21 @@ from transports.sinks.status import SinkStatus
 __all__ = ["LogSinks", "order_of"]
 
 SINKS_MOST: Final = 64
-"""Sinks of one log, as each is a thread, and a label of metrics."""
+"""The most sinks of one log, because each has a thread and a label in the metrics."""
 
 
 class LogSinks(Mapping[str, SinkRunner]):
     """Runners by the names of their sinks. A context manager that closes them; close it before the log.
 
     Args:
-        log: An open log, whose owner this process is.
-        lease: Says which of several processes sends, for all of them; not closed here. None for one that always sends.
-        clock: What time it is.
-        on_failure: Called with the name of a sink that has stopped because its target refused something, as ``on_failure`` of
-            its options says; on the thread of the sink.
+        log: An open log that this process owns.
+        lease: Decides which of several processes sends, for all sinks; not closed here. None to send always.
+        clock: The clock of the runners.
+        on_failure: Called on the thread of a sink, with its name, when it has stopped because its target refused a batch, with
+            ``on_failure="stop"`` in its options.
 
     Attributes:
-        log_name: What the log is called.
+        log_name: The name of the log.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class LogSinks(Mapping[str, SinkRunner]):
         self._runners: dict[str, SinkRunner] = {}
 
     def add(self, name: str, sink: Sink, options: SinkOptions | None = None) -> SinkRunner:
-        """Begins to carry changes to a sink, on a thread of its own.
+        """Starts to carry changes to a sink, on a thread of its own.
 
         Args:
-            name: Of the sink and of its slot.
-            sink: Where the changes go.
-            options: How; ``SinkOptions()`` if None.
+            name: The name of the sink and of its slot.
+            sink: The sink.
+            options: Its options; ``SinkOptions()`` if None.
 
         Raises:
-            InvalidOption: If the name is none, or there is a sink of that name, or there are 64 of them.
+            InvalidOption: If the name is invalid or used, or the log has 64 sinks.
         """
         runner = SinkRunner(
             self._log, name, sink, options, lease=self._lease, clock=self._clock, stopped=self._stopped
@@ -74,10 +74,10 @@ class LogSinks(Mapping[str, SinkRunner]):
         return runner.start()
 
     def remove(self, name: str) -> None:
-        """Ends a sink, and stores its place; its slot stays, and holds its history.
+        """Stops a sink and stores its position; its slot stays, and retains history.
 
         Raises:
-            NoSuchSink: If there is none of that name.
+            NoSuchSink: If there is no sink of that name.
         """
         runner = self[name]
         runner.close()
@@ -89,10 +89,10 @@ class LogSinks(Mapping[str, SinkRunner]):
             self._on_failure(runner.name)
 
     def drop(self, name: str) -> None:
-        """Ends a sink, and drops its slot and what it has noted: nothing of it is left but what its target has.
+        """Stops a sink, and drops its slot and notes; the data at the target stays.
 
         Raises:
-            NoSuchSink: If there is none of that name.
+            NoSuchSink: If there is no sink of that name.
         """
         self.remove(name)
         if name in self._log.slots:
@@ -100,11 +100,11 @@ class LogSinks(Mapping[str, SinkRunner]):
         SinkNotes(self._log.path, name).write(off=None, gap=None, rows=None)
 
     def try_out(self, name: str, timeout: float = 60.0) -> str:
-        """Sends an example to a target, where that harms nothing, and tells what it says.
+        """Sends an example to a target, if that is harmless, and returns the answer.
 
         Raises:
             NoSuchSink: If there is no sink of that name.
-            TargetUnavailable, TargetRefused, OSError: What is wrong.
+            TargetUnavailable, TargetRefused, OSError: If the target does not accept it.
         """
         return self[name].try_out().result(timeout)
 
@@ -119,21 +119,21 @@ class LogSinks(Mapping[str, SinkRunner]):
         after: str | None = None,
         until: str | None = None,
     ) -> SinkStatus:
-        """Has a runner do something, and waits for that.
+        """Orders a runner to do something, and waits until it is done.
 
         Args:
-            name: Of the sink.
+            name: The name of the sink.
             do: ``pause``, ``resume``, ``seek``, ``off``, ``on`` or ``again``.
-            place: Where to go on, for ``seek`` and ``on``: as ``since`` of ``ChangeLog.changes``.
-            criteria: Of which rows, for ``again``; likewise the next two. None for all that the sink is for.
-            after: The key behind which they begin.
-            until: The last key.
-            timeout: Seconds; then ``TimeoutError``, and it is done when the target lets the runner go on.
+            place: The position for ``seek`` and ``on``: as ``since`` of ``ChangeLog.changes``.
+            criteria: The rows for ``again``; None for all that match the sink.
+            after: For ``again``, the key behind which the rows begin.
+            until: For ``again``, the last key.
+            timeout: Seconds to wait; then raises ``TimeoutError``, and the order is carried out once the target answers.
 
         Raises:
             NoSuchSink: If there is no sink of that name.
-            InvalidOption: If ``do`` is something else.
-            SinkStopped, SinkStandsBy, PositionError: As ``SinkRunner`` says.
+            InvalidOption: If ``do`` is another word.
+            SinkStopped, SinkStandsBy, PositionError: As for ``SinkRunner``.
         """
         runner = self[name]
         if do == "pause":
@@ -153,14 +153,14 @@ class LogSinks(Mapping[str, SinkRunner]):
         return runner.statistics()
 
     def told(self) -> dict[str, dict[str, Any]]:
-        """The statistics of each as JSON has them, with names as ``/statistics`` writes them."""
+        """Returns the statistics of each sink as JSON values, with the names that ``/statistics`` uses."""
         return {name: _told(runner.statistics()) for name, runner in self._runners.items()}
 
     def close(self) -> None:
-        """Ends all of them, and stores their places. Idempotent."""
+        """Stops all sinks, and stores their positions. Idempotent."""
         runners = list(self._runners.values())
         for runner in runners:
-            runner.close(0.0)  # all end at once, and are waited for together
+            runner.close(0.0)  # stops all before it waits for any
         for runner in runners:
             runner.close()
 
@@ -187,10 +187,10 @@ class LogSinks(Mapping[str, SinkRunner]):
 
 
 def order_of(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What an order says beside its name, from texts.
+    """Parses the arguments of an order.
 
     Raises:
-        InvalidOption, InvalidCriteria: If something is not what it must be.
+        InvalidOption, InvalidCriteria: If a value is invalid.
     """
     for key, value in told.items():
         if key not in ("place", "criteria", "after", "until"):

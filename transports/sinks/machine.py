@@ -1,4 +1,4 @@
-"""What carries the changes of one slot to one target: a machine that its runner steps."""
+"""The state machine of a sink: carries the changes of one slot to one target, one step at a time."""
 
 import contextlib
 import logging
@@ -33,18 +33,18 @@ _ROWS_CARRIED: Final = "its rows are carried, and nothing else is wanted"
 
 
 class SinkMachine:
-    """The part of a runner that one thread at a time may touch; ``status`` is for any.
+    """The part of a runner that one thread at a time steps; ``status`` may be called from any thread.
 
     Args:
-        log: See `SinkRunner`; likewise the others but these.
-        wake: Called when there may be something to do, on any thread.
-        ended: Called when it has stopped.
+        log, name, sink, options, lease, clock: As for `SinkRunner`.
+        wake: Called on any thread when a step may have work.
+        ended: Called when the machine has stopped.
 
     Attributes:
-        name: Of the sink.
-        state: What it does.
-        counters: What it has done.
-        failed: Whether it has stopped because its target refused something, as ``on_failure`` says.
+        name: The name of the sink.
+        state: The state of the sink.
+        counters: Counters of its work.
+        failed: Whether the sink has stopped because its target refused a batch, with ``on_failure="stop"``.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class SinkMachine:
         if lease is not None:
             lease.notify(wake)
 
-    # What may be asked, from any thread.
+    # Called from any thread.
 
     def status(self) -> SinkStatus:
-        """What it tells of itself."""
+        """Returns the status of the sink."""
         failures, noted = self._failures, self._intake.notes.told
         place, lag = noted.place(self._log.position_of), None
-        with contextlib.suppress(PenstockError):  # the log was closed, or there is no slot
+        with contextlib.suppress(PenstockError):  # the log is closed, or the slot does not exist
             told = self._log.slots.info(self.name)
             place, lag = told.position, told.lag
         return SinkStatus(
@@ -112,7 +112,7 @@ class SinkMachine:
             counters=replace(self.counters),
         )
 
-    # What there is to do.
+    # The step.
 
     def step(self) -> float:
         """See `SinkRunner.step`."""
@@ -133,7 +133,7 @@ class SinkMachine:
     # The lease.
 
     def _judge_lease(self) -> bool:
-        """Whether this is the one that sends; what was read by an earlier gain is thrown away."""
+        """Returns whether this runner holds the lease; after a new gain it starts again from the stored position."""
         leading = self._leading
         if self.state is not SinkState.STANDBY and not leading.holds:
             self._yield("another one holds the lease")
@@ -148,12 +148,12 @@ class SinkMachine:
         self._rest(SinkEvent.YIELD, reason)
         _LOG.warning("sink %s stands by: %s", self.name, reason)
 
-    # Beginning.
+    # Opening.
 
     def _open(self) -> float:
         intake, target = self._intake, self._target
         if intake.slot is None:
-            intake.notes.read()  # of another runner, which has had the lease
+            intake.notes.read()  # another runner that held the lease may have changed them
         if intake.off:
             self.switch_off()
             return 0.0
@@ -210,7 +210,7 @@ class SinkMachine:
             self._works()
         return self._store_when_due(self._clock.monotonic(), 0.0)
 
-    # Storing the place.
+    # Storing the position.
 
     def _store_when_due(self, now: float, delay: float) -> float:
         if now - self._stored_at >= self._options.store_every and self._intake.slot is not None:
@@ -219,33 +219,33 @@ class SinkMachine:
         return delay
 
     def _store(self) -> float:
-        """Stores the place of what the target has, durably there; over what did not match too."""
-        self._intake.open().info()  # raises if the slot, or its history, was lost, or the log was closed
+        """Stores the position behind what the target has made durable, also past changes that do not match."""
+        self._intake.open().info()  # raises if the slot or its history is lost, or the log is closed
         if not self._target.opened:
             return 0.0
         try:
             self._target.flush()
         except Exception:
-            self._supply_anew()  # what was not durable is given again
+            self._supply_anew()  # reads and sends what is not durable again
             raise
-        if self._leading.holds:  # else the place is the next one's to store
+        if self._leading.holds:  # else the next holder stores the position
             self._intake.keep(self._progress, self._target, idle=self._outbox.empty)
         return 0.0
 
     def _supply_anew(self) -> None:
-        """Throws away what was read, so that everything from the stored place on is read, and sent, again."""
+        """Drops what was read, so that everything from the stored position on is read and sent again."""
         self._outbox.forget()
         self._progress.forget()
         self._intake.renew()
         self._target.close()
 
-    # What goes wrong.
+    # Failures.
 
     def _guarded(self, work: Callable[[], float]) -> float:
-        """Does something that may fail, and notes how it did."""
+        """Calls ``work``, and handles its error by its verdict."""
         try:
             return work()
-        except Exception as error:  # noqa: BLE001 - a sink's or a user's too: the runner outlives it
+        except Exception as error:  # noqa: BLE001 - the runner survives the errors of a sink and of user code
             match verdict_of(error):
                 case SinkVerdict.ROWS:
                     self._intake.rows_anew()
@@ -315,9 +315,9 @@ class SinkMachine:
         self._move(SinkEvent.ROWS if self._intake.gives_rows else SinkEvent.WORK)
 
     def _judge_end(self, supply: SinkSupply) -> bool:
-        """Whether the subscription has ended, and something was made of that."""
+        """Handles the end of the subscription or of its rows; returns whether either had ended."""
         if supply.rows_end is not None and supply.empty:
-            # All this before the note: a crash between them repeats rows, and changes nothing.
+            # The target is durable before the note is written: a crash between them repeats rows, which changes nothing.
             self._target.flush()
             self._target.move(supply.rows_end)
             if self._options.snapshot == "initial_only":
@@ -339,7 +339,7 @@ class SinkMachine:
         return True
 
     def _complete(self) -> None:
-        """Its rows are carried, which was all: no history is held any more."""
+        """Ends a sink whose only task was its rows: closes and drops the slot, so that no history is retained."""
         self._intake.let_go()
         self._intake.drop_slot()
         self._rest(SinkEvent.COMPLETE, _ROWS_CARRIED)
@@ -349,7 +349,7 @@ class SinkMachine:
         self._reason = reason
         self.state = sink_state_after(self.state, event) or self.state
 
-    # Orders, which the one who steps carries out.
+    # Orders, carried out on the stepping thread.
 
     def _check_leading(self) -> None:
         if not self._judge_lease():
@@ -440,10 +440,10 @@ class SinkMachine:
             self._move(SinkEvent.SEEK)
         return position
 
-    # Ending.
+    # Stopping.
 
     def stop(self, reason: str | None) -> None:
-        """Ends it; with a reason if nobody has wanted that."""
+        """Stops the sink; ``reason`` is None if the caller asked for it."""
         if self.state is SinkState.STOPPED:
             return
         if reason is None or self.failed:
@@ -456,21 +456,21 @@ class SinkMachine:
             _LOG.error("sink %s has stopped: %s", self.name, reason)
 
     def _store_last(self) -> None:
-        """Stores the place before slot and target are given back; what is not stored is sent again."""
+        """Stores the position before slot and target are closed; what is not stored is sent again."""
         if self._target.opened and self._intake.slot is not None:
             try:
                 self._store()
-            except Exception as error:  # noqa: BLE001 - see above
+            except Exception as error:  # noqa: BLE001 - what is not stored is sent again
                 _LOG.warning("sink %s: its last position is not stored: %s", self.name, shown_error(error))
 
     def _rest(self, event: SinkEvent, reason: str) -> None:
-        """Lets go of everything, and is in a state in which there is nothing to do."""
+        """Closes slot and target, and enters a state without work."""
         self._let_go()
         self._failures.forget()
         self._move(event, reason)
 
     def _let_go(self) -> None:
-        """Gives back slot and target; what is not stored is sent again."""
+        """Closes slot and target; what is not stored is sent again."""
         self._failures.due = None
         self._progress.forget()
         self._outbox.forget()

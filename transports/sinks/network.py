@@ -1,4 +1,4 @@
-"""Connections to addresses that were checked, and that end when their time is over."""
+"""Connections to checked addresses, with a deadline for all their calls."""
 
 import ipaddress
 import socket
@@ -17,18 +17,18 @@ from transports.sinks.errors import TargetRefused
 __all__ = ["AddressGuard", "GuardedNetwork"]
 
 _Address = IPv4Address | IPv6Address
-_PIECE: Final = 65536  # bytes that are written between two looks at the time
+_PIECE: Final = 65536  # bytes written between two checks of the deadline
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
 class AddressGuard:
-    """Refuses addresses of this machine and of networks that are not public, lest a URL reaches what its author may not.
+    """Refuses addresses of this machine and of networks that are not public, so that a URL cannot reach what its author may not reach.
 
     Args:
         allow: Networks that may be reached all the same, such as ``10.1.0.0/16``.
 
     Raises:
-        InvalidOption: If one of them is none.
+        InvalidOption: If an entry is not a network.
     """
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
@@ -40,7 +40,7 @@ class AddressGuard:
                 raise InvalidOption("allow", network, "a network, such as 10.1.0.0/16") from None
 
     def allows(self, text: str) -> bool:
-        """Whether an address, in its own form and in that of the IPv4 address within, may be reached."""
+        """Returns whether an address may be reached; also checks an IPv4 address embedded in it."""
         address = ipaddress.ip_address(text)
         inner = _inner(address)
         if any(
@@ -55,7 +55,7 @@ class AddressGuard:
 
 
 def _inner(address: _Address) -> _Address:
-    """The IPv4 address that an IPv6 address is mapped or translated to; else itself."""
+    """Returns the IPv4 address that an IPv6 address maps or translates to; else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address.ipv4_mapped is not None:
@@ -71,13 +71,13 @@ def _inner(address: _Address) -> _Address:
 
 
 class GuardedNetwork(httpcore.NetworkBackend):
-    """Resolves a name once for each connection, and connects to one of the addresses that were checked.
+    """Resolves a name once for each connection, and connects to one of the checked addresses.
 
     Args:
-        guard: Checks them.
+        guard: Checks the addresses.
         resolve: ``socket.getaddrinfo``.
 
-    Threads may share it; each has a deadline of its own.
+    Threads may share it; each has its own deadline.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class GuardedNetwork(httpcore.NetworkBackend):
 
     @property
     def deadline(self) -> float:
-        """When everything that this thread does is to be over, by ``time.monotonic``."""
+        """The time by which all calls of this thread must be done, by ``time.monotonic``."""
         return getattr(self._own, "deadline", 0.0)
 
     @deadline.setter
@@ -97,7 +97,7 @@ class GuardedNetwork(httpcore.NetworkBackend):
         self._own.deadline = moment
 
     def left(self, late: type[Exception] = httpcore.ReadTimeout) -> float:
-        """Seconds that are left; raises ``late`` if none are."""
+        """Returns the remaining seconds; raises ``late`` if none remain."""
         left = self.deadline - SYSTEM_CLOCK.monotonic()
         if left <= 0:
             raise late("its time is over")
@@ -114,8 +114,8 @@ class GuardedNetwork(httpcore.NetworkBackend):
         """Connects to a host.
 
         Raises:
-            TargetRefused: If it has no address that may be reached.
-            httpcore.ConnectError, httpcore.ConnectTimeout: If it has none at all, or does not answer.
+            TargetRefused: If none of its addresses may be reached.
+            httpcore.ConnectError, httpcore.ConnectTimeout: If the name has no address, or the host does not answer.
         """
         try:
             found = self._resolve(host, port, type=socket.SOCK_STREAM)
@@ -140,7 +140,7 @@ class GuardedNetwork(httpcore.NetworkBackend):
 
 
 class _TimedStream(httpcore.NetworkStream):
-    """A connection whose every call ends with the time of the whole."""
+    """A connection whose calls share the deadline of the request."""
 
     def __init__(self, stream: httpcore.NetworkStream, network: GuardedNetwork) -> None:
         self._stream, self._network = stream, network

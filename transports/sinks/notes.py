@@ -1,4 +1,4 @@
-"""What a sink has to know over restarts beside the place of its slot: one small file, replaced whole."""
+"""What a sink keeps across restarts besides the position of its slot: a small file that is replaced as a whole."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +17,11 @@ _RIGHT: Final = "a note that a sink has written; delete it if what it says is of
 
 
 class GapNote(msgspec.Struct, frozen=True):
-    """Changes that the target will never get.
+    """A range of changes that the target does not get.
 
     Attributes:
-        first: The place of the first, as the text of a token.
-        next: The place behind the last, likewise.
+        first: The position of the first change, as the text of a token.
+        next: The position behind the last change, as the text of a token.
     """
 
     first: str
@@ -29,13 +29,13 @@ class GapNote(msgspec.Struct, frozen=True):
 
 
 class RowsNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Rows that are given before changes go on.
+    """Rows that are carried before changes follow.
 
     Attributes:
-        cursor: The place behind the rows that the target has, as a subscriber keeps it; None if it has none yet.
-        only: For rows that an operator wants again: which, as criteria travel. None for those of a first snapshot.
-        after: The key behind which these begin.
-        until: The last one.
+        cursor: The cursor behind the rows that the target has; None if it has none yet.
+        only: For rows that an operator orders once more: their criteria as JSON. None for the rows of a first snapshot.
+        after: The key behind which these rows begin.
+        until: The last key.
     """
 
     cursor: str | None = None
@@ -45,13 +45,13 @@ class RowsNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that is noted.
+    """The whole note.
 
     Attributes:
-        off: Where the sink was when it was switched off, as the text of a token; None if it is on.
-        gap: What was left out while it was off, until the target has been told.
-        rows: Rows that are given at the moment.
-        done: Behind which place rows were given, where nothing else is wanted.
+        off: The position of the sink when it was switched off, as the text of a token; None if it is on.
+        gap: The range that was left out while it was off, until the target has confirmed it.
+        rows: The rows that are being carried.
+        done: The position behind the rows, for a sink of rows only that has carried them.
     """
 
     off: str | None = None
@@ -60,7 +60,7 @@ class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
     done: str | None = None
 
     def place(self, position_of: Callable[[str], Position]) -> Position | None:
-        """Where the sink was when its slot was dropped; None if it was not, or in another history."""
+        """Returns the position of the sink when its slot was dropped; None if it was not, or if the history is another one."""
         token = self.off or self.done
         try:
             return None if token is None else position_of(token)
@@ -72,11 +72,11 @@ class SinkNotes:
     """The note of one sink, in the directory ``sinks`` of its log.
 
     Args:
-        directory: Of the log.
-        name: Of the sink.
+        directory: The directory of the log.
+        name: The name of the sink.
 
     Raises:
-        InvalidOption: If what is there was not written here.
+        InvalidOption: If the file is not a note.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -84,7 +84,7 @@ class SinkNotes:
         self.read()
 
     def read(self) -> None:
-        """Looks what is noted by now: another runner may have had the sink; raises ``InvalidOption`` likewise."""
+        """Reads the note again, because another runner may have changed it; raises ``InvalidOption`` if the file is not a note."""
         try:
             self._told = msgspec.json.decode(self._path.read_bytes(), type=SinkNote)
         except FileNotFoundError:
@@ -94,14 +94,14 @@ class SinkNotes:
 
     @property
     def told(self) -> SinkNote:
-        """What is noted."""
+        """The note."""
         return self._told
 
     def write(self, **changed: Any) -> None:
         """Changes the note; durable when it returns.
 
         Raises:
-            OSError: If the disk has no room or fails; nothing has changed.
+            OSError: If the disk is full or fails; nothing has changed.
         """
         told = msgspec.structs.replace(self._told, **changed)
         if told == self._told:

@@ -15,13 +15,15 @@ from transports.sinks.secrets import SecretReference
 
 __all__ = ["ClientCredentials", "TokenAnswer"]
 
-_MARGIN: Final = 30.0  # seconds before its end at which a token is not used any more; a tenth of its life, if that is shorter
-_LIFE: Final = 300.0  # seconds, where the server does not say
+_MARGIN: Final = (
+    30.0  # seconds before its expiry at which a token is replaced; at most a tenth of its lifetime
+)
+_LIFE: Final = 300.0  # seconds; the lifetime if the server reports none
 _LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TEXT: Final = 64
 
 TokenAnswer = tuple[int, bytes]
-"""Status and body."""
+"""The status and the body of an answer."""
 
 
 class _Token(msgspec.Struct):
@@ -35,21 +37,21 @@ class _Problem(msgspec.Struct):
 
 
 class ClientCredentials:
-    """Gets a token from an authorisation server, and keeps it as long as it lasts. Thread-safe.
+    """Obtains a token from an authorisation server, and caches it for its lifetime. Thread-safe.
 
-    What is logged and shown has neither the secret nor a token in it, and of an answer only its status and error code.
+    Logs and status contain neither the secret nor a token; of an answer, only its status and error code.
 
     Args:
-        token_url: Of the authorisation server; it is reached as the webhook is, and guarded as that.
-        client_id: Of the sink, as the server knows it; or where it is kept: ``env:NAME``, ``file:PATH``.
-        client_secret: Where the secret is kept.
-        scope: What the token is to be good for; None to leave it to the server.
-        audience: For whom it is to be, for servers that ask for it; None to leave it out.
-        auth: Whether id and secret go in the header (``basic``) or in the form (``body``).
-        clock: What time it is.
+        token_url: The token endpoint; it is reached with the timeout and the address guard of the webhook.
+        client_id: The id of the client at that server; or a reference to it: ``env:NAME``, ``file:PATH``.
+        client_secret: A reference to the client secret.
+        scope: The scope to request; None to leave it to the server.
+        audience: The audience to request, for servers that require one; None to leave it out.
+        auth: Whether id and secret are sent in the header (``basic``) or in the form (``body``).
+        clock: The clock for the lifetime.
 
     Raises:
-        InvalidOption: If something is not what it must be.
+        InvalidOption: If an argument is invalid.
     """
 
     def __init__(
@@ -85,18 +87,18 @@ class ClientCredentials:
 
     @property
     def secrets(self) -> set[str]:
-        """What must not be told."""
+        """The texts that must not be shown."""
         return {one for one in (self._secret.value(), self._token) if one is not None}
 
     def header(self, post: Callable[[dict[str, str], bytes], TokenAnswer]) -> str:
-        """The header ``authorization``, with a token that is good for a while.
+        """Returns the header ``authorization``, with a valid token.
 
         Args:
-            post: Sends headers and a form to ``token_url``; it raises what the target's requests raise.
+            post: Sends headers and a form to ``token_url``; raises what requests to the target raise.
 
         Raises:
             TargetUnavailable: If the authorisation server does not answer now.
-            TargetRefused: If it refuses the sink, or answers nonsense.
+            TargetRefused: If it refuses the client, or its answer has no token.
         """
         with self._lock:
             if self._token is None or self._clock.monotonic() >= self._until:
@@ -105,7 +107,7 @@ class ClientCredentials:
             return f"Bearer {self._token}"
 
     def forget(self, header: str) -> None:
-        """Throws a token away which the target does not take any more, unless there is a newer one already."""
+        """Drops a token that the target refused, unless a newer token has replaced it."""
         with self._lock:
             if header == f"Bearer {self._token}":
                 self._token = None
@@ -140,7 +142,7 @@ class ClientCredentials:
 
 
 def _code(body: bytes) -> str:
-    """The error code, which is a word of the standard; what else the answer says may repeat what was sent."""
+    """Returns the error code, a word of the standard; the rest of the answer may repeat what was sent."""
     try:
         code = msgspec.json.decode(body, type=_Problem).error
     except msgspec.MsgspecError:

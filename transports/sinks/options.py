@@ -1,4 +1,4 @@
-"""How a sink is run: batches, retries, what it sees, and what becomes of what its target refuses."""
+"""The options of a sink: batches, retries, view, and the reaction to refused changes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -25,34 +25,34 @@ def _check_word(parameter: str, value: object, right: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """How a sink is run.
+    """How a runner runs a sink.
 
     Attributes:
-        criteria: Which changes; they are fixed when the slot is made. None for everything.
-        start: Where a slot that is made begins, as ``since`` of ``ChangeLog.changes``.
-        view: How the target sees changes; its images are those that the sink needs, if it needs some.
-        batch_changes: Most changes of a batch, from 1 to 100,000. Batches are whole transactions; a larger one is split.
-        batch_bytes: Most bytes of a batch, from 1; a single change may be larger.
+        criteria: The changes to carry; fixed when the slot is created. None for all changes.
+        start: The first position of a new slot, as ``since`` of ``ChangeLog.changes``.
+        view: The view of the target; a sink that needs certain images overrides the images.
+        batch_changes: The most changes of a batch, from 1 to 100,000. Batches are whole transactions; a larger one is split.
+        batch_bytes: The most bytes of a batch, from 1; a single change may be larger.
         linger: Seconds from the first change of a batch until it is sent although it is not full, up to 60.
-        retry: How a target that fails is tried again.
-        on_reject: What becomes of changes that the target refuses for good. Whatever is not ``pause`` leaves gaps.
-        dead_letters: Where they are kept with ``on_reject="dead_letter"``.
-        transform: Given each change before it is sent: it returns the change, another one at the same position, or None to leave it
-            out. It must be pure, as a change may come again.
-        store_every: Seconds between two times that the place is stored, from 0.05 to 60; 0 for durably after each batch, so that
-            whatever dies, one batch at most is repeated.
-        take_over: Whether to take the slot from another consumer that has it open.
-        in_flight: Requests that are sent at once, from 1 to 64, to a target whose sink is ``parallel``. A batch is ``in_flight`` times
-            as large then, divided among them, and the next one is sent when all are answered.
-        ordering: Which changes arrive in their order with several in flight: ``key``, those of one key; ``none``. With one: all, ``log``.
-        on_failure: What becomes of a sink whose target refuses something for good, or has failed ``retry.attempts`` times: ``pause``,
-            until it is resumed; ``restart``, from the stored place after a wait; ``stop``, and with it the process that a command runs it in.
-        snapshot: ``initial`` for the rows of the state before changes where a slot is made; ``initial_only`` for these rows, and then
-            nothing: the sink is COMPLETED; ``on_gap`` for rows of the present where history was lost; ``never``.
-        source: Where rows come from, as ``source`` of ``ChangeLog.changes``; None for the state that the log keeps.
+        retry: The policy of retries.
+        on_reject: The reaction to changes that the target refuses for good. Anything but ``pause`` leaves gaps.
+        dead_letters: The store of refused changes, for ``on_reject="dead_letter"``.
+        transform: Called with each change before it is sent; returns the change, another one at the same position, or None to leave it
+            out. It must be pure, because a change may be sent again.
+        store_every: Seconds between stores of the position, from 0.05 to 60; 0 to store it durably after each batch, so that a crash
+            repeats at most one batch.
+        take_over: Whether to take the slot over from another consumer that has it open.
+        in_flight: Concurrent requests, from 1 to 64, for a sink that is ``parallel``. A batch is then ``in_flight`` times as large
+            and divided among them, and the next batch is sent when all are answered.
+        ordering: Which changes arrive in order with several requests in flight: ``key``, those of one key; ``none``. With one: ``log``.
+        on_failure: The reaction to a target that refuses a batch for good, or has failed ``retry.attempts`` times: ``pause``, until
+            the sink is resumed; ``restart``, from the stored position after a wait; ``stop``, and with it the process of the command.
+        snapshot: ``initial`` to send the rows of the state before changes when the slot is created; ``initial_only`` to send these rows
+            only, after which the sink is COMPLETED; ``on_gap`` to send rows of the current state in place of lost history; ``never``.
+        source: The source of rows, as ``source`` of ``ChangeLog.changes``; None for the state that the log keeps.
 
     Raises:
-        InvalidOption: If something is out of its bounds.
+        InvalidOption: If an option is out of its bounds.
     """
 
     criteria: Criteria | Criterion | Iterable[Criterion] | None = None
@@ -93,14 +93,14 @@ class SinkOptions:
 
     @property
     def room(self) -> int:
-        """Most changes of a batch, whatever it is divided into."""
+        """The most changes of a batch over all requests in flight."""
         return self.batch_changes * self.in_flight
 
     def lanes_of(self, sink: Sink) -> SinkLanes | None:
-        """What sends several requests at once; None where one is in flight.
+        """Returns the lanes of concurrent requests; None for one request at a time.
 
         Raises:
-            InvalidOption: If the sink takes one at a time.
+            InvalidOption: If the sink is not ``parallel``.
         """
         if self.in_flight == 1:
             return None
@@ -112,11 +112,11 @@ class SinkOptions:
 
     @property
     def tick(self) -> float:
-        """Seconds after which a runner looks at its place, at the latest."""
+        """The most seconds until a runner checks its position."""
         return self.store_every or 1.0
 
     def view_for(self, sink: Sink) -> View:
-        """How the target of a sink sees changes."""
+        """Returns the view of the target of a sink."""
         if sink.images is None:
             return self.view
         return View(Content.BODY, sink.images, self.view.lenses, self.view.integers, self.view.apart)

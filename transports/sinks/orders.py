@@ -1,4 +1,4 @@
-"""What other threads want done by the one that runs a sink."""
+"""The orders that other threads give to the thread that steps a sink."""
 
 import threading
 from collections import deque
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class SinkOrders:
-    """Calls that wait for their turn, each with a future of what it returns.
+    """A queue of calls, each with a future of its result.
 
     Args:
-        name: Of the sink.
-        wake: Called when there is one.
+        name: The name of the sink.
+        wake: Called when an order arrives.
     """
 
     def __init__(self, name: str, wake: Callable[[], object]) -> None:
@@ -28,7 +28,7 @@ class SinkOrders:
         self._closed = False
 
     def give(self, work: Callable[[], T]) -> "Future[T]":
-        """Has something done; the future raises ``SinkStopped`` if it is too late for that."""
+        """Queues a call; its future raises ``SinkStopped`` if the runner has stopped."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
@@ -39,7 +39,7 @@ class SinkOrders:
         return future
 
     def obey(self) -> None:
-        """Does what is wanted, in the order in which it was."""
+        """Makes the queued calls, in order."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -47,11 +47,11 @@ class SinkOrders:
                 work, future = self._waiting.popleft()
             try:
                 future.set_result(work())
-            except Exception as error:  # noqa: BLE001 - it is told to the thread that has ordered it
+            except Exception as error:  # noqa: BLE001 - passed on to the ordering thread
                 future.set_exception(error)
 
     def close(self) -> None:
-        """Takes no more, and refuses what waits."""
+        """Refuses the queued calls, and all later ones."""
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, deque()

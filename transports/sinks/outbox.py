@@ -1,4 +1,4 @@
-"""What was read for a target and is not confirmed by it yet."""
+"""What was read for a target and is not confirmed yet."""
 
 import logging
 from collections import deque
@@ -23,10 +23,10 @@ class SinkOutbox:
     """One batch, or the parts that it was split into.
 
     Args:
-        sink: Where it goes.
-        options: How it is changed before, and what becomes of what the target refuses.
-        context: What the sink was told.
-        counters: Where it is counted.
+        sink: The sink.
+        options: The options, with the transform and the reaction to refused changes.
+        context: The context of the sink.
+        counters: The counters to update.
     """
 
     def __init__(
@@ -40,41 +40,41 @@ class SinkOutbox:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a batch to be sent."""
+        """Whether a batch is ready to be sent."""
         return bool(self._batches)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is here."""
+        """Whether nothing is waiting."""
         return not self._batches and self.read is None
 
     @property
     def attempt(self) -> int:
-        """How often the batch that is to be sent is tried then."""
+        """The attempt number of the next batch."""
         return self._batches[0].attempt
 
     def forget(self) -> None:
-        """Throws away what is here."""
+        """Drops everything that is waiting."""
         self._batches.clear()
         self.read = None
 
     def renew(self) -> None:
-        """Counts the attempts from the first one again."""
+        """Counts the attempts from 1 again."""
         self._batches = deque(replace(batch, attempt=1) for batch in self._batches)
 
     def close(self) -> None:
-        """Ends its threads."""
+        """Ends the threads of the lanes."""
         if self._lanes is not None:
             self._lanes.close()
 
     def take(self, batch: SinkBatch) -> SinkBatch | None:
-        """Makes of a batch what is to be sent; until that works it is kept in ``read``.
+        """Transforms a batch and queues it; until that succeeds, the batch is kept in ``read``.
 
         Returns:
-            The batch if nothing of it is to be sent.
+            The batch if the transform leaves nothing of it to send; else None.
 
         Raises:
-            TargetRefused: If the transform fails for a change, and nothing may be left out.
+            TargetRefused: If the transform fails for a change, and the options do not allow to leave it out.
         """
         self.read = batch
         kept = self._transformed(batch)
@@ -85,15 +85,15 @@ class SinkOutbox:
         return None
 
     def send(self, supply: SinkSupply) -> SinkBatch | None:
-        """Sends a batch.
+        """Sends the first batch.
 
         Returns:
-            It, if the target has taken all of it; None if some of it is to be sent yet.
+            The batch, if the target has accepted all of it; None if it was split and its parts are to be sent.
 
         Raises:
-            TargetUnavailable, OSError: If it, or some of it, is to be sent again.
-            TargetRefused: If it, or some of it, is refused.
-            Exception: Whatever else the sink raises.
+            TargetUnavailable, OSError: If all or some of it must be sent again.
+            TargetRefused: If all or some of it is refused.
+            Exception: Any other error of the sink.
         """
         batch = self._batches[0]
         left: dict[int, Exception] = {}
@@ -148,7 +148,7 @@ class SinkOutbox:
                 made = transform(change)
                 if made is not None:
                     kept.append(_checked(change, made))
-            except Exception as error:  # noqa: BLE001 - the user's function: what it refuses is poison
+            except Exception as error:  # noqa: BLE001 - the user's function: a change that it fails for is refused
                 refused.append((change, f"the transform failed: {shown_error(error)}"))
         for change, why in refused:
             if self._options.on_reject == "pause":
@@ -167,13 +167,13 @@ class SinkOutbox:
 
 
 def _ease(supply: SinkSupply, error: Exception) -> None:
-    """Makes the next batches smaller for a target that has too much to do."""
+    """Halves the next batches for an overloaded target."""
     if isinstance(error, TargetUnavailable) and error.overloaded:
         supply.room = max(supply.room // 2, 1)
 
 
 def _worst(errors: Iterable[Exception]) -> Exception:
-    """Of the errors of several lanes what nobody mends by waiting, or else what asks for the longest wait."""
+    """Of the errors of several lanes, returns a permanent one, or else the one that asks for the longest wait."""
 
     def weight(error: Exception) -> tuple[bool, float, bool]:
         later = isinstance(error, TargetUnavailable | OSError)

@@ -1,4 +1,4 @@
-"""One change as the value of one record, in the form that its readers know."""
+"""One change as the value of one record, in several formats."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -24,7 +24,7 @@ def _native(change: Change, context: SinkContext, _source: WebhookSource) -> Cha
 
 
 def _debezium(change: Change, context: SinkContext, source: WebhookSource) -> dict[str, Any]:
-    """The envelope of Debezium, without a schema in it (``schemas.enable=false``)."""
+    """The envelope of Debezium, without an embedded schema (``schemas.enable=false``)."""
     letter = _LETTERS.get(change.operation)
     if letter is None:
         letter = "c" if change.before_bytes is None else "u"
@@ -64,4 +64,4 @@ RECORDS: Final[
     "debezium": _debezium,
     "cloudevents": cloudevent_object,
 }
-"""By the names of the forms: what makes a value of a change."""
+"""The function that makes the value of a change, by the name of the format."""

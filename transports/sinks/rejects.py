@@ -1,4 +1,4 @@
-"""What becomes of changes that a target refuses for good."""
+"""What happens to changes that a target refuses for good."""
 
 import os
 from pathlib import Path
@@ -14,24 +14,24 @@ from transports.sinks.sink import SinkContext
 __all__ = ["DeadLetterFile", "DeadLetterStore", "OnReject"]
 
 OnReject = Literal["pause", "dead_letter", "drop"]
-"""Pause the sink; or leave the change out, after it was written to the dead letters, or without a trace but a count."""
+"""Pause the sink; or leave the change out, after writing it to the dead letters, or only counting it."""
 
 
 class DeadLetterStore(Protocol):
-    """Keeps changes that a target refused."""
+    """Keeps the changes that a target refused."""
 
     def keep(self, context: SinkContext, change: Change, error: str) -> None:
-        """Keeps one, durably when it returns; raises ``OSError`` if that cannot be."""
+        """Stores a change, durably when it returns; raises ``OSError`` if that fails."""
         ...
 
 
 class DeadLetterFile:
-    """Dead letters as JSON lines: ``time, sink, id, error, change``, each synced before the sink goes on.
+    """Dead letters as JSON lines: ``time, sink, id, error, change``, each synced before the sink continues.
 
-    A change may stand there twice, if the process died before its place was stored.
+    A change may be there twice, if the process died before its position was stored.
 
     Args:
-        path: The file; it is made with the first line.
+        path: The file; created with the first line.
     """
 
     def __init__(self, path: str | Path) -> None:

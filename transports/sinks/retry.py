@@ -1,4 +1,4 @@
-"""How a runner waits before it tries again, and when it gives up."""
+"""How long a runner waits before a retry, and when it gives up."""
 
 import random
 from collections.abc import Callable
@@ -14,10 +14,10 @@ _LONGEST: Final = 3600.0  # seconds for which a target may ask to be left alone
 
 
 def check_seconds(parameter: str, value: object, least: float = 0.0, most: float = 86400.0) -> None:
-    """Checks a time.
+    """Checks a duration.
 
     Raises:
-        InvalidOption: If it is none, or out of its bounds.
+        InvalidOption: If it is not a number of seconds within the bounds.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise InvalidOption(parameter, value, f"seconds from {least:g} to {most:g}")
@@ -28,12 +28,12 @@ class RetryPolicy:
     """How long to wait before the next attempt: full jitter under a growing bound, in seconds.
 
     Attributes:
-        first: Bound of the first wait, from 0.001.
-        limit: Bound of every wait, up to a day.
+        first: The bound of the first wait, from 0.001.
+        limit: The bound of every wait, up to a day.
         growth: How the bound grows: ``exponential`` doubles it, ``linear`` adds ``first``.
-        attempts: Attempts of one batch until the sink is paused, or None for as many as it takes.
-        circuit: Failures in a row after which the target is asked whether it answers before a batch is sent to it.
-        jitter: Gives a number from 0 to 1 for each wait.
+        attempts: The attempts of one batch until the sink is paused; None for no bound.
+        circuit: The consecutive failures after which the target must answer `Sink.alive` before a batch is sent.
+        jitter: Returns a number from 0 to 1 for each wait.
     """
 
     first: float = 1.0
@@ -53,7 +53,7 @@ class RetryPolicy:
         check_whole("circuit", self.circuit, "a whole number from 1", 1)
 
     def delay(self, failures: int, retry_after: float | None = None) -> float:
-        """The wait after so many failures in a row, from 1; at least what the target asks for, which counts up to an hour."""
+        """The wait after so many consecutive failures, from 1; at least what the target asks for, up to an hour."""
         exponential = self.growth == "exponential"
         bound = self.first * (2.0 ** min(failures - 1, 30) if exponential else failures)
         wait = self.jitter() * min(self.limit, bound)

@@ -1,4 +1,4 @@
-"""Carries the changes of one slot to one target: on a thread of its own, with orders of others."""
+"""Runs one sink: steps its machine on a thread of its own, and passes on the orders of other threads."""
 
 import contextlib
 import logging
@@ -26,26 +26,26 @@ _LOG: Final = logging.getLogger("penstock.sinks")
 
 
 class SinkRunner:
-    """One sink of a log, with a slot of the sink's name, which is made if it is not there.
+    """One sink of a log, with a slot of the sink's name, which is created if missing.
 
-    ``start`` gives it a thread of its own. Without one, ``step`` does what there is to do now, which is how tests drive it.
+    ``start`` starts a thread that steps it. Without a thread, the caller steps it by ``step``, as tests do.
 
     Args:
-        log: An open log, whose owner this process is.
-        name: Of the sink and of its slot: 1 to 64 small letters, digits, ``_`` and ``-``.
-        sink: Where the changes go.
-        options: How; ``SinkOptions()`` if None.
-        lease: Says which of several runners sends: as long as it is not held here, this one stands by. With each gain it takes
-            the slot over, and reads again from the stored place. It is not closed here. None for one that always sends.
-        clock: What time it is.
-        stopped: Called with this when it has stopped, on the thread that steps it.
+        log: An open log that this process owns.
+        name: The name of the sink and of its slot: 1 to 64 lowercase letters, digits, ``_`` and ``-``.
+        sink: The sink.
+        options: Its options; ``SinkOptions()`` if None.
+        lease: Decides which of several runners sends: the runner stands by while the lease is not held here. With each gain it
+            takes the slot over, and reads again from the stored position. It is not closed here. None to send always.
+        clock: The clock of the runner.
+        stopped: Called with the runner when it has stopped, on the thread that steps it.
 
     Attributes:
-        name: Of the sink.
-        machine: What is stepped.
+        name: The name of the sink.
+        machine: The state machine.
 
     Raises:
-        InvalidOption: If the name is none, or the options do not fit the sink.
+        InvalidOption: If the name is invalid, or the options do not fit the sink.
     """
 
     def __init__(
@@ -76,92 +76,92 @@ class SinkRunner:
         )
         self._stopped = stopped
 
-    # What may be asked, from any thread.
+    # Called from any thread.
 
     def start(self) -> Self:
-        """Begins, on a thread of its own."""
+        """Starts the thread that steps the sink."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"penstock-sink-{self.name}", daemon=True)
             self._thread.start()
         return self
 
     def pause(self) -> Future[None]:
-        """Carries nothing until ``resume``, over restarts too. What is on its way to the target is finished."""
+        """Pauses the sink until ``resume``, also across restarts. The batch in flight is finished."""
         return self._orders.give(self.machine.pause)
 
     def resume(self) -> Future[None]:
-        """Goes on, at once: also with what the target refused, and with what waits for its next attempt."""
+        """Resumes the sink at once, also with changes that the target refused or that wait for their next attempt."""
         return self._orders.give(self.machine.resume)
 
     def seek(self, place: Any) -> Future[Position]:
-        """Goes on elsewhere, forward or back; a sink that has lost its history is good again.
+        """Moves the sink forward or back; a lost sink works again.
 
         Args:
             place: As ``since`` of ``ChangeLog.changes``.
 
         Returns:
-            The position. It raises ``PositionError`` for a place that cannot be read from, and nothing has changed then.
+            The position. The future raises ``PositionError`` for a position that cannot be read; nothing has changed then.
         """
         return self._orders.give(lambda: self.machine.seek(place))
 
     def switch_off(self) -> Future[None]:
-        """Carries nothing and holds no history until ``switch_on``, over restarts too. What it misses is told to the target then."""
+        """Stops sending and retains no history until ``switch_on``, also across restarts. The target then gets the missing range as a gap."""
         return self._orders.give(self.machine.switch_off)
 
     def switch_on(self, place: Any = Start.LATEST) -> Future[Position]:
-        """Goes on after ``switch_off``; the first batch tells what was left out, and so does the status until it is confirmed.
+        """Starts the sink after ``switch_off``; the first batch carries the gap, and the status shows it until that batch is confirmed.
 
         Args:
-            place: Where, as ``since`` of ``ChangeLog.changes``: the next version by default.
+            place: The position to start at, as ``since`` of ``ChangeLog.changes``; the next version by default.
 
         Returns:
-            The position. It raises ``PositionError`` for a place that cannot be read from, and nothing has changed then.
+            The position. The future raises ``PositionError`` for a position that cannot be read; nothing has changed then.
         """
         return self._orders.give(lambda: self.machine.switch_on(place))
 
     def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> Future[None]:
-        """Carries rows of the present once more, with the changes between them, and then goes on: to repair a target.
+        """Sends rows of the current state once more, with the changes between them, and then changes again: to repair a target.
 
-        It begins anew after a restart in the middle.
+        A restart in the middle starts the rows again.
 
         Args:
-            wishes: Of which rows: ``Criterion`` objects; none for all that the sink is for.
-            after: The key behind which they begin, with one entity type in ``wishes``; None for the first.
+            wishes: The ``Criterion`` objects that select the rows; none for all that match the sink.
+            after: The key behind which the rows begin, with one entity type in ``wishes``; None for the first.
             until: The last key; None for no bound.
 
         Returns:
-            When it has begun.
+            A future that is done when the rows have begun.
         """
         return self._orders.give(lambda: self.machine.again(Criteria.of(*wishes), after, until))
 
     def try_out(self) -> Future[str]:
-        """Sends an example to the target, where that harms nothing; answers what it says."""
+        """Sends an example to the target, if that is harmless; returns the answer."""
         return self._orders.give(self.machine.try_out)
 
     @property
     def state(self) -> SinkState:
-        """What it does."""
+        """The state of the sink."""
         return self.machine.state
 
     @property
     def counters(self) -> SinkCounters:
-        """What it has done."""
+        """The counters of the sink."""
         return self.machine.counters
 
     @property
     def failed(self) -> bool:
-        """Whether it has stopped because its target refused something, as ``on_failure`` says."""
+        """Whether the sink has stopped because its target refused a batch, with ``on_failure="stop"``."""
         return self.machine.failed
 
     def statistics(self) -> SinkStatus:
-        """What it tells of itself."""
+        """Returns the status of the sink."""
         return self.machine.status()
 
     def close(self, timeout: float = 60.0) -> None:
-        """Ends it after the batch that is on its way, and stores its place. Idempotent.
+        """Stops the sink after the batch in flight, and stores its position. Idempotent.
 
         Args:
-            timeout: Seconds to wait for the thread, which may wait for the target.
+            timeout: Seconds to wait for the thread, which may be waiting for the target.
         """
         thread, stopping = self._thread, self._orders.give(lambda: self.machine.stop(None))
         if thread is None:
@@ -193,7 +193,7 @@ class SinkRunner:
             self._awake.clear()
             try:
                 delay = self.step()
-            except Exception as error:  # noqa: BLE001 - a mistake here: it is told, and ends this sink only
+            except Exception as error:  # noqa: BLE001 - a defect here: logged, and ends this sink only
                 _LOG.exception("sink %s has failed", self.name)
                 self.machine.stop(f"internal error: {type(error).__name__}: {error}")
                 return
@@ -201,10 +201,10 @@ class SinkRunner:
                 self._awake.wait(delay)
 
     def step(self) -> float:
-        """Does what there is to do now, at most one batch; for one thread at a time.
+        """Does the work that is due, at most one batch; called by one thread at a time.
 
         Returns:
-            Seconds until something is to be done if nothing comes before; 0 if there is more to do now.
+            Seconds until the next work is due unless the sink is woken before; 0 if work is due now.
         """
         self._orders.obey()
         return self.machine.step()

@@ -1,4 +1,4 @@
-"""Entities as documents of OpenSearch, by bulk requests with external versions (the extra ``search``)."""
+"""Keeps entities as documents of OpenSearch, by bulk requests with external versions (the extra ``search``)."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from transports.sinks.tls import TargetTls
 __all__ = ["SearchSink"]
 
 _INDEX: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,254}")
-_INDICES: Final = 2**20  # positions of one version that can be told apart
+_INDICES: Final = 2**20  # positions of one version that a document's version can encode
 _VERSIONS: Final = 2**43
 _KEY_BYTES: Final = 512
 _GAPS: Final = "penstock-gaps"  # in place of an entity type
@@ -32,18 +32,19 @@ _LATER: Final = frozenset({408, 429, 502, 503, 504})
 class SearchSink:
     """Keeps the newest state of each entity as a document, whose id is the key.
 
-    Documents have versions of their own (``version_type=external``), made of the position: what is sent again, or late, changes
-    nothing. What was left out while the sink was off is a document of the index that ``{entity_type}`` makes of ``penstock-gaps``, or
-    of ``INDEX-penstock-gaps`` without it. The engine forgets deletions after ``index.gc_deletes`` (60 s): set that above the time for which a target may be away.
+    Documents have external versions (``version_type=external``), made of the position: a repeated or late write changes nothing. A gap
+    from while the sink was off becomes a document of the index that ``{entity_type}`` makes of ``penstock-gaps``, or of
+    ``INDEX-penstock-gaps`` without it. The engine forgets deletions after ``index.gc_deletes`` (60 s): set that above the longest
+    outage of the target.
 
     Args:
-        url: ``https://HOST:9200``, or where it is kept: ``env:NAME`` or ``file:PATH``.
-        index: Of an entity type: a text with ``{entity_type}`` or without.
-        timeout: Seconds in which the engine has to answer, from 0.05 to 600.
-        tls: How the engine is known, and knows the sink; None for the authorities of the system.
+        url: ``https://HOST:9200``, or a reference to it: ``env:NAME`` or ``file:PATH``.
+        index: The index of an entity type: a text with ``{entity_type}`` or without.
+        timeout: Seconds in which the engine must answer, from 0.05 to 600.
+        tls: TLS to the engine; None for the authorities of the system.
 
     Raises:
-        InvalidOption: If something is out of its bounds.
+        InvalidOption: If an argument is out of its bounds.
     """
 
     stores_position: ClassVar[bool] = False
@@ -76,12 +77,12 @@ class SearchSink:
         return f"<SearchSink {self._index}>"
 
     def open(self, context: SinkContext) -> None:
-        """See `Sink.open`. It does not connect: the first batch does."""
+        """See `Sink.open`. The first batch connects."""
         self._context = context
         told: dict[str, Any] = {}
         if self._tls is not None:
             self._tls.warn(context.name, self)
-            if self._tls.insecure_skip_verify:  # it was said, and need not be with each request
+            if self._tls.insecure_skip_verify:  # logged once above, so not again for each request
                 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
             told["ssl_context"] = self._tls.named_context
         self._client = opensearchpy.OpenSearch(
@@ -110,10 +111,10 @@ class SearchSink:
         return results + self._bulk(lines, places)
 
     def flush(self) -> None:
-        """Nothing: what was answered is in the engine's own log, synced."""
+        """Does nothing: what was answered is synced in the engine's translog."""
 
     def move(self, position: Position) -> None:
-        """Nothing: it stores no position."""
+        """Does nothing: the target stores no position."""
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -147,7 +148,7 @@ class SearchSink:
             return [msgspec.json.encode({"delete": what})]
         if change.body_bytes is None:
             raise ValueError("the log does not hold the whole entity")
-        # A line ends a document: outside of texts, JSON may have some.
+        # A newline ends a document; JSON may contain some outside of strings.
         return [
             msgspec.json.encode({"index": what}),
             change.body_bytes.replace(b"\n", b" ").replace(b"\r", b" "),
@@ -162,7 +163,7 @@ class SearchSink:
             ((what, told),) = item.items()
             status = told["status"]
             if status < 300 or status == 409 or (what == "delete" and status == 404):
-                continue  # 409: a newer one is there
+                continue  # 409: the document has a newer version
             verdict = ItemVerdict.RETRY if status in _LATER else ItemVerdict.REJECT
             error = told.get("error") or {}
             found.append(
@@ -171,14 +172,14 @@ class SearchSink:
         return found
 
     def _note(self, gap: SinkGap) -> None:
-        """A document for what was left out; the same each time that it is told."""
+        """Writes a document for a gap; the same document at each repetition."""
         name = self._index.replace("{entity_type}", _GAPS) if "{" in self._index else f"{self._index}-{_GAPS}"
         context = self._context
         told = {"log": context.log_name, "log_id": context.log_id, "sink": context.name, **gap._asdict()}
         self._asked(lambda: self._client.index(index=name, id=f"{context.name}:{gap.first}", body=told))
 
     def _clear(self, change: Change) -> None:
-        """Deletes what is of a lower position; documents that the engine has not made visible yet, are before."""
+        """Deletes the documents of lower positions; refreshes the index before, so that the search finds all of them."""
         name, most = self._name(change), _version(change)
         if not self._asked(lambda: self._client.indices.exists(index=name)):
             return

@@ -1,4 +1,4 @@
-"""Secrets by reference: where one is kept is told and logged, what it is never is."""
+"""References to secrets: where a secret is stored may be shown and logged; the secret never is."""
 
 import os
 from pathlib import Path
@@ -13,15 +13,15 @@ _KINDS: Final = ("env", "file")
 
 
 class SecretReference:
-    """Where a secret is kept: ``env:NAME``, ``file:PATH``; or a value that is none, ``plain:VALUE``.
+    """A reference to a secret: ``env:NAME`` or ``file:PATH``; or a value that is not secret, ``plain:VALUE``.
 
-    It is read each time that it is used, so a file that is replaced counts at once.
+    The secret is read at each use, so a replaced file takes effect at once.
 
     Args:
         text: The reference.
 
     Raises:
-        InvalidOption: If it is none; the text is not told, as it may be the secret itself.
+        InvalidOption: If it is malformed; the error omits the text, which may be the secret itself.
     """
 
     __slots__ = ("_kind", "_what")
@@ -33,10 +33,10 @@ class SecretReference:
         self._kind, self._what = kind, what
 
     def value(self) -> str:
-        """The secret, without white space around it.
+        """Returns the secret, without surrounding white space.
 
         Raises:
-            TargetRefused: If it is not there, or empty.
+            TargetRefused: If it is missing or empty.
         """
         if self._kind == "plain":
             return self._what

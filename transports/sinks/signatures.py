@@ -15,16 +15,16 @@ _PREFIX: Final = "whsec_"
 
 
 def sign(secrets: Sequence[SecretReference], message: str, timestamp: int, body: bytes) -> str:
-    """The header ``webhook-signature``: one signature for each secret, so that receivers may have either while they rotate.
+    """Returns the header ``webhook-signature``: one signature for each secret, so that receivers may verify with any during a rotation.
 
     Args:
-        secrets: Where they are kept: base64, with or without ``whsec_`` before it.
+        secrets: References to the secrets, which are base64 with or without the prefix ``whsec_``.
         message: The header ``webhook-id``.
         timestamp: The header ``webhook-timestamp``, in Unix seconds.
-        body: What is signed with them: the body before it is compressed.
+        body: The body before compression.
 
     Raises:
-        TargetRefused: If a secret is not there, or not base64.
+        TargetRefused: If a secret is missing or is not base64.
     """
     signed = b"%s.%d.%s" % (message.encode(), timestamp, body)
     return " ".join(

@@ -1,4 +1,4 @@
-"""What carries changes to a target, what it is given, and what it answers."""
+"""The interface of sinks: the batches that a sink receives, its context, and its results."""
 
 import enum
 from collections.abc import Callable, Collection, Sequence
@@ -20,26 +20,26 @@ class SinkLog(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the log."""
         ...
 
     @property
     def log_id(self) -> Any:
-        """Its id, a UUID."""
+        """The id of the log, a UUID."""
         ...
 
     @property
     def slots(self) -> Any:
-        """Its slots."""
+        """The slots of the log."""
         ...
 
     @property
     def path(self) -> Path:
-        """Its directory."""
+        """The directory of the log."""
         ...
 
     def changes(self, *wishes: Any, since: Any, view: View, snapshot: Any, source: Any) -> Any:
-        """Its changes, with rows of a state before them."""
+        """The changes of the log, preceded by rows of the state."""
         ...
 
     @property
@@ -48,33 +48,33 @@ class SinkLog(Protocol):
         ...
 
     def token(self, position: Position) -> object:
-        """A position with the history that it belongs to."""
+        """A position together with the history that it belongs to."""
         ...
 
     def position_of(self, token: str) -> Position:
-        """The position of the text of such a token."""
+        """Parses the text of such a token."""
         ...
 
     def idempotency_key(self, change: Change) -> str:
-        """The text that no other change has."""
+        """A text that identifies the change, and no other change."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """What a sink is told when it is opened.
+    """What a sink receives when it is opened.
 
     Attributes:
-        name: Of the sink.
-        log_name: Of the log.
-        log_id: Of the log, 32 hexadecimal digits.
-        view: How the target sees changes.
-        generation: Of the opening of the slot: it rises with each, so that a target can tell a sender that was replaced.
-        clock: What time it is.
-        token: The text of a position, which names the history that it belongs to: what a target stores.
-        position_of: The position of such a text; it raises a ``PositionError`` for one of another log or history.
-        change_id: The text that one change has in every attempt, and no other change of any log.
-        in_flight: By how many threads ``write`` is called at once.
+        name: The name of the sink.
+        log_name: The name of the log.
+        log_id: The id of the log, 32 hexadecimal digits.
+        view: The view of the target.
+        generation: The generation of the slot's opening. It rises with each opening, so that a target can reject a replaced sender.
+        clock: The clock of the runner.
+        token: Formats a position as the text that a target stores; the text names the history that the position belongs to.
+        position_of: Parses such a text; raises ``PositionError`` for one of another log or history.
+        change_id: The id of a change: the same in every attempt, and different from that of any change of any log.
+        in_flight: How many threads call ``write`` concurrently.
     """
 
     name: str
@@ -90,7 +90,7 @@ class SinkContext:
 
     @classmethod
     def of(cls, log: SinkLog, name: str, view: View, clock: Clock, in_flight: int = 1) -> Self:
-        """The context of a sink of a log."""
+        """Returns the context of a sink of a log."""
         return cls(
             name,
             log.name,
@@ -106,11 +106,11 @@ class SinkContext:
 
 
 class SinkGap(NamedTuple):
-    """Changes that are left out.
+    """A range of changes that the target does not get.
 
     Attributes:
-        first: The place of the first, as the text of a token.
-        next: The place behind the last, likewise.
+        first: The position of the first change, as the text of a token.
+        next: The position behind the last change, as the text of a token.
     """
 
     first: str
@@ -123,10 +123,10 @@ class SinkBatch:
 
     Attributes:
         changes: The changes in the order of the log, at least one.
-        next: The position behind them: once they are confirmed, a restart goes on there.
-        boundary: Whether the last transaction in it is finished.
-        attempt: How often this very batch is tried, from 1.
-        gap: Changes before it that the target will never get, as the sink was switched off; told until it is confirmed.
+        next: The position behind them, from which a restart continues once they are confirmed.
+        boundary: Whether the last transaction ends with this batch.
+        attempt: The number of this attempt, from 1.
+        gap: Changes before the batch that the target never gets, because the sink was switched off; present until it is confirmed.
     """
 
     changes: tuple[Change, ...]
@@ -137,24 +137,24 @@ class SinkBatch:
 
     @property
     def cursor(self) -> str | None:
-        """The place behind the last change, if that is a row or was given between rows; else None, and ``next`` tells it."""
+        """The cursor of the last change, if that is a row or was delivered between rows; else None, and ``next`` holds the position."""
         last = self.changes[-1]
         return str(last.cursor) if isinstance(last, SnapshotChange) else None
 
     @property
     def first(self) -> Position:
-        """Where the first change is."""
+        """The position of the first change."""
         return self.changes[0].position
 
     def __len__(self) -> int:
         return len(self.changes)
 
     def again(self) -> "SinkBatch":
-        """The same for the next attempt."""
+        """Returns the batch for the next attempt."""
         return replace(self, attempt=self.attempt + 1)
 
     def halves(self) -> "tuple[SinkBatch, SinkBatch]":
-        """Two batches of at least two changes; the second one ends where this ends."""
+        """Splits a batch of at least two changes; the second half ends where the batch ends."""
         middle = len(self.changes) // 2
         front, rest = self.changes[:middle], self.changes[middle:]
         return (
@@ -163,26 +163,26 @@ class SinkBatch:
         )
 
     def only(self, places: Collection[int]) -> "SinkBatch":
-        """The changes at some places, up to the same end, which were tried as often."""
+        """Returns the changes at ``places``, with the same end and attempt."""
         return replace(self, changes=tuple(one for place, one in enumerate(self.changes) if place in places))
 
 
 class ItemVerdict(enum.Enum):
-    """What a target says of one change of a batch; of those of which it says nothing it has taken them."""
+    """The verdict of a target on one change that it did not accept; a change without a verdict is accepted."""
 
     RETRY = "RETRY"
-    """Not now: it is sent again."""
+    """Transient: the change is sent again."""
     REJECT = "REJECT"
-    """Never: the change is poison for this target."""
+    """Permanent: the target will never accept the change."""
 
 
 class ItemResult(NamedTuple):
-    """What became of one change of a batch that was not taken.
+    """The result of one change of a batch that the target did not accept.
 
     Attributes:
-        place: Which, from 0.
-        verdict: Whether to try again.
-        error: What the target said of it.
+        place: The index of the change in the batch, from 0.
+        verdict: Whether to retry.
+        error: The error that the target reported.
     """
 
     place: int
@@ -193,19 +193,19 @@ class ItemResult(NamedTuple):
 class Sink(Protocol):
     """Carries batches of changes to a target. One thread at a time calls it.
 
-    ``write``, ``flush`` and ``open`` raise ``TargetUnavailable`` for what may work later (an ``OSError`` is taken for that too),
-    ``TargetRefused`` for what will not, and ``TooLargeForTarget``. Any other exception is taken for ``TargetRefused``. Nothing that
-    they raise may tell a secret.
+    ``write``, ``flush`` and ``open`` raise ``TargetUnavailable`` or ``OSError`` for a transient error, ``TargetRefused`` for a
+    permanent one, and ``TooLargeForTarget``. Any other exception counts as ``TargetRefused``. The text of an error must not contain
+    a secret.
 
     Attributes:
-        stores_position: Whether ``open`` may return the position that the target stores with the data.
+        stores_position: Whether ``open`` may return a position that the target stores with the data.
         idempotent: Whether a change that arrives twice has the effect of one.
-        partial: Whether ``write`` may answer for single changes.
-        ordered: Whether changes have to arrive in their order.
-        images: Which images it needs; None for those that the user chooses.
+        partial: Whether ``write`` may return results for single changes.
+        ordered: Whether changes must arrive in order.
+        images: The images that the sink needs; None for those that the user chooses.
 
-    One whose ``write`` may be called by several threads says ``parallel = True``; see ``SinkOptions.in_flight``.
-    One that has ``finish()`` is told by it when all rows are written, and ``snapshot="initial_only"`` wants nothing else.
+    A sink whose ``write`` several threads may call has ``parallel = True``; see ``SinkOptions.in_flight``.
+    A sink may have ``finish()``, which is called when all rows of ``snapshot="initial_only"`` are written.
     """
 
     stores_position: ClassVar[bool]
@@ -215,36 +215,36 @@ class Sink(Protocol):
     images: ClassVar[Images | None]
 
     def open(self, context: SinkContext) -> Position | None:
-        """Connects; again after each ``close``.
+        """Connects; called again after each ``close``.
 
         Returns:
-            The position that the target stores, which wins over the slot's; None if it stores none.
+            The position that the target stores, which overrides the slot's; None if it stores none.
         """
         ...
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
-        """Gives a batch to the target.
+        """Writes a batch to the target.
 
         Returns:
-            What was not taken of it, change by change; None, or nothing, if all was taken.
+            The changes that were not accepted; None or empty if all were.
         """
         ...
 
     def flush(self) -> None:
-        """Returns when everything that was written is durable at the target. Called once a second, so that it is cheap if there is nothing."""
+        """Returns when everything written is durable at the target. Called once a second, so it must be cheap when nothing was written."""
         ...
 
     def move(self, position: Position) -> None:
-        """Replaces the position that the target stores, durably: nothing is to come before it, or an operator has moved the sink.
+        """Durably replaces the position that the target stores, because no change comes before it or an operator has moved the sink.
 
-        Called where ``stores_position`` is true.
+        Called only if ``stores_position`` is true.
         """
         ...
 
     def close(self) -> None:
-        """Lets go of everything. Idempotent; it does not flush."""
+        """Releases all resources. Idempotent; it does not flush."""
         ...
 
     def alive(self) -> bool:
-        """Whether the target answers; asked before a batch is sent to one that has failed again and again."""
+        """Returns whether the target answers; called before a batch is sent while the circuit is open."""
         ...

@@ -1,4 +1,4 @@
-"""The sink of one runner as the runner has it: open, or not."""
+"""The sink of a runner, open or closed."""
 
 import logging
 from dataclasses import replace
@@ -15,14 +15,14 @@ _LOG: Final = logging.getLogger("penstock.sinks")
 
 
 class SinkTarget:
-    """What a runner does with its sink beside ``write``; by the thread that steps it.
+    """The calls of a runner to its sink, except ``write``; used by the thread that steps the runner.
 
     Args:
         sink: The sink.
-        context: With what it is opened.
+        context: The context to open it with.
 
     Attributes:
-        opened: Whether it is open.
+        opened: Whether the sink is open.
     """
 
     def __init__(self, sink: Sink, context: SinkContext) -> None:
@@ -35,7 +35,7 @@ class SinkTarget:
         return self._sink.stores_position
 
     def open(self, generation: int) -> Position | None:
-        """Opens it for one opening of the slot; answers the position that the target stores."""
+        """Opens the sink for an opening of the slot; returns the position that the target stores."""
         self._context = replace(self._context, generation=generation)
         place = self._sink.open(self._context)
         self.opened = True
@@ -58,19 +58,19 @@ class SinkTarget:
             self._sink.move(position)
 
     def finish(self) -> None:
-        """Tells a sink that has ``finish`` that nothing is to come any more."""
+        """Calls ``finish`` of a sink that has it, because no change follows."""
         finish = getattr(self._sink, "finish", None)
         if finish is not None:
             finish()
 
     def try_out(self) -> str:
-        """What the target says to an example."""
+        """Returns the answer of the target to an example."""
         return try_out(self._sink, None if self.opened else self._context)
 
     def close(self) -> None:
-        """Closes it; what goes wrong is logged, as there is nothing left to do with it."""
+        """Closes the sink; logs an error, because nothing is left to do about it."""
         self.opened = False
         try:
             self._sink.close()
-        except Exception as error:  # noqa: BLE001 - a sink's
+        except Exception as error:  # noqa: BLE001 - any error of a sink
             _LOG.warning("sink %s: its target is not closed: %s", self._context.name, shown_error(error))

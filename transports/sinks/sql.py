@@ -1,4 +1,4 @@
-"""Entities as rows of PostgreSQL or SQLite, effectively once: the place is stored in the transaction of the rows (the extra ``sql``)."""
+"""Keeps entities as rows of PostgreSQL or SQLite, effectively once: the position is stored with the rows (the extra ``sql``)."""
 
 import contextlib
 import socket
@@ -32,13 +32,13 @@ _LATER: Final = frozenset(
         sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM,
     }
 )  # fmt: skip
-_READ_ONLY: Final = "25006"  # a PostgreSQL that stands by: another one, or this one, takes over
+_READ_ONLY: Final = "25006"  # a PostgreSQL standby: a primary will take over
 _PURGE_EVERY: Final = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What one change does."""
+    """The effect of one change."""
 
     place: int
     table: EntityTable
@@ -50,21 +50,21 @@ class _Step:
 class SqlSink:
     """Keeps the newest state of each entity as a row.
 
-    Of an UPSERT the row is put in its place, of a REMOVE it is deleted; neither is done where the row is of a later position. Rows and
-    place are written in one transaction, so that nothing is lost or done twice. A sender that was replaced writes nothing.
+    An UPSERT replaces the row and a REMOVE deletes it, unless the row is of a later position. Rows and position are written in one
+    transaction, so nothing is lost or applied twice. A replaced sender writes nothing.
 
     Args:
-        url: ``postgresql://USER:PASSWORD@HOST/DATABASE``, ``sqlite:///FILE``, or where it is kept: ``env:NAME`` or ``file:PATH``.
-        tables: The table, or its name, of each entity type; others are left out. None: each is in a table of its name.
-        create_tables: Whether to make tables that are not there; columns of fields are texts then.
-        tombstone_ttl: Seconds for which a row stays where an entity was removed, from 1; None: it is deleted at once.
-        places: The table of the places; it may be that of many sinks.
-        gaps: Likewise the table of what was left out while a sink was off.
-        timeout: Seconds in which the database has to answer, from 0.05 to 600.
-        tls: How PostgreSQL is known, and knows the sink: then a connection without TLS is refused. None for what the URL says.
+        url: ``postgresql://USER:PASSWORD@HOST/DATABASE``, ``sqlite:///FILE``, or a reference: ``env:NAME`` or ``file:PATH``.
+        tables: The table, or its name, of each entity type; other types are skipped. None: each type has a table of its name.
+        create_tables: Whether to create missing tables; columns of fields are texts then.
+        tombstone_ttl: Seconds for which the row of a removed entity stays, from 1; None: it is deleted at once.
+        places: The table of the positions; several sinks may share it.
+        gaps: The table of the gaps from while a sink was off; several sinks may share it.
+        timeout: Seconds in which the database must answer, from 0.05 to 600.
+        tls: TLS to PostgreSQL, without which a connection is refused then. None for what the URL says.
 
     Raises:
-        InvalidOption: If something is out of its bounds.
+        InvalidOption: If an argument is out of its bounds.
         ImportError: If the driver of PostgreSQL is not installed.
     """
 
@@ -111,7 +111,7 @@ class SqlSink:
         """See `Sink.open`.
 
         Raises:
-            TargetRefused: If a later opening of the slot has written, or the place is none of this log's history.
+            TargetRefused: If a later opening of the slot has written, or the stored position is not of this log's history.
         """
         self._context = context
         if self._kept_url is not None:
@@ -132,7 +132,7 @@ class SqlSink:
             ) from None
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
-        """See `Sink.write`: up to the first change that does not fit, so that the place never goes over one."""
+        """See `Sink.write`. Writes up to the first misfit change, so that the stored position never passes one."""
         steps, bad = self._steps(batch)
         try:
             self._apply(steps, _end(batch, bad), batch.gap)
@@ -145,7 +145,7 @@ class SqlSink:
         return [refused, *(ItemResult(one, ItemVerdict.RETRY, "behind one that was refused") for one in rest)]
 
     def flush(self) -> None:
-        """See `Sink.flush`: what was committed is durable. Rows of what was removed long ago go now and then."""
+        """See `Sink.flush`: what was committed is durable. Deletes expired tombstones now and then."""
         if self._ttl is None:
             return
         now = self._opened.clock.monotonic()
@@ -209,7 +209,7 @@ class SqlSink:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
-        """A transaction on the one connection, which is thrown away when something goes wrong with it."""
+        """A transaction on the one connection, which is closed after an error."""
         try:
             if self._connection is None:
                 assert self._engine is not None
@@ -257,7 +257,7 @@ class SqlSink:
     # Rows.
 
     def _steps(self, batch: SinkBatch) -> tuple[list[_Step], tuple[int, str] | None]:
-        """What the changes do, up to the first one that does not fit."""
+        """Returns the effects of the changes, up to the first misfit."""
         now, steps = self._opened.clock.now_us(), []
         for place, change in enumerate(batch.changes):
             effect = effect_of(change)
@@ -290,7 +290,7 @@ class SqlSink:
             return EntityTable(told, connection, create=self._create, tombstones=self._ttl is not None)
 
     def _apply(self, steps: Sequence[_Step], place: Position, gap: SinkGap | None) -> None:
-        """Does all of it in one transaction; of several changes of one entity the last one counts."""
+        """Applies all steps in one transaction; only the last step of each entity is executed."""
         clears: dict[EntityTable, _Step] = {}
         last: dict[tuple[EntityTable, str | None], _Step] = {}
         for step in steps:
@@ -310,7 +310,7 @@ class SqlSink:
     def _apply_singly(
         self, steps: Sequence[_Step], batch: SinkBatch, bad: tuple[int, str] | None
     ) -> tuple[int, str] | None:
-        """Does it one by one, up to the first one that the database refuses."""
+        """Applies the steps one by one, up to the first one that the database refuses."""
         with self._transaction() as connection:
             self._places.store(connection, self._opened, _end(batch, bad), batch.gap)
             for step in steps:
@@ -333,7 +333,7 @@ def _end(batch: SinkBatch, bad: tuple[int, str] | None) -> Position:
 
 
 def _said(error: sa.exc.SQLAlchemyError) -> str:
-    """What the database says, without the statement and its values."""
+    """Returns the message of the database, without the statement and its values."""
     origin = getattr(error, "orig", None)
     return " ".join(str(error if origin is None else origin).split())
 
@@ -358,12 +358,12 @@ def _table(told: SqlTable | str) -> SqlTable:
 
 @contextlib.contextmanager
 def _deadline(connection: sa.Connection, seconds: float) -> Iterator[None]:
-    """Cuts the connection to a server that does not answer in time; the driver itself would wait for ever."""
+    """Shuts down the connection to a server that does not answer in time; the driver itself would wait for ever."""
     cut = _cutter(connection)
     if cut is None:
         yield
         return
-    timer = threading.Timer(seconds * 1.5 + 1.0, cut)  # the server's own timeout comes first
+    timer = threading.Timer(seconds * 1.5 + 1.0, cut)  # later than the server's own timeout
     timer.daemon = True
     timer.start()
     try:

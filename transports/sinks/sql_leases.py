@@ -1,4 +1,4 @@
-"""A lease over hosts: a row of a SQL table that contenders compare and set (the extra ``sql``)."""
+"""A lease among hosts: a row of a SQL table that contenders compare and set (the extra ``sql``)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +12,22 @@ __all__ = ["SqlLeases"]
 
 
 class SqlLeases:
-    """A lease among all that reach one database; see `LeaseStore`.
+    """A lease among all processes that reach one database; see `LeaseStore`.
 
-    No clock is compared with that of another host. A holder raises the ``beat`` of the row; a contender that has seen one
-    beat unchanged for as long as a lease lasts, by its own monotonic clock, sets the next epoch on the condition that the beat
-    is still that one.
+    Clocks of different hosts are never compared. The holder increments the ``beat`` of the row. A contender that has seen one beat
+    unchanged for the duration of a lease, by its own monotonic clock, sets the next epoch on condition that the beat is still
+    the same.
 
     Args:
         engine: A ``sqlalchemy.Engine``.
-        name: Of the lease, 1 to 200 letters: a row.
-        table: Name of the table: ``name`` (text, primary key), ``epoch`` and ``beat`` (64 bits), ``holder`` (text).
-        create: Whether to make the table, with the first try to get the lease, if it is not there.
-        clock: What time it is.
+        name: The name of the lease, 1 to 200 characters; one row.
+        table: The name of the table: ``name`` (text, primary key), ``epoch`` and ``beat`` (64 bits), ``holder`` (text).
+        create: Whether to create a missing table, at the first attempt to acquire the lease.
+        clock: The clock of this contender.
 
     Raises:
         ImportError: If SQLAlchemy is not installed.
-        InvalidOption: If the name is none.
+        InvalidOption: If the name is invalid.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SqlLeases:
         self._create = create
 
     def acquire(self, holder: str, seconds: float) -> int | None:
-        """See `LeaseStore.acquire`. What the database raises comes through."""
+        """See `LeaseStore.acquire`. Errors of the database propagate."""
         from sqlalchemy import insert, select  # noqa: PLC0415 - the extra
         from sqlalchemy.exc import IntegrityError  # noqa: PLC0415 - the extra
 
@@ -83,17 +83,17 @@ class SqlLeases:
             self._set(connection, epoch, None, holder="")
 
     def close(self) -> None:
-        """See `LeaseStore.close`; the engine is the user's."""
+        """See `LeaseStore.close`; the engine stays open, because its user owns it."""
 
     def _silent(self, seen: tuple[int, int], seconds: float) -> bool:
-        """Whether a holder has been seen unchanged for that long."""
+        """Returns whether a holder's row has not changed for that long."""
         now = self._clock.monotonic()
         if seen != self._seen:
             self._seen, self._since = seen, now
         return now - self._since >= seconds
 
     def _set(self, connection: "Connection", epoch: int, beat: int | None, /, **values: Any) -> bool:
-        """Changes the row if it is still of that epoch, and of that beat; answers whether it was."""
+        """Changes the row if it still has that epoch, and that beat; returns whether it had."""
         from sqlalchemy import update  # noqa: PLC0415 - the extra
 
         rows = self._rows.c

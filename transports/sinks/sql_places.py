@@ -1,4 +1,4 @@
-"""What a database keeps of sinks beside their rows: their places, each moved by one sender alone, and what was left out."""
+"""What a database keeps of sinks besides their rows: their positions, each moved by one sender only, and their gaps."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ __all__ = ["SqlPlaces"]
 
 
 class SqlPlaces:
-    """Two tables, which may be those of many sinks.
+    """The tables of positions and gaps, which several sinks may share.
 
     Args:
-        places: What the table of the places is called.
-        gaps: What that of the gaps is called: a row for each time that a sink was off, and changes were left out.
-        create: Whether to make them if they are not there.
+        places: The name of the table of positions.
+        gaps: The name of the table of gaps: a row for each time that changes were left out while a sink was off.
+        create: Whether to create missing tables.
 
     Raises:
-        InvalidOption: If a name is none.
+        InvalidOption: If a name is invalid.
     """
 
     def __init__(self, places: str, gaps: str, *, create: bool) -> None:
@@ -45,7 +45,7 @@ class SqlPlaces:
         )
 
     def take_over(self, connection: sa.Connection, context: SinkContext) -> str | None:
-        """The place, which from now on this opening of the slot alone may move.
+        """Returns the position, which from now on only this opening of the slot may move.
 
         Raises:
             TargetRefused: If a table is missing, or a later opening of the slot has written.
@@ -74,13 +74,13 @@ class SqlPlaces:
     def store(
         self, connection: sa.Connection, context: SinkContext, place: Position, gap: SinkGap | None = None
     ) -> None:
-        """Moves the place; it is done first in a transaction, so that another sender waits, and then is refused.
+        """Moves the position; first in its transaction, so that another sender waits for the row and is then refused.
 
         Args:
-            connection: In a transaction.
-            context: Of the sink.
-            place: The new one.
-            gap: What was left out before it; written once, however often it is told.
+            connection: A connection in a transaction.
+            context: The context of the sink.
+            place: The new position.
+            gap: The gap before it; written once, however often it is passed.
 
         Raises:
             TargetRefused: If a later opening of the slot has written.

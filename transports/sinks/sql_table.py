@@ -1,4 +1,4 @@
-"""Tables that hold the entities of a type: which columns they have, and the statements that change them."""
+"""Tables that hold the entities of a type: their columns, and the statements that change them."""
 
 import base64
 import datetime as dt
@@ -26,10 +26,10 @@ _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def check_identifier(parameter: str, name: object) -> str:
-    """A name of a table or a column, which goes into statements in quotes.
+    """Checks the name of a table or a column, which is quoted in statements.
 
     Raises:
-        InvalidOption: If it is none.
+        InvalidOption: If the name is invalid.
     """
     if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None:
         raise InvalidOption(parameter, name, "1 to 63 letters, digits and '_', the first no digit")
@@ -38,20 +38,20 @@ def check_identifier(parameter: str, name: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlTable:
-    """Where the entities of a type go.
+    """The table of the entities of a type.
 
     Attributes:
-        name: Of the table.
-        schema: In which schema it is; None for the one that the connection looks into.
-        key: The column of the key, which has to be unique.
-        body: The column of the whole body, as JSON; None if there is none.
-        columns: Further columns, and the field of the body of which each is.
+        name: The name of the table.
+        schema: The schema of the table; None for the search path of the connection.
+        key: The column of the key, which must be unique.
+        body: The column of the whole body, as JSON; None without one.
+        columns: Additional columns, with the field of the body that each holds.
         version: The column of the position's version.
         index: The column of the position's index.
-        deleted: The column that says when an entity was removed, in microseconds since 1970; there with ``tombstone_ttl`` only.
+        deleted: The column of the time at which an entity was removed, in microseconds since 1970; only with ``tombstone_ttl``.
 
     Raises:
-        InvalidOption: If a name is none.
+        InvalidOption: If a name is invalid.
     """
 
     name: str
@@ -76,16 +76,16 @@ class SqlTable:
 
 
 class EntityTable:
-    """A table of a database, with what changes it.
+    """A table of a database, with the statements that change it.
 
     Args:
-        told: What the user says of it.
-        connection: To the database.
-        create: Whether to make it if it is not there.
-        tombstones: Whether a row stays where an entity was removed.
+        told: The declaration of the table.
+        connection: A connection to the database.
+        create: Whether to create a missing table.
+        tombstones: Whether the row of a removed entity stays.
 
     Raises:
-        TargetRefused: If it is not there, or not as it must be.
+        TargetRefused: If the table is missing, or lacks a column.
     """
 
     def __init__(self, told: SqlTable, connection: sa.Connection, *, create: bool, tombstones: bool) -> None:
@@ -117,11 +117,11 @@ class EntityTable:
         }
 
     def statement(self, effect: EntityEffect) -> Any:
-        """What has that effect, given the parameters of `parameters`."""
+        """Returns the statement of an effect, to be executed with `parameters`."""
         return self._made[effect]
 
     def parameters(self, change: Change, effect: EntityEffect, now_us: int) -> dict[str, Any]:
-        """What a change gives to the statement of its effect.
+        """Returns the parameters of the statement for a change.
 
         Raises:
             Unfit: If a value does not fit its column.
@@ -136,14 +136,14 @@ class EntityTable:
         return told
 
     def purge(self, connection: sa.Connection, before_us: int) -> None:
-        """Deletes the rows of what was removed before a time."""
+        """Deletes the rows of entities that were removed before a time."""
         if self._tombstones:
             connection.execute(sa.delete(self.table).where(self.table.c[self._told.deleted] < before_us))
 
     # Statements.
 
     def _plan(self, body: Any) -> sa.Table:
-        """The table as it is made."""
+        """The definition of the table to create."""
         told = self._told
         columns: list[sa.Column[Any]] = [sa.Column(told.key, sa.Text(), primary_key=True, quote=True)]
         if told.body is not None:
@@ -155,7 +155,7 @@ class EntityTable:
         return sa.Table(sa.quoted_name(told.name, quote=True), sa.MetaData(), *columns, schema=told.schema)
 
     def _older(self, version: Any, index: Any) -> Any:
-        """Whether what a row says is of a lower position."""
+        """The condition that a row is of a lower position."""
         here = sa.tuple_(self._version, self._index)
         return sa.or_(self._version.is_(None), sa.tuple_(version, index) > here)
 
@@ -209,7 +209,7 @@ class EntityTable:
         )
 
     def _bound(self, column: sa.Column[Any], name: str) -> Any:
-        """A value of a column; JSON is given as the text that it is."""
+        """The bind parameter of a column; JSON is bound as its text."""
         if isinstance(column.type, sa.JSON):
             text = sa.bindparam(name, type_=sa.Text())
             return sa.cast(text, column.type) if self._postgres else text
@@ -241,7 +241,7 @@ def _text(key: str | None) -> str:
 
 
 def _converted(value: Any, column: sa.Column[Any]) -> Any:
-    """A value as the driver takes it for a column."""
+    """Converts a JSON value to the type that the driver expects for a column."""
     if value is None:
         return None
     if isinstance(column.type, sa.JSON):
@@ -294,4 +294,4 @@ _CONVERTERS: Final[Mapping[type, Callable[[Any], Any]]] = {
     bytes: lambda value: base64.b64decode(value, validate=True),
     UUID: UUID,
 }
-"""By the Python type of a column: what makes a value of it from JSON."""
+"""Converters from JSON, by the Python type of a column."""

@@ -7,7 +7,7 @@ __all__ = ["RUNNING", "SINK_TABLE", "SinkEvent", "SinkRow", "SinkState", "sink_s
 
 
 class SinkState(enum.Enum):
-    """What a runner does."""
+    """The state of a runner."""
 
     STARTING = "it opens its slot and its target"
     SNAPSHOT = "it carries the rows of a state, and the changes between them"
@@ -22,7 +22,7 @@ class SinkState(enum.Enum):
 
 
 class SinkEvent(enum.Enum):
-    """What may change the state."""
+    """An event that may change the state."""
 
     WORK = "slot and target are open, or have taken a batch"
     ROWS = "the same, and what is carried are rows"
@@ -45,9 +45,9 @@ class SinkRow(NamedTuple):
     """One row of the table.
 
     Attributes:
-        state: In which state.
-        event: What happens.
-        to: The state that follows.
+        state: The state.
+        event: The event.
+        to: The next state.
     """
 
     state: SinkState
@@ -57,7 +57,7 @@ class SinkRow(NamedTuple):
 
 _STARTING, _SNAPSHOT, _STREAMING, _RETRYING, _PAUSED, _OFF, _LOST, _COMPLETED, _STANDBY, _STOPPED = SinkState
 RUNNING: Final = (_STARTING, _SNAPSHOT, _STREAMING, _RETRYING)
-"""The states in which something is carried, or tried."""
+"""The states in which the runner carries changes or retries."""
 
 SINK_TABLE: Final = (
     *(SinkRow(state, SinkEvent.WORK, _STREAMING) for state in RUNNING),
@@ -77,11 +77,11 @@ SINK_TABLE: Final = (
     SinkRow(_STANDBY, SinkEvent.LEAD, _STARTING),
     *(SinkRow(state, SinkEvent.STOP, _STOPPED) for state in SinkState if state is not _STOPPED),
 )
-"""What is not in it means nothing: the state stays."""
+"""An event that has no row for a state leaves the state unchanged."""
 
 _rows: Final = {(row.state, row.event): row.to for row in SINK_TABLE}
 
 
 def sink_state_after(state: SinkState, event: SinkEvent) -> SinkState | None:
-    """The state that an event leads to; None if it means nothing now."""
+    """Returns the next state; None if the event has no effect."""
     return _rows.get((state, event))

@@ -1,4 +1,4 @@
-"""What the runner of a sink tells of itself."""
+"""The status of a sink's runner."""
 
 from dataclasses import dataclass, field
 
@@ -15,12 +15,12 @@ class SinkCounters:
     """What a runner has done since it was made.
 
     Attributes:
-        batches: Batches that the target has taken.
+        batches: Batches that the target has accepted.
         changes: Changes in them.
-        failures: Attempts that failed and were, or are, repeated.
-        given_up: Batches of which the last attempt that was allowed has failed.
+        failures: Attempts that failed and are retried.
+        given_up: Batches whose last allowed attempt has failed.
         rejected: Changes that the target refused for good.
-        dropped: Of these, changes that were left out, as the user wants it.
+        dropped: Of these, changes that were left out, as the options say.
         dead_letters: Of these, changes that were written to the dead letters first.
     """
 
@@ -35,23 +35,23 @@ class SinkCounters:
 
 @dataclass(frozen=True, slots=True)
 class SinkStatus:
-    """One sink at this moment.
+    """The status of one sink at this moment.
 
     Attributes:
-        name: What it is called.
-        state: What its runner does.
-        reason: Why it is paused, off, lost, completed or has stopped; None if it is not.
-        last_error: What failed last, also if it works again; None if nothing did.
-        last_error_age: Seconds since then; None if nothing did.
-        attempt: The number of the next attempt of the batch that failed; 0 if none did.
-        retry_in: Seconds until then; None if none did.
-        circuit_open: Whether it failed so often in a row that the target is asked whether it answers first.
-        position: The place that is stored: a restart goes on there. Of one that is off or completed, where it was. None before.
-        confirmed: Behind the last change that the target has taken; None before the first.
-        lag: How far ``position`` is behind the log; None until the slot is there.
-        gap: What was left out while it was off, until the target has been told; None for nothing.
-        epoch: Of the lease by which it sends; None where it stands by, or has none.
-        counters: What was done.
+        name: The name of the sink.
+        state: The state of its runner.
+        reason: Why it is paused, off, lost, completed or stopped; else None.
+        last_error: The last error, also after a success; None without one.
+        last_error_age: Seconds since the last error; None without one.
+        attempt: The number of the next attempt of a failed batch; 0 without one.
+        retry_in: Seconds until that attempt; None without one.
+        circuit_open: Whether so many attempts failed that the target must answer before the next batch is sent.
+        position: The stored position, from which a restart continues; for a sink that is off or completed, its last one. None before.
+        confirmed: The position behind the last change that the target has confirmed; None before the first.
+        lag: How far ``position`` is behind the log; None until the slot exists.
+        gap: The range left out while the sink was off, until the target has confirmed it; None without one.
+        epoch: The epoch of the lease that the sink sends under; None on standby, or without a lease.
+        counters: The counters of the runner.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Changes as JSON lines, on standard output or any other stream of bytes."""
+"""Writes changes as JSON lines to standard output or another byte stream."""
 
 import sys
 from typing import BinaryIO, ClassVar
@@ -15,7 +15,7 @@ __all__ = ["StreamSink", "lines_of"]
 
 
 def lines_of(batch: SinkBatch, context: SinkContext) -> bytes:
-    """The changes of a batch as events of ``penstock.v1+json``, each with its cursor, one a line; before them a gap."""
+    """Encodes the changes of a batch as events of ``penstock.v1+json``, each with its cursor, one a line, preceded by the gap."""
     gap = b"" if batch.gap is None else msgspec.json.encode({"gap": batch.gap._asdict()}) + b"\n"
     return gap + b"".join(
         encode_change(change, context.token(change.after), context.view.integers) + b"\n"
@@ -24,10 +24,10 @@ def lines_of(batch: SinkBatch, context: SinkContext) -> bytes:
 
 
 class StreamSink:
-    """Writes each change as a line of JSON, as ``penstock tail`` does; what was left out is a line ``{"gap": {"first", "next"}}``.
+    """Writes each change as a line of JSON, as ``penstock tail`` does; a gap is a line ``{"gap": {"first", "next"}}``.
 
     Args:
-        stream: Where to; standard output by default. It is not closed.
+        stream: The stream; standard output by default. It is not closed.
     """
 
     stores_position: ClassVar[bool] = False
@@ -51,7 +51,7 @@ class StreamSink:
         """See `Sink.write`.
 
         Raises:
-            TargetRefused: If nobody reads it any more.
+            TargetRefused: If the reader has closed the stream.
         """
         assert self._context is not None
         try:
@@ -61,10 +61,10 @@ class StreamSink:
             raise TargetRefused(f"nobody reads what is written: {error}") from None
 
     def flush(self) -> None:
-        """Nothing: each batch is given to the reader at once."""
+        """Does nothing: each batch is flushed at once."""
 
     def move(self, position: Position) -> None:
-        """Nothing: it stores no position."""
+        """Does nothing: the target stores no position."""
 
     def close(self) -> None:
         """See `Sink.close`."""

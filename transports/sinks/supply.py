@@ -1,4 +1,4 @@
-"""The changes of a slot, or rows and the changes between them, pulled by the thread that wants them, and put together to batches for a target."""
+"""Supplies: pull the changes of a slot, or rows and the changes between them, on the caller's thread, and form batches."""
 
 import threading
 from collections import deque
@@ -24,14 +24,14 @@ _HEADER_BYTES: Final = 128  # of a change, beside its texts
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Changes of one transaction: all that match, or a part of them.
+    """Changes of one transaction: all matching ones, or some of them.
 
     Attributes:
-        changes: They.
+        changes: The changes.
         end: The position behind them.
-        nbytes: How large they are.
+        nbytes: Their size in bytes.
         whole: Whether the transaction ends with them.
-        at: When they came.
+        at: When they arrived, by the clock of the runner.
     """
 
     changes: tuple[Change, ...]
@@ -42,23 +42,23 @@ class _Run:
 
 
 class SinkSupply:
-    """A subscriber and its executor at once.
+    """The subscriber of a slot's changes, which is also the executor of its subscription.
 
-    The turns of the subscription run where ``next`` is called, one batch a turn, so nothing is given that is not asked for: the
-    bounds of one batch, and of the next one, are all that is kept here.
+    The subscription runs inside ``next``, one batch a turn, so it delivers nothing unrequested: at most the changes of the current
+    batch and of the next one are buffered here.
 
     Args:
-        feed: What it subscribes to: that of an open slot.
-        changes: Most changes of a batch; a larger transaction is split.
-        nbytes: Likewise bytes.
-        linger: Seconds from a change until its batch is given, full or not.
-        wake: Called when there may be something, on any thread.
+        feed: The publisher to subscribe to.
+        changes: The most changes of a batch; a larger transaction is split.
+        nbytes: The most bytes of a batch.
+        linger: Seconds from the arrival of a change until its batch is returned, full or not.
+        wake: Called on any thread when there may be changes.
 
     Attributes:
-        error: With what the subscription has ended.
-        ended: Whether it has.
-        room: Most changes of the next batch, at most ``changes``.
-        rows_end: Where changes go on, if rows were given and are at their end.
+        error: The error that ended the subscription; None without one.
+        ended: Whether the subscription has ended.
+        room: The most changes of the next batch, at most ``changes``.
+        rows_end: The position at which changes follow the rows, once the rows have ended.
     """
 
     whole_batches: ClassVar[bool] = True
@@ -85,10 +85,10 @@ class SinkSupply:
             batch_bytes=nbytes,
         )
 
-    # What the subscription calls.
+    # Called by the subscription.
 
     def submit(self, task: Callable[[], None], /) -> None:
-        """Takes a turn, which runs at the next call of ``next``."""
+        """Queues a turn, which runs at the next call of ``next``."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the sink has let go of its slot")
@@ -96,42 +96,42 @@ class SinkSupply:
         self._wake()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Asks for everything, as turns run on demand."""
+        """Requests without a bound, because turns run on demand."""
         self._subscription = subscription
         subscription.request(UNBOUNDED)
 
     def on_next(self, _change: Change, /) -> None:
-        """Never called: batches come."""
+        """Never called: the subscription delivers batches."""
         raise AssertionError
 
     def on_next_batch(self, changes: Sequence[Change], /) -> None:
-        """Takes what one turn brings."""
+        """Stores the batch of one turn."""
         self._came = changes
 
     def on_seek(self, _position: Position, /) -> None:
-        """What came before is of another place."""
+        """Drops what was delivered from before the seek."""
         self.drop()
 
     def on_error(self, error: Exception, /) -> None:
-        """Notes why it has ended."""
+        """Records the error that ended the subscription."""
         self.error, self.ended = error, True
 
     def on_complete(self) -> None:
-        """Notes that it has ended."""
+        """Records the end of the subscription."""
         self.ended = True
 
-    # What the runner calls.
+    # Called by the runner.
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is kept here."""
+        """Whether no change is buffered."""
         return not self._runs
 
     def next(self, now: float) -> SinkBatch | None:
-        """The next batch, if one is full or old enough.
+        """Returns the next batch, if one is full or has lingered long enough.
 
         Args:
-            now: By the clock of the runner.
+            now: The time by the clock of the runner.
         """
         while not self._full() and (batch := self._pull()) is not None:
             self._add(batch, now)
@@ -140,21 +140,21 @@ class SinkSupply:
         return None
 
     def due(self, now: float) -> float | None:
-        """Seconds until there is a batch that is old enough; None if there is nothing."""
+        """Seconds until the buffered changes have lingered long enough; None if there are none."""
         return max(self._runs[0].at + self._linger - now, 0.0) if self._runs else None
 
     def drop(self) -> None:
-        """Throws away what is kept here; the slot has been moved."""
+        """Drops the buffered changes, because the slot has moved."""
         self._came = None
         self._runs.clear()
 
     def end(self) -> None:
-        """Ends the subscription, and runs what is left of it."""
+        """Cancels the subscription, and runs its remaining turns."""
         self.drop()
         if self._subscription is not None:
             self._subscription.cancel()
         while self._pull() is not None:
-            pass  # what had been pulled before it was cancelled
+            pass  # pulled before the cancellation
         with self._lock:
             self._closed = True
 
@@ -176,7 +176,7 @@ class SinkSupply:
             self._runs.append(_Run(group, end, sum(map(_size, group)), end.index == 0, now))
 
     def _full(self) -> bool:
-        # What a transaction of which more is to come has brought is above the bounds of one pull already.
+        # The part of an unfinished transaction already exceeds the bounds of one pull.
         runs = self._runs
         return bool(runs) and (
             not runs[-1].whole
@@ -185,7 +185,7 @@ class SinkSupply:
         )
 
     def _cut(self) -> SinkBatch:
-        """As many whole transactions as there is room for, or a part of one that is too large."""
+        """Removes as many whole transactions as fit, or a part of one that is too large."""
         runs = self._runs
         first = runs.popleft()
         if len(first.changes) > self.room or first.nbytes > self._most:
@@ -218,13 +218,13 @@ class SinkSupply:
 
 
 class RowSupply(SinkSupply):
-    """The rows of a state and the changes between them, until they end.
+    """Supplies the rows of a state and the changes between them, until the rows end.
 
     Args:
-        feed: See `SinkSupply`.
-        place: That of the slot, which stays until the rows have ended.
-        wish: For rows that are wanted again: which; None where the feed begins with rows.
-        bounds: As `SinkSupply` has them.
+        feed: As for `SinkSupply`.
+        place: The position of the slot, which stays until the rows have ended.
+        wish: Which rows to send once more; None if the feed begins with rows.
+        bounds: The bounds of `SinkSupply`.
     """
 
     whole_batches: ClassVar[bool] = False
@@ -234,14 +234,14 @@ class RowSupply(SinkSupply):
         super().__init__(feed, **bounds)
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """See `SinkSupply.on_subscribe`."""
+        """Requests, as `SinkSupply.on_subscribe` does, and asks for the rows to send once more."""
         super().on_subscribe(subscription)
         wish, asked = self._wish, cast("Any", subscription)
         if wish is not None:
             asked.again(Criteria.from_json(wish.only), after=wish.after, until=wish.until)
 
     def on_snapshot(self, signal: object, /) -> None:
-        """Ends with the rows."""
+        """Ends the subscription when the rows end."""
         if isinstance(signal, SnapshotEnd) and self._subscription is not None:
             self.rows_end = signal.position
             self._subscription.cancel()

@@ -1,4 +1,4 @@
-"""TLS to targets: authorities, a certificate of the sink's own, and names, in the forms that clients take them."""
+"""TLS to targets: authorities, client certificate and server name, in the forms that the client libraries use."""
 
 import logging
 import socket
@@ -13,17 +13,17 @@ _LOG: Final = logging.getLogger("penstock.sinks")
 
 
 class TargetTls:
-    """How a target is known over TLS, and how it knows the sink.
+    """How the sink verifies a target over TLS, and how it authenticates itself.
 
     Args:
-        ca: File of the authorities (PEM) whose certificates count; None for those of the system.
-        cert: File of the certificate (PEM) that the sink shows, for mutual TLS.
-        key: File of its private key, if it is not in ``cert``.
-        server_name: The name that the certificate of the target must have; None for that of its address.
-        insecure_skip_verify: Whether any certificate will do. Whoever is on the way can read and answer then; it is logged.
+        ca: File of the trusted authorities (PEM); None for those of the system.
+        cert: File of the client certificate (PEM), for mutual TLS.
+        key: File of its private key, if that is not in ``cert``.
+        server_name: The name that the target's certificate must bear; None for the host of its URL.
+        insecure_skip_verify: Whether to accept any certificate, so that a man in the middle can read and answer; logged as a warning.
 
     Raises:
-        InvalidOption: If a file cannot be read, or is none.
+        InvalidOption: If a file is unreadable or malformed.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class TargetTls:
 
     @property
     def named_context(self) -> ssl.SSLContext:
-        """For clients that know no name but that of the address."""
+        """The context for clients that verify only the host of the URL."""
         return self.context if self.server_name is None else self._named
 
     def warn(self, sink: str, target: object) -> None:
-        """Says that any certificate will do, if it is so."""
+        """Logs a warning if any certificate is accepted."""
         if self.insecure_skip_verify:
             _LOG.warning("sink %s accepts any certificate for %s", sink, target)
 
     def for_kafka(self, *, login: bool) -> dict[str, Any]:
-        """Settings of librdkafka.
+        """Returns settings of librdkafka.
 
         Args:
-            login: Whether there is one by SASL.
+            login: Whether the sink authenticates by SASL.
         """
         told = {
             "ssl.ca.location": self.ca,
@@ -89,7 +89,7 @@ class TargetTls:
         }
 
     def for_redis(self) -> dict[str, Any]:
-        """Arguments of connections of redis-py."""
+        """Returns connection arguments of redis-py."""
         return {
             "ssl_ca_certs": self.ca,
             "ssl_certfile": self.cert,
@@ -99,14 +99,14 @@ class TargetTls:
         }
 
     def for_postgresql(self, host: str | None, port: int | None) -> dict[str, Any]:
-        """Parameters of libpq.
+        """Returns parameters of libpq.
 
         Args:
-            host: Of the address.
-            port: Likewise.
+            host: The host of the URL.
+            port: The port of the URL.
 
         Raises:
-            OSError: If a name is given, and the host has no address.
+            OSError: If ``server_name`` is given and the host cannot be resolved.
         """
         told: dict[str, Any] = {"sslcert": self.cert, "sslkey": self.key or self.cert}
         if self.server_name is not None and host is not None:
@@ -120,7 +120,7 @@ class TargetTls:
 
 
 class _NamedContext(ssl.SSLContext):
-    """Expects a name of its own in place of that of the address."""
+    """Verifies a configured name instead of the host of the URL."""
 
     name: str | None = None
 

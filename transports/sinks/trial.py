@@ -1,4 +1,4 @@
-"""Tries a target out: one example is sent where that harms nothing, and what the target says is told."""
+"""Tests a target: sends an example if that is harmless, and returns the answer."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -26,18 +26,18 @@ EXAMPLE: Final = SinkBatch(
     ),
     Position(2),
 )
-"""What is sent."""
+"""The example."""
 
 
 def try_out(sink: Sink, context: SinkContext | None) -> str:
-    """What a target says; of a sink that has ``try_out`` of an example that it sends, else whether it answers.
+    """Returns the answer of a target to an example, if the sink has ``try_out``; else checks that the target answers.
 
     Args:
         sink: The sink.
-        context: With what it is opened, and closed again; None if it is open.
+        context: The context to open the sink with, and close it again; None if it is open.
 
     Raises:
-        TargetUnavailable, TargetRefused, OSError: What is wrong.
+        TargetUnavailable, TargetRefused, OSError: If the target does not accept the example, or does not answer.
     """
     if context is None:
         return _asked(sink)

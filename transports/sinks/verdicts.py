@@ -1,4 +1,4 @@
-"""What a runner makes of what was raised: one table."""
+"""How a runner reacts to an error: one table."""
 
 import enum
 from typing import Final
@@ -11,7 +11,7 @@ __all__ = ["SinkVerdict", "verdict_of"]
 
 
 class SinkVerdict(enum.Enum):
-    """What is to be done."""
+    """The reaction of a runner to an error."""
 
     ROWS = "the rows of a snapshot begin again"
     LOSE = "the history that it had to read is gone"
@@ -32,7 +32,7 @@ _KINDS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], SinkVer
 
 
 def verdict_of(error: Exception) -> SinkVerdict:
-    """The first that fits; else what an error of ours says of itself. All others are a sink's or a user's, and final."""
+    """Returns the first matching verdict of the table; else LATER for a retryable `PenstockError`, and NEVER for any other error."""
     for kinds, verdict in _KINDS:
         if isinstance(error, kinds):
             return verdict

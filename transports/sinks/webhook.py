@@ -1,4 +1,4 @@
-"""Changes as HTTP requests: a signed POST for each batch."""
+"""Sends changes over HTTP: a signed POST for each batch."""
 
 import base64
 import contextlib
@@ -32,7 +32,7 @@ __all__ = ["WebhookSink", "WebhookTls"]
 
 _LOG: Final = logging.getLogger("penstock.sinks")
 WebhookTls = TargetTls
-"""The name under which webhooks know it."""
+"""The name of `TargetTls` for webhooks."""
 _ANSWER_BYTES: Final = 65536
 _TELL: Final = 200  # characters of an answer in an error
 _GZIP_FROM: Final = 1024
@@ -55,20 +55,20 @@ class WebhookSink:
     """Sends each batch as one POST, over HTTP/1.1 with keep-alive. Needs the extra ``webhook``.
 
     Args:
-        url: Where to; or where that is kept (``env:NAME``, ``file:PATH``). Credentials in it become an ``authorization``. What is
-            told of it, in status and logs, is without them and without its query.
-        secrets: Where the keys of the signatures are kept: several while they rotate, none for no signature.
-        headers: Further headers, and where their values are kept; ``plain:VALUE`` for one that is no secret.
-        profile: The form of the body: ``native``, ``rqlite``, ``cloudevents`` or ``keys``.
-        source: Who the body says that sends.
-        timeout: Seconds for a whole request, from the name to the end of the answer, from 0.05 to 600.
-        compress: Whether bodies from 1 KiB on are sent as gzip.
-        tls: How the receiver is known.
+        url: The URL, or a reference to it (``env:NAME``, ``file:PATH``). Credentials in it are sent as the header ``authorization``.
+            Status and logs show it without credentials and query.
+        secrets: References to the signing keys: several during a rotation, none for no signature.
+        headers: Additional headers, with references to their values; ``plain:VALUE`` for a value that is not secret.
+        profile: The format of the body: ``native``, ``rqlite``, ``cloudevents`` or ``keys``.
+        source: The sender that the body names.
+        timeout: Seconds for a whole request, from name resolution to the end of the answer, from 0.05 to 600.
+        compress: Whether bodies of at least 1 KiB are sent as gzip.
+        tls: How the receiver is verified.
         allow: Networks that may be reached although they are not public.
-        oauth: Gets the tokens that the receiver wants. One that it refuses (401) is replaced once, in the same attempt.
+        oauth: Obtains bearer tokens. A token that the receiver refuses (401) is replaced once within the attempt.
 
     Raises:
-        InvalidOption: If something is not what it must be.
+        InvalidOption: If an argument is invalid.
     """
 
     stores_position: ClassVar[bool] = False
@@ -114,7 +114,7 @@ class WebhookSink:
         return f"<WebhookSink {self._url if self._url is not None else self._kept_url}>"
 
     def open(self, context: SinkContext) -> None:
-        """See `Sink.open`. It does not connect: the first batch does."""
+        """See `Sink.open`. The first batch connects."""
         if self._kept_url is not None:
             self._url = _Url(self._kept_url.value(), str(self._kept_url))
         self._context = context
@@ -140,10 +140,10 @@ class WebhookSink:
         return self._judged(batch, status, answer_headers, answer)
 
     def flush(self) -> None:
-        """Nothing: what was answered is confirmed."""
+        """Does nothing: what was answered is confirmed."""
 
     def move(self, position: Position) -> None:
-        """Nothing: it stores no position."""
+        """Does nothing: the target stores no position."""
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -152,7 +152,7 @@ class WebhookSink:
             pool.close()
 
     def alive(self) -> bool:
-        """See `Sink.alive`: whether somebody listens there."""
+        """See `Sink.alive`: whether the receiver accepts connections."""
         _, url = self._opened
         self._network.deadline = SYSTEM_CLOCK.monotonic() + self._timeout
         try:
@@ -162,10 +162,10 @@ class WebhookSink:
         return True
 
     def try_out(self) -> str:
-        """Sends one signed example, with the header ``penstock-test``; answers what the receiver has said.
+        """Sends one signed example, with the header ``penstock-test``; returns the receiver's answer.
 
         Raises:
-            TargetUnavailable, TargetRefused: What is wrong.
+            TargetUnavailable, TargetRefused: If the receiver does not accept it.
         """
         context, url = self._opened
         body = self._format.encode(EXAMPLE, context, self._source)
@@ -212,7 +212,7 @@ class WebhookSink:
     def _admitted(
         self, url: "_Url", headers: list[tuple[str, str]], body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
-        """Sends a request, with a token if there have to be some: with a new one, if the receiver does not take an old one."""
+        """Sends a request, with a token if OAuth is configured; retries with a new token once if the receiver refuses a cached one."""
         oauth = self._oauth
         if oauth is None:
             return self._sent(url, headers, body)
@@ -235,7 +235,7 @@ class WebhookSink:
     def _sent(
         self, url: "_Url", headers: list[tuple[str, str]], body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
-        """Sends a request, and reads the answer as far as it counts."""
+        """Sends a request, and reads the answer up to its bound."""
         assert self._pool is not None
         self._network.deadline = SYSTEM_CLOCK.monotonic() + self._timeout
         extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)}
@@ -287,7 +287,7 @@ class WebhookSink:
         return f"{self._opened[1]} answered {status}{f': {said}' if said else ''}"
 
     def _redacted(self, text: str) -> str:
-        """What a receiver says, without the secrets that it has been sent."""
+        """Replaces the secrets that the receiver was sent, in case its answer repeats them."""
         kept = [one for one in (*self._secrets, *self._headers.values()) if not str(one).startswith("plain:")]
         told = {one.value() for one in kept}
         for url in (self._url, self._token_url):
@@ -299,7 +299,7 @@ class WebhookSink:
         return text
 
     def _failures(self, batch: SinkBatch, body: bytes) -> Sequence[ItemResult] | None:
-        """What the answer says of single changes; an answer of another kind says nothing."""
+        """Returns the results that an answer has for single changes; None for an answer without any."""
         if b'"failed"' not in body or len(body) > _ANSWER_BYTES:
             return None
         context, _ = self._opened
@@ -325,16 +325,16 @@ class WebhookSink:
 
 
 class _Url:
-    """An address, told without what may be secret.
+    """A URL that is shown without its secrets.
 
     Attributes:
-        host: To whom to connect.
-        port: Likewise.
-        secure: Whether by TLS.
+        host: The host to connect to.
+        port: The port to connect to.
+        secure: Whether to use TLS.
         authority: The header ``host``.
-        target: The address without credentials.
-        authorization: The header of that name, from the credentials; None without.
-        secrets: What of it may be secret.
+        target: The URL without credentials.
+        authorization: The header ``authorization`` made of the credentials; None without any.
+        secrets: The parts that may be secret.
     """
 
     def __init__(self, text: str, kept: str | None = None, parameter: str = "url") -> None:
