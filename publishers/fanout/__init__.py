@@ -1,1 +1,1 @@
-"""How changes reach subscribers: shared publishers with their rings, cursors and groups, and the replayer of a log."""
+"""How changes reach subscribers: shared publishers with their rings, cursors and delivery groups, and the log's replayer."""

@@ -1,4 +1,4 @@
-"""What one pull brings to one subscriber."""
+"""The unit of delivery: consecutive matching changes as one view shows them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
@@ -14,14 +14,14 @@ __all__ = ["Batch"]
 class Batch(Sequence[Change]):
     """Consecutive matching changes, as references into the log's blocks.
 
-    It is a sequence of ``Change`` objects, which are made only if somebody asks for them; a transport takes the slices
-    and never does.
+    It is a sequence of ``Change`` objects, which are created on first use. A transport encodes the slices and never creates
+    them.
 
     Attributes:
         slices: The changes.
-        end: The position after them: resume there to go on behind this batch.
+        end: The position after them; resume there to continue behind this batch.
         view: How the subscriber sees them.
-        memo: What others made of this batch, by their own keys, for all who get it.
+        memo: Values that receivers derived from this batch, such as encodings, by their own keys; shared by all receivers.
     """
 
     __slots__ = ("_changes", "_size", "_tally", "end", "memo", "slices", "view")
@@ -40,12 +40,12 @@ class Batch(Sequence[Change]):
 
     @property
     def boundary(self) -> bool:
-        """Whether the last transaction in the batch is finished."""
+        """Whether the batch ends at the end of a transaction."""
         return self.end.index == 0
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """The changes, made once for all who get this batch."""
+        """The changes, created once for all receivers of this batch."""
         made = self._changes
         if made is None:
             found: list[Change] = []
@@ -56,7 +56,7 @@ class Batch(Sequence[Change]):
 
     @property
     def tally(self) -> Tally:
-        """How many changes of which kind these are; counted once for all who get this batch, or as it was set."""
+        """Number of changes by area and entity type; counted once for all receivers, or as set by `DeliveryCounters`."""
         if self._tally is None:
             self._tally = tally_of(self.slices)
         return self._tally
@@ -66,7 +66,7 @@ class Batch(Sequence[Change]):
         self._tally = tally
 
     def cut(self, events: int) -> "tuple[Batch, Batch | None]":
-        """At most ``events`` changes from the front, and the rest if there is one."""
+        """Splits off at most ``events`` changes from the front; returns them and the rest, None if there is no rest."""
         if events >= self._size:
             return self, None
         front: list[Slice] = []

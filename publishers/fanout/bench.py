@@ -1,9 +1,9 @@
-"""What stands in a ring: a cursor for itself, or some of one group on a bench; and who of a group is served in a round.
+"""The entries of a ring (single cursors, and benches of cursors of one group), and the round that serves a group.
 
-Those of a group that have kept up are given the same again and again. So they stand on benches: their drains have lent their
-flags to the group, which keeps them, and a round moves the bench and calls its members one after the other. Any wake-up but
-a request, from any thread, recalls a flag: the cursor leaves the bench, and its drain runs by itself; if the bench is being
-served just then, when that is over.
+Cursors of one group that keep up receive the same batches again and again. So they share a bench: their drains lend their
+flags to the group, which keeps them, and a round moves the bench once and then calls the subscribers one after the other.
+Every wake-up except a request, from any thread, recalls a flag: the cursor leaves the bench, and its drain runs by itself.
+If a round is serving the bench at that moment, the drain runs after the round.
 """
 
 import threading
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 __all__ = ["TURN", "Bench", "RingCursor", "Round"]
 
 TURN: Final = 64
-"""As many cursors of a group are found a place on a bench at a time, and served in one turn of an event loop."""
+"""Most cursors of a group that join a bench at a time, and that one turn of an event loop serves."""
 
-# A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
+# Access to an enum member by its name costs a call before Python 3.12; every delivery compares with these.
 _LIVE: Final = Phase.LIVE
 _PAUSED: Final = Phase.PAUSED
 
 
 class RingCursor:
-    """What a ring knows of a cursor; every field is changed under the ring's lock only, while the cursor is in it.
+    """A cursor as its ring sees it. While the cursor stands in the ring, its fields change under the ring's lock only.
 
     Attributes:
-        next: The next position to read; of one on a bench, at least that of the bench.
-        phase: The state of its subscription; changed under the ring's lock only, by the table of states.
+        next: The next position to read. For a cursor on a bench, the larger of this and the bench's ``next`` counts.
+        phase: The state of its subscription; changed by the table of states, always under the ring's lock.
         held: Whether an operator has paused it.
-        place: The number of the first chunk that it has not taken, while the ring keeps it for the cursor; else None. Of one
-            on a bench, any.
-        location: Where in the WAL ``next`` is, as far as it is known.
+        place: The place of the first chunk that it has not taken, while the ring keeps that chunk for the cursor; else None.
+            The value has no meaning for a cursor on a bench, except that it is not None.
+        location: Where in the WAL ``next`` is; None if that is not known.
         owner: Its subscription.
-        group: The cursors with which it may be served together.
-        kind: With which of these it may stand on one bench (`Likeness`); None if it never may.
-        bench: The bench for which its flag is lent, until that is recalled.
+        group: The delivery group with which it may be served.
+        kind: What it must share with other cursors to join one bench (`Likeness`); None if it joins none.
+        bench: The bench to which its drain's flag is lent, until the flag is recalled.
     """
 
     __slots__ = ("bench", "group", "held", "kind", "location", "next", "owner", "phase", "place")
@@ -61,30 +61,30 @@ class RingCursor:
     @property
     def live(self) -> bool:
         """Whether the ring serves this cursor, or would if it were not paused."""
-        phase = self.phase  # once: readers without the lock may meet a change
+        phase = self.phase  # read once: without the lock, it may change in between
         return phase is _LIVE or (phase is _PAUSED and self.place is not None)
 
     @property
     def more(self) -> bool:
-        """Whether something is visible that it has not read."""
+        """Whether there are visible versions that it has not read."""
         return True
 
     @property
     def idle(self) -> bool:
-        """Whether the ring serves it, and it has taken all that was linked; may be asked without the lock."""
+        """Whether the ring serves it and it has taken every linked chunk; needs no lock."""
         return False
 
     def recall(self) -> None:
-        """Has the flag of its drain back that its group keeps; while that delivers, it gives it back itself thereafter."""
+        """Ends the loan of its drain's flag to its group. If a round is delivering to its bench, the round releases the flag."""
 
 
 class Bench(RingCursor):
-    """Cursors of one group and kind that stand at one place, and the drains that have lent it their flags.
+    """Cursors of one group and kind at one place, whose drains have lent their flags.
 
     Attributes:
-        members: The cursors, with their drains.
-        credit: What each of them has demand for at least.
-        serving: The round that delivers to them just now, if there is one.
+        members: The cursors, each with its drain.
+        credit: A lower bound of the demand of every member.
+        serving: The round that delivers to the members now; None if there is none.
     """
 
     __slots__ = ("_again", "_leaving", "_lock", "credit", "members", "serving")
@@ -95,25 +95,29 @@ class Bench(RingCursor):
         self.members: dict[RingCursor, Drain[Any]] = {}
         self.credit = UNBOUNDED
         self.serving: Round | None = None
-        self._lock = threading.Lock()  # of the next two, and of the end of serving; taken inside the ring's
+        # Guards the next two fields and the end of serving; acquired inside the ring's lock.
+        self._lock = threading.Lock()
         self._again = False
         self._leaving: list[RingCursor] = []
 
     def free_at(self, place: int) -> bool:
-        """Whether a round may serve it there; if one does already, that round looks for more when it is done."""
+        """Whether a round may serve it at ``place``. If another round is serving it, that round is asked to look again."""
         with self._lock:
             self._again = self.serving is not None
             return not self._again and self.place == place
 
     def leave(self, cursor: RingCursor) -> bool:
-        """Notes that a flag was recalled, if a round is to give it back; answers whether that is so."""
+        """Notes a recalled flag if a round is serving the bench; returns whether that round will release the flag."""
         with self._lock:
             if self.serving is not None:
                 self._leaving.append(cursor)
             return self.serving is not None
 
     def served(self, some: "Round") -> None:
-        """Ends a round: those that left meanwhile get their flags back. Once more, it only goes on where it was interrupted."""
+        """Ends a round and releases the flags of members that left meanwhile.
+
+        After an interrupt it may be called again, and continues where it was interrupted.
+        """
         with self._lock:
             if self.serving is some:
                 some.again, self._again = self._again, False
@@ -125,25 +129,28 @@ class Bench(RingCursor):
                 cursor.owner.drain.release_hold(cursor)
                 some.leaving.pop()
         except BaseException:
-            self.served(some)  # an interrupt, maybe in a turn that was due: nobody else may wait for its flag
+            # An interrupt, maybe from a subscriber's turn: the other flags must be released all the same.
+            self.served(some)
             raise
 
 
 class Round:
-    """Who of a group is served with what lies ahead, some at a time; the holder of the round changes it, by `Ring.take`.
+    """The progress of one pass over a group: which cursors wait, and what the next of them receive.
+
+    The thread that runs the round changes it, through `Ring.take`.
 
     Attributes:
-        place: Who stands there or behind it is to be found first; None if that was done.
-        most: As many may be served at a time.
-        waiting: Who was found, and has not had its turn: cursors and benches, by place and kind.
-        ahead: What was taken last; None if that is nothing.
-        bench: Who is to be served with it.
-        lent: The drains of those on it that were not served yet; who leaves the bench meanwhile is served all the same.
-        took: How many they were.
-        leaving: Whose flags are to be given back after that.
-        again: Whether another round came meanwhile.
+        place: The round first collects the group's cursors at this place or a later one; None once that is done.
+        most: Most cursors served at a time.
+        waiting: The cursors and benches collected and not served yet, by place and kind.
+        ahead: The chunks taken last; None if there were none.
+        bench: The bench to serve with ``ahead``.
+        lent: The drains of its members that were not served yet. A member that leaves the bench meanwhile is still served.
+        took: Number of these drains at first.
+        leaving: Cursors whose flags are released at the end of the round.
+        again: Whether another round came to the bench meanwhile.
         left: The cursors that could not take part.
-        follows: Version of the chunk before which the others stand now, if one is linked.
+        follows: Version of the chunk before which the bench stands now; None if no such chunk is linked.
     """
 
     __slots__ = (
@@ -174,5 +181,5 @@ class Round:
         self.follows: int | None = None
 
     def clear(self) -> None:
-        """Forgets who was served, before others are."""
+        """Resets the results of the last `Ring.take`, before the next one."""
         self.bench, self.took, self.left, self.again = None, 0, [], False

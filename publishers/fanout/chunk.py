@@ -1,4 +1,4 @@
-"""What lies in a ring: the matching changes of one transaction, several of these in a row, and how much it is in all."""
+"""The contents of a ring: chunks (the matching changes of one transaction), runs of chunks, and their statistics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,16 @@ __all__ = ["Ahead", "Asked", "Chunk", "Likeness", "Polled", "RingStatistics", "f
 
 
 class Chunk:
-    """The matching changes of one transaction; immutable once a ring has given it its place.
+    """The matching changes of one transaction; immutable once a ring has set its place.
 
     Attributes:
-        version: Of the transaction.
-        place: In the ring.
+        version: Version of the transaction.
+        place: Its number in the ring; places only rise.
         slices: The changes.
-        events: How many they are.
-        nbytes: Their stored bytes, roughly: what a batch of them counts.
-        weight: What it keeps in memory, roughly: blocks as a whole, however few of their changes match.
+        events: Number of changes.
+        nbytes: Their stored bytes, roughly; bounds of batches count these.
+        weight: Bytes that it keeps in memory, roughly; bounds of rings count these. Each block counts as a whole, however few
+            of its changes match.
     """
 
     __slots__ = ("events", "nbytes", "place", "slices", "version", "weight")
@@ -41,21 +42,21 @@ class Chunk:
         self.weight = weight + 64 * events
 
     def since(self, index: int) -> list[Slice]:
-        """What lies at or after an index."""
+        """The changes at or after an index."""
         return [rest for part in self.slices if len(rest := part.since(index))]
 
 
 class Ahead(NamedTuple):
-    """Some chunks in a row, for all who stand before them.
+    """Consecutive chunks, taken once for all cursors that stand before them.
 
     Attributes:
-        place: Of the first.
-        end: The place behind the last.
-        first: Version of the first.
-        next: The position behind the last.
-        slices: What they hold.
-        events: How many changes that is.
-        batches: What was made of it, by view, for all who get it.
+        place: Place of the first chunk.
+        end: The place behind the last chunk.
+        first: Version of the first chunk.
+        next: The position behind the last chunk.
+        slices: Their changes.
+        events: Number of changes.
+        batches: The batches made from them, by view; shared by all receivers.
     """
 
     place: int
@@ -75,13 +76,13 @@ class Ahead(NamedTuple):
 
 
 class Likeness(NamedTuple):
-    """What subscriptions have in common that are given the very same.
+    """The properties that subscriptions must share to receive the same batch object.
 
     Attributes:
         view: How they see changes.
-        batches: Whether they take batches.
+        batches: Whether they receive whole batches (``on_next_batch``).
         max_events, max_bytes: Bounds of one batch.
-        asks: Whether each may have to wait although it has demand.
+        asks: Whether a member may be busy although it has demand, so that each must be asked.
     """
 
     view: View
@@ -92,21 +93,21 @@ class Likeness(NamedTuple):
 
 
 Asked = tuple[int, Position, int, int, bool]
-"""Where a cursor stands, its position, and how much it asks for: changes, bytes, and whether whole transactions."""
+"""The arguments of a poll: the cursor's place and position, most changes, most bytes, and whether to end at a transaction."""
 
 
 class Polled(NamedTuple):
-    """What a cursor polled, for all that poll at that place with the same bounds.
+    """The result of one poll, shared by all cursors that poll from the same place with the same bounds.
 
     Attributes:
         slices: The changes.
-        more: Whether more are at hand.
-        batches: What was made of it, by view, for all who get it.
-        upto: The watermark.
-        end: The place behind the last chunk that was linked.
-        place: Of the first chunk that is not taken, or not as a whole.
-        next: The position behind what was taken.
-        events: How many changes that is.
+        more: Whether further visible changes are in the ring.
+        batches: The batches made from it, by view; shared by all receivers.
+        upto: The watermark of the poll.
+        end: The place behind the last chunk that was linked then.
+        place: Place of the first chunk that was not taken completely.
+        next: The position behind the changes taken.
+        events: Number of changes.
     """
 
     slices: tuple[Slice, ...]
@@ -126,23 +127,26 @@ class Polled(NamedTuple):
         return made
 
     def holds(self, upto: int, end: int) -> bool:
-        """Whether it holds for a later watermark too: if it ended at a bound, or nothing was linked, or became visible, since."""
+        """Whether a poll now would have the same result.
+
+        It would if the poll ended at a bound, or if since then no chunk was linked and the watermark did not advance.
+        """
         return (self.upto, self.end) == (upto, end) or (self.more and self.upto <= upto)
 
 
 @dataclass(frozen=True, slots=True)
 class RingStatistics:
-    """What a ring holds, and what has passed through it.
+    """What a ring holds, and its counters.
 
     Attributes:
         start: The oldest position that it covers.
-        chunks, events, nbytes: What is present; the blocks in memory as a whole, however few of their changes match.
-        live: Cursors that it serves.
-        linked_events: Changes that it has accepted.
-        evicted_events: Changes that went because of a bound, before all LIVE cursors had taken them.
+        chunks, events, nbytes: Chunks, changes and bytes present. A block counts as a whole, however few of its changes match.
+        live: Cursors that stand in the ring.
+        linked_events: Changes linked in all.
+        evicted_events: Changes evicted by a bound before all LIVE cursors had taken them.
         refused_chunks: Transactions that were larger than its bounds.
-        copied_events: Changes that cursors have taken from it; one that several took counts for each.
-        available_events: Changes for which it has room.
+        copied_events: Changes that cursors have taken; a change counts once for each cursor.
+        available_events: Further changes for which it has room.
     """
 
     start: Position
@@ -158,7 +162,7 @@ class RingStatistics:
 
 
 def fitting(parts: Sequence[Slice], max_events: int, max_bytes: int, *, least: int) -> list[Slice]:
-    """As much from the front as fits both bounds, but at least ``least`` changes."""
+    """The longest prefix that fits both bounds, but at least ``least`` changes."""
     pieces: list[Slice] = []
     for part in parts:
         piece = part.first(max_events, max_bytes, least=0 if pieces else least)
@@ -172,7 +176,7 @@ def fitting(parts: Sequence[Slice], max_events: int, max_bytes: int, *, least: i
 
 
 def polled_from(chunks: Sequence[Chunk], end: int, asked: Asked, upto: int) -> Polled:
-    """What comes next for all cursors that stand at a place and ask for as much."""
+    """Computes the result of a poll up to the watermark ``upto``."""
     place, after, max_events, max_bytes, whole = asked
     taken: list[Slice] = []
     base = chunks[0].place if chunks else end

@@ -1,4 +1,4 @@
-"""How many changes were given to subscribers, in all, by area and by entity type."""
+"""Counts the changes delivered to subscribers: in all, by area and by entity type."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -16,13 +16,13 @@ _AREAS: Final = {area.value: area.name for area in Area}
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStatistics:
-    """What was given to subscribers; a change that several got counts for each of them.
+    """Changes delivered to subscribers; a change counts once for each of its subscribers.
 
     Attributes:
         changes: All changes, TRANSACTION events included.
-        areas: The same by area.
-        entity_types: The same by entity type, as far as they are counted one by one.
-        other_types: Those of all further entity types.
+        areas: Changes by area.
+        entity_types: Changes by entity type, for the types that have a counter of their own.
+        other_types: Changes of all further entity types.
     """
 
     changes: int = 0
@@ -32,13 +32,12 @@ class DeliveryStatistics:
 
 
 class DeliveryCounters:
-    """Counts what subscribers of one log get. Thread-safe.
+    """Counts the changes delivered to the subscribers of one log. Thread-safe.
 
-    What is counted is what a slice of changes adds, which is found out once for all who get it: a delivery costs the same
-    however many changes it has.
+    A slice is tallied once for all of its receivers, so counting a delivery costs the same however many changes it has.
 
     Args:
-        most: Most entity types that are counted one by one: those that come first.
+        most: Most entity types with a counter of their own; the first types delivered get them.
     """
 
     def __init__(self, most: int) -> None:
@@ -49,7 +48,7 @@ class DeliveryCounters:
         self._others = 0
 
     def count(self, given: Iterable[Slice | Batch], times: int = 1) -> None:
-        """Counts changes that were given to so many subscribers."""
+        """Counts changes that were delivered to ``times`` subscribers."""
         for part in given:
             tally = part.tally
             with self._lock:
@@ -63,7 +62,7 @@ class DeliveryCounters:
                         self._meet(name, count * times)
 
     def statistics(self) -> DeliveryStatistics:
-        """What was counted up to now."""
+        """The counters now."""
         with self._lock:
             areas = {_AREAS[area]: count for area, count in self._areas.items()}
             return DeliveryStatistics(sum(areas.values()), areas, dict(self._types), self._others)
@@ -75,13 +74,16 @@ class DeliveryCounters:
             self._others += count
 
     def _fewer(self, tally: Tally) -> Tally:
-        """The same with one entry for all types that are not counted one by one; its type is empty, which no name is."""
+        """The tally with one entry for all types that have no counter of their own.
+
+        The type of that entry is the empty string, which is never the name of a type.
+        """
         found: dict[tuple[int, str | None], int] = {}
         for (area, name), count in tally.items():
             if name is not None and name not in self._types:
                 if len(self._types) < self._most:
                     self._types[name] = 0
                 else:
-                    name = ""  # noqa: PLW2901 - what it is counted under
+                    name = ""  # noqa: PLW2901 - the name under which it is counted
             found[area, name] = found.get((area, name), 0) + count
         return found

@@ -1,4 +1,4 @@
-"""One subscriber's place in the log."""
+"""The cursor of a subscription: its position in the log, and how it reads from there."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -18,14 +18,14 @@ __all__ = ["Cursor"]
 
 
 class Cursor(RingCursor):
-    """The next position to read, and the two ways to read from it: the ring first, the WAL when the ring moved on.
+    """The next position to read, and two ways to read from it: from the ring, or from the WAL once the ring has evicted it.
 
-    One thread at a time may call its methods, but for `move`; only the ring itself moves a LIVE cursor aside, under its lock.
+    One thread at a time may call its methods, except for `move`. Only the ring evicts a LIVE cursor, under the ring's lock.
 
     Attributes:
         until: Last version to read, or None.
-        reads: Frames of the WAL that it was given, from the disk or from memory.
-        read_at: When the last of them was committed, in microseconds since the Unix epoch; 0 if there was none.
+        reads: Frames of the WAL that were read for it, from disk or from memory.
+        read_at: Commit time of the last of these frames, in microseconds since the Unix epoch; 0 if there was none.
     """
 
     __slots__ = ("_predicate", "_ring", "_watermark", "read_at", "reads", "until")
@@ -63,21 +63,21 @@ class Cursor(RingCursor):
 
     @property
     def more(self) -> bool:
-        """Whether something is visible that it has not read."""
+        """Whether there are visible versions that it has not read."""
         return self.next.version <= self.upto
 
     @property
     def idle(self) -> bool:
-        """Whether the ring serves it, and it has taken all that was linked; may be asked without the lock."""
+        """Whether the ring serves it and it has taken every linked chunk; needs no lock."""
         return (self.bench or self).place == self._ring.end and self.live
 
     @property
     def reached(self) -> bool:
-        """Whether the ring seems to have what comes next; without its lock, so ask it by `move`."""
+        """Whether the ring seems to cover ``next``. It reads without the ring's lock; only `move` decides."""
         return self._ring.start <= self.next
 
     def move(self, event: Occurrence, at: Position | None = None) -> StateRow | None:
-        """Changes its state as the table says; None if the event means nothing now."""
+        """Changes its state as the table says; returns the row, None if the table has none for the event."""
         return self._ring.move(self, event, at)
 
     def recall(self) -> None:
@@ -91,22 +91,22 @@ class Cursor(RingCursor):
                 self.owner.drain.release_hold(self)
 
     def poll(self, max_events: int, max_bytes: int, *, whole: bool = False) -> Polled | None:
-        """Takes what comes next from the ring, by reference and without I/O; None if the ring has moved on.
+        """Takes the next changes from the ring, by reference and without I/O; None if the ring does not serve the cursor.
 
-        With ``whole`` it ends at the end of a transaction, unless that alone is above the bounds.
+        With ``whole`` the changes end at the end of a transaction, unless the transaction alone is above the bounds.
         """
-        # Without the ring's lock: a thousand laggards that took it only to hear this would make a line before it in which
-        # each commit waits. Whoever stands meanwhile is served by the ring the next time.
+        # Checked without the ring's lock. If a thousand laggards acquired the lock only for this check, every commit would
+        # wait behind them. A cursor that enters the ring meanwhile is served by its next poll.
         if self.place is None:
             return None
-        # The watermark is read before the ring: all that is at or below it has been linked.
+        # The watermark is read before the ring: every match at or below it has been linked.
         taken = self._ring.poll(self, self.upto, max_events, max_bytes, whole=whole)
         return None if taken is BEHIND else taken
 
     def take(self, block: Block, max_events: int, max_bytes: int, *, least: int = 1) -> Slice | None:
-        """Takes what matches from a block of the WAL that holds ``next``, and moves behind what it took.
+        """Takes the matching changes from a block of the WAL that holds ``next``, and moves behind them.
 
-        It takes what fits both bounds, but at least ``least`` changes; if something is left, ``next`` stays before it.
+        It takes changes that fit both bounds, but at least ``least``. If matches are left, ``next`` stays before them.
         """
         self.reads += 1
         self.read_at = block.committed_at

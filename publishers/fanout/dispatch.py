@@ -1,4 +1,4 @@
-"""The threads for subscribers that named no executor and run on no event loop: few, and more only where some block."""
+"""The thread pool for subscribers that named no executor and run on no event loop; it grows only when subscribers block."""
 
 import contextlib
 import logging
@@ -11,21 +11,21 @@ from typing import Final
 __all__ = ["DispatchPool"]
 
 _LOG: Final = logging.getLogger("penstock.publishers")
-_PATIENCE: Final = 0.01  # seconds in which no thread has come for what waits, until there is one more
+_PATIENCE: Final = 0.01  # seconds without any task taken from the queue, after which the pool adds a thread
 
 Task = Callable[[], None]
 
 
 class DispatchPool:
-    """An executor that grows on need: when all its threads are busy and nothing that waits is taken for 10 ms.
+    """An executor that adds a thread when all its threads are busy and no waiting task was taken for 10 ms.
 
-    So many subscribers that are quick share few threads, and subscribers that block get others of their own. What has grown
-    stays, as what has blocked once blocks again.
+    So many quick subscribers share few threads, and blocking subscribers get further ones. The pool never shrinks, because a
+    subscriber that blocked once blocks again.
 
     Args:
-        threads: How many there are at first; each is started when it is needed.
-        most: How many there may be; it is logged once when they are there.
-        name: How their names begin.
+        threads: Most threads at first; each starts when it is needed.
+        most: Most threads to grow to; reaching it is logged once.
+        name: Prefix of the threads' names.
     """
 
     def __init__(self, threads: int, most: int, name: str) -> None:
@@ -42,14 +42,14 @@ class DispatchPool:
 
     @property
     def threads(self) -> int:
-        """How many threads it allows itself now."""
+        """Most threads that may run now."""
         return self._threads
 
     def submit(self, task: Task, /) -> None:
         """Runs a task on one of the threads.
 
         Raises:
-            RuntimeError: If it was shut down.
+            RuntimeError: If the pool was shut down.
         """
         with self._lock:
             if self._closed:
@@ -61,29 +61,29 @@ class DispatchPool:
                 except RuntimeError:  # the interpreter is shutting down
                     self._waiting.pop()
                     raise
-                # After the submit: an interrupt between them leaves one thread too many, and none too few.
+                # After the submit: an interrupt in between leaves one thread too many, never one too few.
                 self._running += 1
             else:
                 self._watch_if_needed()
 
     def shutdown(self, *, wait: bool = True) -> None:
-        """Takes no more tasks, and ends when what it has is done."""
+        """Refuses further tasks and runs the waiting ones; with ``wait``, returns after the last one."""
         with self._lock:
             self._closed = True
             self._closing.notify_all()
-        # What waits keeps the threads that run until it is done; only then is there nothing to submit any more.
+        # Running threads finish every waiting task first; nothing is submitted after that.
         self._pool.shutdown(wait=wait)
 
     def _watch_if_needed(self) -> None:
         if self._waiting and not self._watched and self._threads < self._most and not self._closed:
             with contextlib.suppress(
                 RuntimeError
-            ):  # the interpreter is shutting down: those that run must do
+            ):  # the interpreter is shutting down: the running threads must suffice
                 self._pool.submit(self._watch)
                 self._watched = True
 
     def _work(self) -> None:
-        """One thread, until nothing waits."""
+        """Runs waiting tasks on one thread until none is left."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -93,12 +93,12 @@ class DispatchPool:
                 self._taken += 1
             try:
                 task()
-            except BaseException as error:  # noqa: BLE001 - a subscriber's SystemExit must not strand those who wait
+            except BaseException as error:  # noqa: BLE001 - a subscriber's SystemExit must not strand the waiting tasks
                 _LOG.error("dropped by a dispatch thread", exc_info=error)
             del task
 
     def _watch(self) -> None:
-        """Looks whether what waits is taken, and becomes one more thread if it is not."""
+        """Watches whether waiting tasks are taken; if none is taken in time, this thread starts to run tasks itself."""
         with self._lock:
             seen = None
             while self._waiting and seen != self._taken:

@@ -1,4 +1,4 @@
-"""A place where history is missing, and what is to become of a subscription there."""
+"""Gaps: history that a subscription has missed, and what the subscription does there."""
 
 import threading
 from collections.abc import Callable
@@ -12,11 +12,11 @@ __all__ = ["Gap", "GapNotice", "OnGap", "require_told"]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """History that retention deleted before a subscriber came to it.
+    """History that retention deleted before a subscription read it.
 
     Attributes:
-        begin: The first position that he would have read.
-        end: The oldest position that is kept, where he goes on.
+        begin: The first position that the subscription would have read.
+        end: The oldest kept position, where the subscription continues.
     """
 
     begin: Position
@@ -29,14 +29,15 @@ OnGap = Literal["fail", "jump"] | Callable[[Gap], object]
 ``"fail"``
     The subscription ends with ``HistoryPruned``.
 ``"jump"``
-    It goes on at the oldest kept position; the subscriber's ``on_gap(gap)`` is told before the changes that follow.
+    The subscription continues at the oldest kept position. The subscriber's ``on_gap(gap)`` is called before the changes that
+    follow.
 a callable
-    Likewise, and the callable is told.
+    Like ``"jump"``, but the callable is called with the gap.
 """
 
 
 class GapNotice:
-    """The gap that a subscriber is to be told of; it grows until that is done.
+    """A gap that was not reported to the subscriber yet; further missing history extends it until then.
 
     Args:
         on_gap: What happens where history is missing.
@@ -44,16 +45,16 @@ class GapNotice:
 
     def __init__(self, on_gap: OnGap) -> None:
         self.on_gap = on_gap
-        self._lock = threading.Lock()  # one thread may tell it while another one makes it longer
+        self._lock = threading.Lock()  # one thread may report the gap while another extends it
         self._gap: Gap | None = None
 
     def extend(self, begin: Position, end: Position) -> None:
-        """Notes that what lies between is missing too."""
+        """Adds the history from ``begin`` to ``end`` to the gap."""
         with self._lock:
             self._gap = Gap(begin if self._gap is None else self._gap.begin, end)
 
     def deliver(self, subscriber: Any) -> None:
-        """Tells the gap, if there is one."""
+        """Reports the gap, if there is one, to the callable or to the subscriber's ``on_gap``."""
         with self._lock:
             gap, self._gap = self._gap, None
         if gap is not None:
@@ -61,10 +62,10 @@ class GapNotice:
 
 
 def require_told(on_gap: OnGap, subscriber: object) -> None:
-    """Looks whether a subscriber that wants to jump can be told of gaps.
+    """Checks that a subscriber with ``on_gap="jump"`` has a method ``on_gap``.
 
     Raises:
-        TypeError: If not.
+        TypeError: If it has none.
     """
     if on_gap == "jump" and not callable(getattr(subscriber, "on_gap", None)):
         raise TypeError(

@@ -1,7 +1,7 @@
-"""How in-process subscribers hold the writer back.
+"""Backpressure from in-process subscribers to writers.
 
-A gating subscriber allows itself a lag, in changes or in time. A writer that asks for admission waits until every gating
-subscriber is within its own; the others never hold anybody back.
+A gating subscription has a largest lag, in changes or in time. A writer that asks for admission waits until every gating
+subscription is within its largest lag. Other subscriptions never delay a writer.
 """
 
 import threading
@@ -24,16 +24,20 @@ __all__ = ["Gating"]
 _VERSIONS_MAX: Final = 65_536
 _NEWS_MAX: Final = 1_024
 _RECENT: Final = 60.0  # seconds over which the rate of writing is averaged
-_STEP: Final = 0.2  # the longest time, in seconds, in which a stop that tells nobody is overlooked
+_STEP: Final = (
+    0.2  # seconds after which a waiting writer looks at its stop event, which notifies no condition
+)
 
 
 class Gating:
-    """Counts changes between positions, and makes writers wait.
+    """Counts changes between positions, and makes writers wait for gating subscriptions.
+
+    It answers for the last 65,536 versions; its tables hold at most about twice as many.
 
     Args:
-        visible: The newest version when the log was opened; what is older is not counted.
-        clock: Measures stalls.
-        gating: Who gates at this moment.
+        visible: The newest visible version when the log was opened; older versions are not counted.
+        clock: Measures stalls and ages.
+        gating: Returns the subscriptions that gate now.
     """
 
     def __init__(self, visible: int, clock: Clock, gating: Callable[[], Iterable[Subscribed]]) -> None:
@@ -43,17 +47,17 @@ class Gating:
         self._moved = threading.Condition(self._moving)
         self._moves = 0
         self._lock = threading.Lock()
-        self._news: deque[tuple[int, int, int, int]] = deque()  # versions that were not counted yet
+        self._news: deque[tuple[int, int, int, int]] = deque()  # versions published and not counted yet
         self._versions = array("q", [visible])
         self._totals = array("q", [0])  # of changes, up to and with each version
-        self._nbytes = array("q", [0])  # likewise
-        self._times = array("q", [0])
-        self._unknown = visible  # the newest version of which bytes and time are not known
-        self._uncounted = visible  # likewise of which changes are not known
+        self._nbytes = array("q", [0])  # stored bytes, up to and with each version
+        self._times = array("q", [0])  # commit time of each version, in microseconds since the Unix epoch
+        self._unknown = visible  # the newest version whose bytes and commit time are not known
+        self._uncounted = visible  # the newest version whose number of changes is not known
         self.closed = False
 
     def published(self, version: int, count: int, nbytes: int = 0, committed_at: int = 0) -> None:
-        """Counts a version that becomes visible; with a count of 0, some of which nobody has counted the changes."""
+        """Counts a version that becomes visible; a ``count`` of 0 means that its number of changes is not known."""
         news = self._news
         news.append((version, count, nbytes, committed_at))
         if len(news) >= _NEWS_MAX:
@@ -61,7 +65,7 @@ class Gating:
                 self._count()
 
     def _count(self) -> None:
-        """Counts what is new, for whoever asks, under the lock: commits pay next to nothing for it."""
+        """Counts the newly published versions; the caller holds the lock. Readers do this, so a commit only appends to a list."""
         if not self._news:
             return
         with SHIELD:
@@ -80,22 +84,23 @@ class Gating:
                     del kept[:_VERSIONS_MAX]
 
     def nudge(self) -> None:
-        """Lets waiting writers look again."""
+        """Makes waiting writers check the subscriptions again."""
         with self._moving:
             self._moves += 1
             self._moved.notify_all()
 
     def lag(self, position: Position) -> int | None:
-        """Changes from a position to the watermark; None if they were not counted, or are not remembered."""
+        """Changes from a position to the watermark; None if they were not counted or are no longer remembered."""
         return self.counted(position)[0]
 
     def behind(self, position: Position, visible: int, read_at: int) -> SubscriptionLag:
-        """How far a position is behind the watermark in every measure; costs the same however far that is.
+        """The lag of a position behind the watermark in every measure; costs the same however large the lag is.
 
         Args:
             position: The position.
             visible: The watermark.
-            read_at: When the last frame was committed that was read there, in microseconds since the Unix epoch, or 0.
+            read_at: Commit time of the last frame read before the position, in microseconds since the Unix epoch; 0 if there
+                is none. It stands in for a commit time that is not remembered.
         """
         versions = max(0, visible + 1 - position.version)
         changes, nbytes, committed_at = self.counted(position)
@@ -104,11 +109,12 @@ class Gating:
         return SubscriptionLag(versions, changes, nbytes, known if versions else 0.0)
 
     def counted(self, position: Position) -> tuple[int | None, int | None, int | None]:
-        """What lies between a position and the watermark; None is told of what is not known or no longer remembered.
+        """Counts the changes between a position and the watermark.
 
         Returns:
-            How many changes; stored bytes of their transactions, the one in which the position lies included; when the
-            oldest of these was committed, in microseconds since the Unix epoch, None if there is none.
+            The number of changes; the stored bytes of their transactions, including the one in which the position lies; and
+            the commit time of the oldest of these transactions, in microseconds since the Unix epoch. A value is None if it is
+            not known or no longer remembered. The time is None, and the bytes are 0, at the watermark.
         """
         with self._lock:
             self._count()
@@ -126,13 +132,16 @@ class Gating:
 
     @property
     def published_in_all(self) -> tuple[int, int]:
-        """Changes that became visible since the log was opened, and their stored bytes, as far as they were counted."""
+        """Changes that became visible since the log was opened, and their stored bytes, as far as these are known."""
         with self._lock:
             self._count()
             return self._totals[-1], self._nbytes[-1]
 
     def rate(self) -> float | None:
-        """Stored bytes that became visible in a second, over the last minute or since the log was opened; None if it is not known."""
+        """Stored bytes that became visible a second, over the last 60 seconds or since the first known version if that is later.
+
+        Returns None if no commit time is known.
+        """
         with self._lock:
             self._count()
             known = max(1, bisect_right(self._versions, self._unknown))
@@ -144,7 +153,7 @@ class Gating:
             return (self._nbytes[-1] - self._nbytes[at - 1]) / min(max(1.0, seconds), _RECENT)
 
     def at_least(self, lag: SubscriptionLag) -> SubscriptionLag:
-        """The same with the least that is sure where it is not known: what this log remembers, which a lag beyond that has."""
+        """Replaces unknown measures of a lag by lower bounds: all that this log remembers, which an unknown lag exceeds."""
         if None not in (lag.changes, lag.nbytes, lag.seconds):
             return lag
         with self._lock:
@@ -161,14 +170,16 @@ class Gating:
         )
 
     def wait(self, stopped: threading.Event, stall_timeout: float) -> None:
-        """Waits until every gating subscriber is within its ``max_lag``.
+        """Waits until every gating subscription is within its ``max_lag``.
 
         Args:
-            stopped: Ends the wait when it is set.
-            stall_timeout: Seconds for which the slowest subscriber may make no progress.
+            stopped: Ends the wait when it is set; noticed within 0.2 seconds.
+            stall_timeout: Seconds, from 0, without progress of any subscription beyond its ``max_lag`` after which the wait
+                fails.
 
         Raises:
-            SubscriberStalled: If it made none.
+            InvalidOption: If an argument is not valid.
+            SubscriberStalled: If no such subscription made progress for ``stall_timeout`` seconds; names the slowest one.
             AdmissionStopped: If ``stopped`` was set.
             LogClosed: If the log was closed meanwhile.
         """
@@ -188,7 +199,7 @@ class Gating:
             if self.closed:
                 raise LogClosed
             moves = self._moves
-            # Asked without the lock, because to look how far a subscriber is may run its code.
+            # Without the lock: a checkpoint of a subscription may run its subscriber's code.
             behind = [one for one in self._gating() if not one.ended and not self._within(one)]
             if not behind:
                 return

@@ -1,10 +1,10 @@
-"""Subscriptions that are served together: same publisher, same executor.
+"""Delivery groups: subscriptions of one publisher on one executor, served together.
 
-Those that have kept up stand at one place of the ring when the next chunks are linked. A round takes these once, and under the
-same lock it borrows the flags of their drains and moves their cursors; then it hands each subscriber the same batch. Those
-that cannot take part (they lack demand, are busy, want smaller batches, end at a version) are left to their own drains,
-which are woken. Each subscriber's own drain flag is held while it is served, so all rules of delivery hold as they do without
-company.
+Subscriptions that keep up stand at one place of the ring when the next chunks are linked. A round takes these chunks once;
+under the same lock it borrows the flags of the subscriptions' drains and moves their cursors. Then it delivers the same batch
+to each subscriber. Subscriptions that cannot take part (they lack demand, are busy, want smaller batches, end at a version)
+are woken and pull by their own drains. The group holds the drain flag of each subscription that it serves, so all rules of
+delivery hold as if the subscription were served alone.
 """
 
 import threading
@@ -23,24 +23,26 @@ from publishers.fanout.watermark import Watermark
 
 __all__ = ["DeliveryGroup"]
 
-_TOGETHER: Final = 1024  # are served at a time where nobody waits for a turn
-_WOKEN: Final = 16  # as many are woken for the price of one that is served
+_TOGETHER: Final = 1024  # most subscriptions served at a time where no event loop waits for its turn
+_WOKEN: Final = 16  # wake-ups that count as one delivery in a turn
 
 
 class DeliveryGroup:
     """The cursors of one ring whose signals run on one executor.
 
     Args:
-        ring: Where the cursors stand.
-        executor: ``flow.INLINE``, or that of an event loop; None for all others, which are woken one by one.
-        watermark: What may be delivered.
-        counters: Count what is delivered.
-        run_aside: Runs what may reach a subscriber's code.
+        ring: The ring of the cursors.
+        executor: ``flow.INLINE`` or the executor of an event loop; None for every other executor, whose subscriptions are
+            woken one by one.
+        watermark: The log's watermark.
+        counters: Count the delivered changes.
+        run_aside: Runs a callable that may reach a subscriber's code.
 
     Attributes:
-        executor: The same.
-        members: How many there are; changed under the registry's lock only.
-        sleeps: Whether to wake it costs an event loop a turn, so that it should concern somebody there.
+        executor: See above.
+        members: Number of subscriptions; changed under the registry's lock only.
+        sleeps: Whether waking the group costs an event loop a turn. Such a group is woken only if it has a cursor at the new
+            chunks.
     """
 
     def __init__(
@@ -66,29 +68,29 @@ class DeliveryGroup:
 
     @staticmethod
     def key(executor: Executor) -> Executor | None:
-        """What the subscriptions of one group have in common."""
+        """The key that the subscriptions of one group share: the event loop's executor, ``INLINE``, or None."""
         trunk: Executor = getattr(executor, "trunk", executor)
         return trunk if trunk is INLINE or isinstance(trunk, LoopExecutor) else None
 
     @property
     def lost(self) -> bool:
-        """Whether its loop has closed: what was scheduled there never runs, and its members are to learn of it."""
+        """Whether its event loop has closed. Callbacks scheduled there never run, and a wake-up ends the members."""
         return self._loop is not None and self._loop.closed
 
     def note(self, place: int) -> None:
-        """Chunks from ``place`` on were linked, and may be visible; ``wake`` follows when they are."""
+        """Notes that chunks from ``place`` on were linked; the caller calls ``wake`` once they are visible."""
         with self._lock:
             if self._place is None or place < self._place:
                 self._place = place
 
     def wake(self) -> None:
-        """Serves those who wait for what was noted: here, or on their event loop."""
+        """Serves the cursors from the noted place on: on this thread, on the event loop, or by waking each of them."""
         if self._loop is not None:
             try:
                 if self._claim():
                     self._schedule(self._loop, self._round)
             except BaseException:
-                # An interrupt came when a round was claimed, and nobody else would see to it; one too many is harmless.
+                # An interrupt came after the claim, so no other thread would schedule the round. A second round is harmless.
                 self._schedule(self._loop, self._round)
                 raise
         elif self.executor is INLINE:
@@ -108,12 +110,12 @@ class DeliveryGroup:
         try:
             loop.submit(run)
         except RuntimeError:
-            # The loop is closed, which each of them finds out for itself, demand or not, wherever it was left.
+            # The loop is closed. Each subscription finds that out when it is woken, demand or not, at any place of the ring.
             for cursor in self._ring.standing(self, 0):
                 cursor.owner.wake()
 
     def _wake_all(self) -> None:
-        """Wakes those who wait for what was noted; reaches nobody's code."""
+        """Wakes the cursors from the noted place on; runs no code of subscribers."""
         place = None
         try:
             with self._lock:
@@ -121,14 +123,14 @@ class DeliveryGroup:
             if place is not None:
                 _wake_each(self._ring.standing(self, place))
         except BaseException:
-            # KeyboardInterrupt, say: whoever was not woken sleeps over what is visible; to be woken twice is harmless.
+            # An exception such as KeyboardInterrupt must not leave a cursor asleep. Waking one twice is harmless.
             if place is not None:
                 self.note(place)
             self._wake_all()
             raise
 
     def _round(self, some: Round | None = None) -> None:
-        """Serves everybody who waits; on an event loop, some now and the rest in a later turn."""
+        """Serves the cursors from the noted place on; on an event loop, at most one turn's worth, and the rest in later turns."""
         place = None if some is None else some.waiting[-1][0]
         spent = 0
         try:
@@ -150,11 +152,12 @@ class DeliveryGroup:
                     self._loop.spend(spent)
                     if some is not None:
                         self._schedule(self._loop, partial(self._round, some))
-                    elif self._place is not None:  # it came meanwhile, and is for a later turn
+                    elif self._place is not None:  # noted meanwhile; served in a later turn
                         self.wake()
                     return
         except BaseException:
-            # KeyboardInterrupt, say: whoever was not served is found by the next round, also if this one had not begun.
+            # After an exception such as KeyboardInterrupt the next round finds every cursor that was not served, even if this
+            # round had not begun.
             self._scheduled = False
             if place is not None:
                 self.note(place)
@@ -162,31 +165,31 @@ class DeliveryGroup:
             raise
 
     def _serve(self, some: Round) -> int:
-        """Serves those that can take part, and wakes the others; answers what that was of a turn."""
+        """Serves the cursors that can take part and wakes the others; returns how much of a turn that used up."""
         try:
             with SHIELD:
                 closed = self._loop is not None and self._loop.closed
                 self._ring.take(self, some, -1 if closed else self._watermark.visible)
             self._deliver(some)
         except BaseException:
-            self._deliver(some)  # interrupted: those who were not served yet
+            self._deliver(some)  # after an interrupt: serves the rest
             raise
         return some.took + len(some.left) // _WOKEN
 
     def _deliver(self, some: Round) -> None:
-        """Delivers what was taken to those that were not given it yet, and wakes the others; again is harmless."""
+        """Delivers the taken changes to members not served yet and wakes the cursors left over; a second call is harmless."""
         bench, ahead = some.bench, some.ahead
         if bench is not None and ahead is not None:
             try:
                 view, batches, *_ = bench.kind
                 batch = ahead.batch(view)
                 Drain.deliver(some.lent, batch if batches else batch.changes, ahead.next)
-            except Exception as error:  # noqa: BLE001 - as in a pull: what cannot be shown ends these only
+            except Exception as error:  # noqa: BLE001 - as in a pull: changes that cannot be rendered end these subscriptions only
                 for drain in some.lent:
                     drain.fail(error)
             finally:
                 bench.served(some)
-            # Who published that while they were on their way did not find them there.
+            # A commit may have published the next chunk before the bench came to its place, and so not have noted this group.
             if some.again or (some.follows is not None and some.follows <= self._watermark.visible):
                 self.note(ahead.end)
             self._counters.count(ahead.slices, some.took)

@@ -1,4 +1,4 @@
-"""What the fan-out knows of a subscription, which stands on all of it."""
+"""The interfaces through which the fan-out uses a subscription, which itself stands on the whole fan-out."""
 
 from typing import Protocol
 
@@ -10,19 +10,19 @@ __all__ = ["Subscribed", "Wakeable"]
 
 
 class Wakeable(Protocol):
-    """What looks for something to deliver when it is woken."""
+    """An object that looks for changes to deliver when it is woken: a subscription, a group of them, or a follower."""
 
     def wake(self) -> None:
-        """There may be something to deliver. User code may run here, so hold no gate."""
+        """Looks for changes to deliver. User code may run here, so the caller holds no gate."""
         ...
 
 
 class Subscribed(Protocol):
-    """A subscription, as those see it that keep, wake, count and operate it; see `ChangeSubscription`.
+    """A subscription as registry, lists, statistics and operators use it; see `ChangeSubscription`.
 
     Attributes:
-        id: What tells it from every other subscription of this process.
-        name: What errors and statistics call it.
+        id: A number that is unique in this process.
+        name: Its name in errors and statistics.
         max_lag: Changes, or time, that it may lag before writers that ask for admission wait; None if it does not gate.
     """
 
@@ -32,7 +32,7 @@ class Subscribed(Protocol):
 
     @property
     def delivered(self) -> int:
-        """Changes that it was given."""
+        """Changes that its subscriber has received."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Subscribed(Protocol):
 
     @property
     def cursor(self) -> RingCursor:
-        """Its place in the ring."""
+        """Its cursor in the ring."""
         ...
 
     @property
@@ -57,12 +57,12 @@ class Subscribed(Protocol):
 
     @property
     def queued(self) -> int:
-        """Changes that were read for it and not given to it yet."""
+        """Changes that were read for it and not delivered yet."""
         ...
 
     @property
     def reads(self) -> int:
-        """Frames of the WAL that it was given."""
+        """Frames of the WAL that were read for it, from disk or from memory."""
         ...
 
     @property
@@ -86,15 +86,15 @@ class Subscribed(Protocol):
         ...
 
     def checkpoint(self) -> Checkpoint:
-        """How far it is; moves over versions in which nothing matched."""
+        """Its progress; first moves its position over versions in which nothing matched."""
         ...
 
     def wake(self) -> None:
-        """There may be something to deliver, or to end, or the ring has moved on without its cursor."""
+        """Looks whether there are changes to deliver, whether it has ended, and whether the ring evicted its cursor."""
         ...
 
     def prune(self, oldest: Position) -> None:
-        """Ends it if history was dropped that it still had to read."""
+        """Ends it if retention dropped history that it still has to read."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -106,13 +106,13 @@ class Subscribed(Protocol):
         ...
 
     def seek(self, position: Position) -> None:
-        """Goes on elsewhere."""
+        """Continues at another position."""
         ...
 
     def pause(self) -> bool:
-        """Gives nothing until ``resume``; answers whether it was not paused before."""
+        """Stops delivery until ``resume``; returns whether it was not paused before."""
         ...
 
     def resume(self) -> bool:
-        """Goes on where it was paused; answers whether it was."""
+        """Resumes delivery where it was paused; returns whether it was paused."""
         ...

@@ -1,4 +1,4 @@
-"""The publish gate: what is durable becomes visible, in version order, for everybody at once."""
+"""The publish gate: durable transactions become visible, in version order, for all subscriptions at once."""
 
 import threading
 from collections import deque
@@ -17,7 +17,7 @@ __all__ = ["PublishGate", "Published", "wake"]
 
 
 _JUDGED: Final = 4096
-"""Changes that are matched before those are detached that asked too much of them."""
+"""Changes matched between two looks for publishers that cost too much."""
 
 
 class Published(NamedTuple):
@@ -25,10 +25,10 @@ class Published(NamedTuple):
 
     Attributes:
         version: Its version.
-        size: Its changes, TRANSACTION event included.
-        blocks: Makes its changes, if anybody wants them; None if they are too large for memory, and rings restart
-            behind it.
-        nbytes: Its stored bytes, as far as they are known.
+        size: Number of its changes, TRANSACTION event included; 0 if it is not known.
+        blocks: Builds its changes, and is called only if there is a publisher to match. None if the changes are too large for
+            memory; rings restart behind the transaction then.
+        nbytes: Its stored bytes; 0 if they are not known.
         committed_at: Its commit time in microseconds since the Unix epoch; 0 if it is not known.
     """
 
@@ -40,9 +40,9 @@ class Published(NamedTuple):
 
 
 def wake(subscriptions: Iterable[Wakeable]) -> None:
-    """Lets subscriptions look for something to deliver. User code may run here, so hold no gate.
+    """Wakes subscriptions. User code may run here, so the caller holds no gate.
 
-    A deque is emptied, so that whoever was interrupted here can go on.
+    A deque is emptied as its entries are woken, so a caller that was interrupted here can call again with the rest.
     """
     waiting = subscriptions if isinstance(subscriptions, deque) else deque(subscriptions)
     try:
@@ -51,7 +51,7 @@ def wake(subscriptions: Iterable[Wakeable]) -> None:
             waiting.popleft()
     finally:
         if waiting:
-            # KeyboardInterrupt, say; nobody must sleep on because of it, and to be woken twice is harmless.
+            # An exception such as KeyboardInterrupt must not leave a subscription asleep. Waking one twice is harmless.
             wake(waiting)
 
 
@@ -59,26 +59,26 @@ class PublishGate:
     """Matches transactions, links their chunks into the rings, and advances the watermark.
 
     Attributes:
-        gate: Held by whoever publishes; taken in version order.
-        evaluations: How often a predicate was asked about a block.
+        gate: Held while publishing; acquired in version order.
+        evaluations: How often a predicate was evaluated on a block.
     """
 
     def __init__(self, service: Service) -> None:
         self.gate = threading.Lock()
         self.evaluations = 0
         self._service = service
-        self._halfway = False  # a publishing has failed before the advance, and some rings have its chunks
+        self._halfway = False  # publish() failed before the advance, and some rings hold its chunks
 
     @property
     def visible(self) -> int:
-        """Newest version that subscribers may be given."""
+        """Newest version that may be delivered."""
         return self._service.watermark.visible
 
     def publish(self, transactions: Sequence[Published]) -> list[Wakeable]:
-        """Makes transactions visible. The caller holds the gate, and wakes whom this returns after leaving it.
+        """Makes transactions visible. The caller holds the gate, and wakes the returned subscriptions after releasing it.
 
-        If it fails, what it was to show is in some rings and in others not: the next one restarts them all behind what
-        it shows itself, so that everybody reads from the WAL what is missing.
+        If it fails, its chunks are in some rings and not in others. The next call then restarts all rings behind its own newest
+        version, so every cursor reads the missing changes from the WAL.
         """
         service = self._service
         newest = transactions[-1].version
@@ -90,7 +90,7 @@ class PublishGate:
         index = registry.snapshot(newest)
         before, published = index.evaluations, service.admission.published
         overtaken: list[RingCursor] = []
-        touched: dict[SharedPublisher, int] = {}  # the place of the first chunk that is new
+        touched: dict[SharedPublisher, int] = {}  # the place of the first new chunk
         for transaction in transactions:
             version, size, blocks, nbytes, committed_at = transaction
             published(version, size, nbytes, committed_at)
@@ -120,13 +120,16 @@ class PublishGate:
         return []
 
     def everybody(self) -> list[Wakeable]:
-        """Whom to wake when nobody knows how far a publishing has gone."""
+        """All subscriptions: the ones to wake when it is unknown how far a publish has got."""
         return list(self._service.registry.subscriptions())
 
     def _concerned(
         self, touched: Mapping[SharedPublisher, int], overtaken: Sequence[RingCursor]
     ) -> list[Wakeable]:
-        """Whom to wake; found after the advance, so that nobody who looked before it is missed."""
+        """The groups and subscriptions to wake.
+
+        They are collected after the advance, so a subscription that read the old watermark and then went to wait is not missed.
+        """
         found: dict[Wakeable, None] = {}
         for shared, place in touched.items():
             concerned = None
@@ -135,7 +138,8 @@ class PublishGate:
                     concerned = shared.ring.groups(place) if concerned is None else concerned
                     if group not in concerned and not group.lost:
                         continue
-                group.note(place)  # and else it looks for itself
+                # A group off an event loop finds out by itself whether a cursor stands there.
+                group.note(place)
                 found[group] = None
         for cursor in overtaken:
             found[cursor.owner] = None

@@ -1,4 +1,4 @@
-"""Which predicates are wanted now, and by whom."""
+"""The registry of a log: its shared publishers, their subscriptions, and the matching index."""
 
 import threading
 from collections.abc import Callable
@@ -27,19 +27,19 @@ S = TypeVar("S", bound=Subscribed)
 class Registry:
     """The shared publishers of one log, one for each distinct ``Criteria``.
 
-    Looking up or making a publisher and adding a subscription is one step under one lock; so is removing the last
-    subscription and the publisher with it.
+    Looking up or creating a publisher and adding a subscription is one step under one lock. So is removing the last
+    subscription together with its publisher.
 
-    The matching index follows what was added and removed: at once while nothing is being matched, else before the next
-    commit is. So it costs whoever subscribes, and hardly ever a commit, and neither cares how many others there are.
+    The matching index is brought up to date at once while no commit is being matched, else before the next commit is matched.
+    So the cost falls on the subscribing thread and hardly ever on a commit, and does not grow with the number of publishers.
 
     Args:
         matched_through: The newest version that needs no matching any more.
-        options: Bounds of the rings.
-        watermark: What has been matched and published.
+        options: Bounds of the rings and weights.
+        watermark: The log's watermark.
 
     Attributes:
-        weights: Which publishers are in the index, and why the others are not.
+        weights: Decides which publishers are attached to the index.
     """
 
     def __init__(self, matched_through: int, options: LogOptions, watermark: Watermark) -> None:
@@ -48,10 +48,10 @@ class Registry:
         self._publishers: dict[Criteria, SharedPublisher] = {}
         self._by_id: dict[int, Subscribed] = {}
         self._index: MatchingIndex[SharedPublisher] = MatchingIndex()
-        # Of which the index does not know yet whether they are wanted. What has gone stays here until then, so that the
-        # memory of its tables is not freed under the lock.
+        # Publishers added or removed since the index was brought up to date. Removed ones stay referenced here until then, so
+        # that the memory of their tables is not freed under the lock.
         self._stale: dict[Criteria, SharedPublisher] = {}
-        self._owed = 0  # places that the index does not know yet
+        self._owed = 0  # places in index tables that are not entered yet
         self._watermark = watermark
         self._matched_through = matched_through
         self.weights = Weights(options)
@@ -62,19 +62,19 @@ class Registry:
         make: Callable[[SharedPublisher], S],
         prepared: Prepared | None = None,
     ) -> S:
-        """Adds a subscription, made for the publisher of its criteria.
+        """Adds a subscription to the publisher of its criteria, which is created if there is none.
 
         Args:
-            criteria: What it wants.
-            make: Makes it, under the lock.
-            prepared: The same criteria as ``prepare`` made them, or None; then they are made here if they are new.
+            criteria: The criteria of the subscription.
+            make: Creates the subscription; called under the lock.
+            prepared: The result of ``prepare`` for these criteria, or None to prepare them here if no publisher has them.
 
         Raises:
-            TooCostly: If no further publisher of their weight is taken.
+            TooCostly: If there is no room for a publisher of this weight.
         """
         shared = self._publishers.get(criteria)
         if shared is not None:
-            criteria = shared.criteria  # the same object: to find it again under the lock compares no keys
+            criteria = shared.criteria  # the same object, so that the look-up under the lock compares no keys
         while True:
             with self._lock:
                 known = self._publishers.get(criteria)
@@ -82,18 +82,18 @@ class Registry:
                     return self._added(known, make)
                 if prepared is not None:
                     self.weights.check(prepared.asks)
-                    # What is being matched at this moment is matched without a new publisher, so its ring starts behind.
+                    # A commit that is being matched now does not see the new publisher, so its ring starts behind the commit.
                     start = Position(self._matched_through + 1, 0)
                     return self._added(SharedPublisher(prepared, start, self._options), make)
             prepared = self.prepare(criteria)
 
     def knows(self, criteria: Criteria) -> bool:
-        """Whether there is a publisher of these criteria at this moment."""
+        """Whether there is a publisher with these criteria now."""
         return criteria in self._publishers
 
     def prepare(self, criteria: Criteria) -> Prepared:
-        """Compiles criteria, without the lock and in time of their size, for one ``add``."""
-        # While much waits to be entered by the next commit, what comes beside it is entered by one reference each.
+        """Compiles criteria for one ``add``; takes no lock, and time proportional to their size."""
+        # While the next commit has many places to enter, each further publisher adds only one reference to its work.
         return prepare(Predicate(criteria), direct=DIRECT if self._owed < _OWED else 0)
 
     def _added(self, shared: SharedPublisher, make: Callable[[SharedPublisher], S]) -> S:
@@ -112,7 +112,7 @@ class Registry:
         return subscription
 
     def remove(self, shared: SharedPublisher, subscription: Subscribed) -> bool:
-        """Removes a subscription of a publisher, and that too if it was the last; answers whether it was there."""
+        """Removes a subscription, and with the last one its publisher; returns whether the subscription was registered."""
         with self._lock:
             if subscription not in shared.subscriptions:
                 return False
@@ -127,10 +127,10 @@ class Registry:
             return True
 
     def find(self, subscription_id: int) -> Subscribed | None:
-        """The subscription of an id; costs the same however many publishers there are.
+        """Returns the subscription with an id, None if there is none; costs the same however many publishers there are.
 
         Raises:
-            InvalidOption: If it is no id.
+            InvalidOption: If ``subscription_id`` is not an integer.
         """
         if isinstance(subscription_id, bool) or not isinstance(subscription_id, int):
             raise InvalidOption(
@@ -140,13 +140,13 @@ class Registry:
             return self._by_id.get(subscription_id)
 
     def if_empty(self, call: Callable[[], None]) -> None:
-        """Calls something if there is no subscription, and lets none in meanwhile."""
+        """Calls ``call`` under the lock if there is no subscription, so that none is added meanwhile."""
         with self._lock:
             if not self._publishers:
                 call()
 
     def snapshot(self, matched_through: int) -> MatchingIndex[SharedPublisher]:
-        """The publishers that a commit must be matched against; later ones start behind ``matched_through``."""
+        """Returns the index of the publishers to match a commit with; the rings of later ones start behind ``matched_through``."""
         with self._lock:
             attached = self.weights.next_trial(matched_through) if self.weights.detached else None
             if attached is not None:
@@ -158,34 +158,34 @@ class Registry:
         return self._index
 
     def detach_costly(self, visible: int) -> list[tuple[SharedPublisher, list[RingCursor]]]:
-        """Detaches publishers that were found to ask too much, for whoever holds the publish gate.
+        """Detaches publishers whose measured cost is too high. The caller holds the publish gate.
 
         Returns:
-            Each with the cursors that this overtook.
+            Each detached publisher with the cursors that this overtook.
         """
         costly = self._index.costly(
             self._options.detach_weight
-        )  # only who publishes counts there, so without the lock
+        )  # no lock: only the holder of the publish gate changes these counts
         with self._lock:
             found = []
             for shared in costly:
                 if shared.subscriptions and shared.standing is Standing.ATTACHED:
                     self.weights.too_dear(shared, self._matched_through)
-                    # The ring first: with an interrupt in between, no LIVE cursor misses what is matched no longer.
+                    # The ring first: if an interrupt comes in between, no LIVE cursor misses changes that are no longer matched.
                     found.append((shared, shared.ring.detach(visible)))
                     self._index.retire(shared.criteria)
             return found
 
     def publishers(self) -> list[SharedPublisher]:
-        """All publishers at this moment."""
+        """All publishers now."""
         with self._lock:
             return list(self._publishers.values())
 
     def listed(self, most: int | None) -> list[tuple[SharedPublisher, int, list[Subscribed]]]:
-        """Publishers, of each how many subscriptions it has, and some of those.
+        """Lists publishers, each with its number of subscriptions and the first of these.
 
         Args:
-            most: How many publishers, and how many subscriptions of each; None for all.
+            most: Most publishers to list, and most subscriptions of each; None for all.
         """
         if most is None:
             return [(one, len(one.subscriptions), list(one.subscriptions)) for one in self.publishers()]
@@ -196,33 +196,33 @@ class Registry:
             ]
 
     def counts(self) -> tuple[int, int, int]:
-        """How many publishers, subscriptions and LIVE subscriptions there are; costs the same however many subscribe."""
+        """Numbers of publishers, subscriptions and LIVE subscriptions; costs the same however many subscriptions there are."""
         with self._lock:
             publishers, subscriptions = list(self._publishers.values()), len(self._by_id)
         return len(publishers), subscriptions, sum(shared.ring.served for shared in publishers)
 
     def rings(self) -> tuple[int, int, float]:
-        """Changes and bytes in all rings, and how full the fullest is, from 0 to 1."""
+        """Changes and bytes in all rings, and how full the fullest ring is, from 0 to 1."""
         found = [shared.ring.fullness() for shared in self.publishers()]
         events, nbytes = sum(one[0] for one in found), sum(one[1] for one in found)
         return events, nbytes, max((full for _, _, full in found), default=0.0)
 
     def subscriptions(self) -> list[Subscribed]:
-        """All subscriptions at this moment."""
+        """All subscriptions now."""
         with self._lock:
             return [
                 subscription for shared in self._publishers.values() for subscription in shared.subscriptions
             ]
 
     def _refresh_if_idle(self) -> None:
-        # Whoever matches has taken a snapshot up to a version that is not visible before it has finished.
+        # A commit that is being matched has set matched_through to a version that is not visible until matching is done.
         if self._watermark.visible >= self._matched_through:
             self._refresh()
 
     def _refresh(self) -> list[SharedPublisher]:
-        """Brings the index up to date, and returns what is to be let go of without the lock.
+        """Brings the index up to date; returns publishers whose memory is to be freed after the lock is released.
 
-        Whoever is interrupted here leaves what is stale to be done again.
+        An interrupt leaves the rest in ``_stale``, for the next call.
         """
         let_go = []
         while self._stale:
@@ -234,7 +234,7 @@ class Registry:
                 self._index.enter(shared.prepared, shared)
             del self._stale[criteria]
             if shared is not None:
-                shared.prepared.entered()  # if it is attached one day, it is prepared again
+                shared.prepared.entered()  # if it is attached again, reenter() prepares it again
             let_go.append(stale)
         self._index.sweep()
         self._owed = 0

@@ -1,4 +1,4 @@
-"""What is left of a frame of which a subscription that asks for one change at a time was given the first."""
+"""The rest of a frame, for a subscription that requests one change at a time and has received the first one."""
 
 import weakref
 from bisect import bisect_left
@@ -16,18 +16,18 @@ from publishers.views.view import View
 __all__ = ["Remainder"]
 
 _AHEAD: Final = 64
-"""Changes that are made at a time."""
+"""``Change`` objects that are created at a time."""
 
 
 class Remainder:
-    """The rest of a frame, for the holder of the cursor that has taken what was before it.
+    """The rest of a frame, used by the holder of the cursor that took the changes before it.
 
-    It is no queue: nothing in it counts as read before it is taken, and it holds only while the cursor stands exactly where the
-    last one left it. While the subscription's turn lasts it keeps some changes ready; at rest it refers to the frame
-    weakly, so it costs the same however large that is, and ends when nobody else keeps the frame.
+    It is not a queue: a change in it counts as read only once it is taken. It is valid only while the cursor stands exactly
+    where the last ``take`` left it. During a turn of the subscription it keeps up to 64 changes ready. At rest it holds only
+    a weak reference to the frame, so it costs the same however large the frame is, and ends when the frame leaves memory.
 
     Attributes:
-        next: The position behind the last change that was taken.
+        next: The position behind the last change taken.
     """
 
     __slots__ = ("_block", "_held", "_made", "_places", "_predicate", "_taken", "_view", "next")
@@ -37,13 +37,13 @@ class Remainder:
         self._block: Callable[[], Block | None] = weakref.ref(block)
         self._predicate = predicate
         self._view = view
-        self._held: Block | None = None  # as long as there are made ones
-        self._made: list[Change] = []  # the last comes first
-        self._places: list[int] = []  # their indices; behind that of the last one of the frame comes -1
-        self._taken: list[int] = []  # and not counted yet
+        self._held: Block | None = None  # while a turn lasts
+        self._made: list[Change] = []  # in reverse order, so that pop() returns the next one
+        self._places: list[int] = []  # their indices, in reverse order; -1 marks the end of the frame
+        self._taken: list[int] = []  # indices of changes taken and not counted yet
 
     def take(self) -> Change | None:
-        """The next change; None if there is none, or the frame is gone. ``next`` is behind it then."""
+        """Takes the next change and sets ``next`` behind it; None if there is none, or the frame has left memory."""
         if not self._made and not self._make():
             return None
         block, change, index = self._held, self._made.pop(), self._places.pop()
@@ -56,7 +56,7 @@ class Remainder:
         return change
 
     def pause(self, counters: DeliveryCounters) -> None:
-        """Counts what was taken, and keeps nothing."""
+        """Counts the changes taken, and drops its reference to the frame and the changes made from it."""
         if self._held is not None:
             counters.count((Slice(self._held, self._taken),))
             self._held = None

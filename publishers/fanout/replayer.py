@@ -1,8 +1,8 @@
-"""What serves the subscribers that read from the WAL: shared frames, and a few threads in turns.
+"""Serves subscriptions that read from the WAL: a shared cache of frames, and a few threads that take turns.
 
-A thousand laggards share one cache of verified frames and the reader's open files, so they cost neither a thousand
-buffers nor a thousand files. Those of detached publishers wait in a line of their own. It is served in a small share of one
-thread's time, since what they cost is taken from commits too.
+A thousand lagging subscriptions share one cache of verified frames and the reader's open files, so they need neither a
+thousand buffers nor a thousand files. Subscriptions of detached publishers wait in a queue of their own. It gets a small share
+of one thread's time, because the CPU time that they use is taken from commits too.
 """
 
 import logging
@@ -22,20 +22,21 @@ from publishers.wal import Frame, Location, Reader
 __all__ = ["FrameCache", "Replayable", "Replayer"]
 
 _log = logging.getLogger("penstock.replayer")
-_LOCATED: Final = 256  # places of positions that are remembered
-_WEIGHED: Final = 64  # frames that come at least, before all that are kept are weighed again
+_LOCATED: Final = 256  # positions whose locations are remembered
+_WEIGHED: Final = 64  # fewest new frames before all kept frames are weighed again
 
 
 class FrameCache:
-    """Verified frames as blocks, the least recently used go first.
+    """An LRU cache of verified frames, as blocks. Thread-safe.
 
     Args:
-        reader: Where frames come from.
-        max_bytes: Most bytes kept, what was made from the blocks included; one frame is always kept.
-        damaged: Hears of damage that a read meets.
+        reader: Reads the frames.
+        max_bytes: Most bytes kept, including objects derived from the blocks; one frame is always kept.
+        damaged: Called with the error when a read finds a damaged frame.
 
     Attributes:
-        max_bytes: The same.
+        max_bytes: See above.
+        reads: Frames read from disk.
     """
 
     def __init__(
@@ -47,20 +48,20 @@ class FrameCache:
         self._lock = threading.Lock()
         self._read = threading.Condition(self._lock)
         self._reading: set[Location] = set()
-        self._awaited = 0  # by how many threads
+        self._awaited = 0  # number of threads that wait for a frame being read
         self._kept: OrderedDict[Location, tuple[Block, Location, int]] = OrderedDict()
         self._nbytes = 0
-        self._fresh = 0  # frames that came since all were last weighed
+        self._fresh = 0  # frames added since all were last weighed
         self._located: dict[tuple[int, int], Location] = {}
         self.reads = 0
 
     def peek(self, location: Location) -> tuple[Block, Location] | None:
-        """The frame at a location if it is in memory, and where the next one is; never touches the disk."""
+        """Returns the frame at a location and the location of the next one, None if it is not in memory; does no I/O."""
         with self._lock:
             return self._hit(location)
 
     def read(self, location: Location) -> tuple[Block, Location] | None:
-        """The frame at a location and where the next one is; None at the end of what may be read.
+        """Returns the frame at a location and the location of the next one; None at the end of the readable log.
 
         Raises:
             WalCorrupted: If the frame is damaged.
@@ -70,17 +71,18 @@ class FrameCache:
         return found[0] if found else None
 
     def run(self, location: Location, nbytes: int, events: int) -> list[tuple[Block, Location]]:
-        """Returns the frame at a location and those behind it, up to ``nbytes`` bytes or ``events`` changes, at least one frame.
+        """Returns the frame at a location and the following ones, until ``nbytes`` bytes or ``events`` changes are reached.
 
-        Each comes with the location of the next one. The list is empty at the end of what may be read, and ends before a
-        frame that cannot be read. A frame that several threads ask for at once is read by one of them.
+        It returns at least one frame, each with the location of the next one. The list is empty at the end of the readable
+        log, and ends before a frame that cannot be read. If several threads ask for a frame at once, one of them reads it.
 
         Raises:
             WalCorrupted: If the first frame is damaged.
             HistoryPruned: If its segment is gone.
         """
         while True:
-            with SHIELD:  # a frame that is claimed, and never read to its end, would keep all others waiting
+            # An interrupt between claim and read would leave the other threads waiting for the frame.
+            with SHIELD:
                 with self._lock:
                     found = self._hits(location, nbytes, events)
                     if found:
@@ -97,7 +99,7 @@ class FrameCache:
                     self._awaited -= 1
 
     def _fetch(self, claimed: Location, nbytes: int, events: int) -> list[tuple[Block, Location]]:
-        """Reads from a frame that this thread has claimed, up to a frame that is in memory."""
+        """Reads from the claimed frame on, until the bounds are reached or the next frame is in memory."""
         location = claimed
         found: list[tuple[Block, Location]] = []
         try:
@@ -133,12 +135,13 @@ class FrameCache:
         return found
 
     def locate(self, version: int, index: int) -> Location:
-        """Where the frame of a position begins, or one before it.
+        """Returns the location of the frame that holds a position, or of an earlier frame.
 
-        It is remembered for a while, because those whom an eviction overtakes resume at one place.
+        The locations of the last 256 positions are remembered, because cursors that one eviction overtakes resume at the same
+        position.
 
         Raises:
-            HistoryPruned: If it is no longer kept.
+            HistoryPruned: If the position is no longer kept.
         """
         place = (version, index)
         with self._lock:
@@ -153,12 +156,12 @@ class FrameCache:
         return known
 
     def at(self, committed_at: int) -> int:
-        """The first version committed at or after a time in microseconds; see ``Reader.at``."""
+        """The first version committed at or after a time, in microseconds since the Unix epoch; see ``Reader.at``."""
         with self._noting():
             return self._reader.at(committed_at)
 
     def backward(self, version: int, index: int) -> Iterator[Frame]:
-        """Frames from a change back to the oldest, newest first, past the cache; see ``Reader.backward``."""
+        """Yields frames from a change back to the oldest one, newest first, without the cache; see ``Reader.backward``."""
         with self._noting():
             yield from self._reader.backward(version, index)
 
@@ -172,7 +175,7 @@ class FrameCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept now."""
+        """Bytes kept now."""
         return self._nbytes
 
     def clear(self) -> None:
@@ -199,7 +202,7 @@ class FrameCache:
             return None
         block, after, weight = kept
         self._kept.move_to_end(location)
-        now = block.nbytes  # once, as it grows while others make something from it
+        now = block.nbytes  # read once: it grows while other threads derive objects from the block
         if now != weight:
             self._kept[location] = (block, after, now)
             self._nbytes += now - weight
@@ -207,8 +210,8 @@ class FrameCache:
         return block, after
 
     def _bound(self) -> None:
-        # What is made from a block after it was last asked for is found at the next weighing of all, which costs each
-        # frame that comes the weighing of four.
+        # A block may grow after its last look-up. Weighing all kept frames finds that. It happens once for every quarter of
+        # the kept frames added, so that each added frame pays for weighing about four.
         if self._fresh > max(len(self._kept) // 4, _WEIGHED):
             self._fresh = 0
             for location, (block, after, _) in self._kept.items():
@@ -219,47 +222,50 @@ class FrameCache:
 
 
 class Replayable(Protocol):
-    """Somebody who is served from the WAL in turns."""
+    """A task that the replayer serves in slices: a subscription that reads from the WAL, or the waiting list."""
 
     @property
     def detached(self) -> bool:
-        """Whether it is served behind all others, and in their share of the time only."""
+        """Whether it waits in the queue of detached tasks, which gets a bounded share of the time."""
 
     def replay(self) -> bool:
-        """Does one slice of work; answers whether there is more to do at once."""
+        """Does one slice of work; returns whether more can be done at once."""
 
     def replay_stopped(self) -> None:
-        """Told instead of a turn when the replayer has been closed."""
+        """Called instead of ``replay`` once the replayer has been closed."""
 
 
 class Replayer:
-    """A few threads that give a slice to each who waits, in turns.
+    """A few threads that serve waiting tasks in turns, one slice at a time.
 
     Args:
-        threads: How many; they are started when first needed.
-        name: Goes into the names of the threads.
-        detached_share: The share of one thread's time in which those are served who are detached.
+        threads: Most threads; each starts when it is first needed.
+        name: Prefix of the threads' names.
+        detached_share: The share of one thread's CPU time for detached tasks, above 0 and at most 1.
     """
 
     def __init__(self, threads: int, name: str, detached_share: float) -> None:
         self._size = threads
-        self._pause = 1 / detached_share - 1  # for each second of work
+        self._pause = 1 / detached_share - 1  # seconds of rest for each second of work
         self._name = name
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._waiting: deque[Replayable] = deque()
         self._detached: deque[Replayable] = deque()
-        self._detached_from = 0.0  # when the next of them may have a turn, by the monotonic clock
+        self._detached_from = 0.0  # monotonic time from which a detached task may run
         self._serving_detached = False
         self._threads: list[BackgroundThread] = []
         self._idle = 0
         self._closed = False
 
     def enlist(self, task: Replayable) -> None:
-        """Puts somebody in the line, who must not be in it; at most one place each, so the line is bounded.
+        """Adds a task to its queue.
+
+        The task must not be in the queue already, so the queue is bounded by the number of tasks. If the replayer is closed,
+        ``replay_stopped`` is called at once.
 
         Raises:
-            RuntimeError: If no thread can be started, and there is none yet. Then he is not in the line.
+            RuntimeError: If there is no thread and none can be started. The task is not in the queue then.
         """
         with self._lock:
             if not self._closed:
@@ -272,7 +278,7 @@ class Replayer:
         task.replay_stopped()
 
     def close(self) -> None:
-        """Ends the threads after the slices in progress; those who wait are told."""
+        """Ends the threads after the slices in progress, and calls ``replay_stopped`` of the waiting tasks."""
         with self._lock:
             self._closed = True
             waiting = [*self._waiting, *self._detached]
@@ -286,20 +292,20 @@ class Replayer:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """Number of tasks that wait for a turn."""
         return len(self._waiting) + len(self._detached)
 
     def _start_thread(self) -> None:
-        """Starts one more for whoever has just been put in the line; if that fails, those that there are come to him."""
+        """Starts one more thread for the task just added. If that fails, the running threads serve the task."""
         name = f"{self._name}-replay-{len(self._threads)}"
         thread = BackgroundThread(target=self._serve, name=name, daemon=True)
-        self._threads.append(thread)  # first, so that one who is interrupted here leaves no thread uncounted
+        self._threads.append(thread)  # before the start, so that an interrupt leaves no thread uncounted
         try:
             thread.start()
         except RuntimeError:
-            self._threads.pop()  # what never started neither serves nor can be waited for
+            self._threads.pop()  # a thread that never started cannot be joined
             if not self._threads:
-                self._waiting.clear()  # there is the one that has just come
+                self._waiting.clear()  # without a thread, only the task just added can wait
                 self._detached.clear()
                 raise
 
@@ -316,17 +322,17 @@ class Replayer:
             began = time.thread_time()
             try:
                 more = task.replay()
-            except Exception:  # noqa: BLE001 - one task must not take the thread from all others
+            except Exception:  # noqa: BLE001 - a failing task must not end the thread that serves all tasks
                 _log.exception("a slice of replay failed without being told to its subscriber")
                 more = False
             if apart:
                 self._rest(time.thread_time() - began)
             if more:
                 self.enlist(task)
-            del task, found  # an idle thread keeps nobody alive
+            del task, found  # an idle thread must not keep the task alive
 
     def _next(self) -> tuple[Replayable, bool] | None:
-        """Whose turn it is, and whether it is one of those that are served apart, of whom one has a turn at a time."""
+        """Returns the next task and whether it is a detached one; at most one detached task runs at a time."""
         if self._closed:
             return None
         if self._detached and not self._serving_detached and time.monotonic() >= self._detached_from:
@@ -335,13 +341,13 @@ class Replayer:
         return (self._waiting.popleft(), False) if self._waiting else None
 
     def _patience(self) -> float | None:
-        """Seconds until somebody may have a turn who waits now; None for nobody."""
+        """Seconds until a waiting detached task may run; None if no detached task can become due."""
         if not self._detached or self._serving_detached:
             return None
         return max(0.0, self._detached_from - time.monotonic())
 
     def _rest(self, worked: float) -> None:
-        """Lets those who are served apart wait for as long as makes their share of what they worked."""
+        """Delays the next detached task, so that ``worked`` seconds of CPU time keep to the share."""
         with self._lock:
             self._serving_detached = False
             self._detached_from = time.monotonic() + worked * self._pause

@@ -1,4 +1,4 @@
-"""What one turn reads from the WAL for one subscriber: with its cursor, within its bounds, and maybe in whole transactions."""
+"""One turn of reading the WAL for one subscription: within its bounds, and in whole transactions if it asks for them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,26 +23,27 @@ from publishers.wal import Location
 __all__ = ["ResyncReader", "SliceBounds", "read_kept", "read_slice"]
 
 _AT_HAND: Final = 64
-"""Frames that are looked at in one turn on a subscriber's executor, which others may wait for."""
+"""Most frames examined in one turn on a subscriber's executor, which other subscribers may share."""
 
 _AT_ONCE: Final = 16 * 1024
-"""Bytes of frames that are asked for at a time."""
+"""Bytes of frames requested from the cache at a time."""
 
 _FEW: Final = 16
-"""Below so many changes to read, the frames that follow are read as well, for the next requests."""
+"""With fewer changes than this to read, the frames that follow are read ahead for the next requests."""
 
 
 @dataclass(slots=True)
 class SliceBounds:
-    """How much to take.
+    """The bounds of one turn.
 
     Attributes:
         upto: The newest version that may be read.
         events: Most changes.
         nbytes: Most bytes of changes.
-        weight: Bytes of frames after which the turn is over.
-        whole: Whether to end at the end of a transaction, unless that alone is above the bounds.
-        window: Where in a segment to end: at the frame that begins at or behind a multiple of so many bytes; 0 for anywhere.
+        weight: Bytes of frames after which the turn ends.
+        whole: Whether to end at the end of a transaction, unless the transaction alone is above the bounds.
+        window: Bytes of a window of a segment. The turn ends before the first frame that begins in another window; 0 for no
+            windows.
     """
 
     upto: int
@@ -54,15 +55,16 @@ class SliceBounds:
 
 
 def read_slice(cursor: Cursor, frames: FrameCache, bounds: SliceBounds, taken: list[Slice]) -> None:
-    """Reads on from where the cursor is; what matches is added to ``taken``, also if something is raised.
+    """Reads on from the cursor and moves it; appends the matching slices to ``taken``, which keeps them if an error is raised.
 
     Raises:
-        HistoryPruned: If the cursor's place is no longer kept.
+        HistoryPruned: If the cursor's position is no longer kept.
         WalCorrupted: If a frame is damaged.
-        LogError: If the log ends too early.
+        LogError: If the log ends before a version that was published.
     """
     upto, room, space, budget = bounds.upto, bounds.events, bounds.nbytes, bounds.weight
-    complete = None  # the place after the last whole transaction, and how many slices were taken by then
+    # After the last whole transaction: position, location, and the number of slices taken by then.
+    complete = None
     run: Iterator[tuple[Block, Location]] = iter(())
     fresh = cursor.location is None
     location = cursor.location or frames.locate(*cursor.next)
@@ -72,7 +74,8 @@ def read_slice(cursor: Cursor, frames: FrameCache, bounds: SliceBounds, taken: l
             run = iter(frames.run(location, min(budget, space, _AT_ONCE), room if room >= _FEW else 0))
             found = next(run, None)
         if found is None or found[0].version > upto:
-            if fresh and cursor.next.index:  # the version where it began has no such index
+            # The first version has fewer changes than the start position's index.
+            if fresh and cursor.next.index:
                 cursor.next = Position(upto + 1, 0)
                 break
             raise LogError(f"the log ends before {cursor.next}, although version {upto} was published")
@@ -99,7 +102,7 @@ def read_slice(cursor: Cursor, frames: FrameCache, bounds: SliceBounds, taken: l
 
 
 def read_kept(cursor: Cursor, frames: FrameCache, upto: int, events: int, nbytes: int) -> list[Slice]:
-    """What is at hand of some frames from where the cursor is, without reading the disk; empty if nothing is."""
+    """Takes matching slices from frames in memory, from the cursor on, without I/O; empty if the next frame is not there."""
     taken: list[Slice] = []
     for _ in range(_AT_HAND):
         if events <= 0 or nbytes <= 0 or cursor.location is None or cursor.next.version > upto:
@@ -120,20 +123,20 @@ def read_kept(cursor: Cursor, frames: FrameCache, upto: int, events: int, nbytes
 
 
 class ResyncReader:
-    """Reads from the WAL for one subscription; by the holder of its cursor.
+    """Reads from the WAL for one subscription. Only the owner of the cursor may call it.
 
     Args:
-        service: What all subscriptions of the log share.
+        service: The objects that all subscriptions of the log share.
         shared: The publisher of its criteria.
-        cursor: Its place, which is moved behind what is read.
+        cursor: Its cursor, which is moved behind the changes read.
         view: How it sees changes.
         events: Most changes of a batch.
         nbytes: Most bytes of a batch.
-        whole: Whether batches end at the end of a transaction, unless that alone is above the bounds.
+        whole: Whether batches end at the end of a transaction, unless the transaction alone is above the bounds.
 
     Attributes:
-        alone: Whether it reads nothing together with others.
-        rest: What is left of the frame from which it was given the last change, if it asks for one at a time.
+        alone: Whether it shares no reads with other subscriptions.
+        rest: The rest of the frame of the last change, while the subscription requests one change at a time; else None.
     """
 
     __slots__ = ("_bounds", "_cursor", "_service", "_shared", "_view", "_whole", "alone", "rest")
@@ -159,7 +162,7 @@ class ResyncReader:
         self.rest: Remainder | None = None
 
     def next(self, limit: int) -> Change | None:
-        """The next change of the frame from which the last one came, if one is wanted and nothing has come between."""
+        """Returns the next change of the last change's frame, if one change is requested and the cursor has not moved since."""
         rest, cursor = self.rest, self._cursor
         if limit == 1 and rest is not None and rest.next is cursor.next and cursor.phase is Phase.RESYNC:
             change = rest.take()
@@ -170,20 +173,24 @@ class ResyncReader:
         return None
 
     def pause(self) -> None:
-        """Its subscriber rests: what it was given is counted, and nothing is kept for it."""
+        """Ends a turn of the subscription: counts the changes taken from ``rest``, which then keeps no frame in memory."""
         if self.rest is not None:
             self.rest.pause(self._service.deliveries)
 
     def drop(self) -> None:
-        """Forgets what is left of a frame; what was taken of it is counted."""
+        """Drops ``rest``; the changes taken from it are counted."""
         self.pause()
         self.rest = None
 
     def at_hand(self, upto: int, limit: int, demand: int) -> tuple[Batch | None, Batch | None]:
-        """What comes next as far as it is in memory: at most ``limit`` changes, and what was read with them, if any.
+        """Reads the next changes if they are in memory.
 
-        Of single frames, one that could read with others gets nothing: it goes where they read, so that it comes to where
-        they are. So does one that is expensive to match, since this may run on everybody's event loop.
+        It reads no single frames in two cases, and the subscription goes to the replayer instead. One that may share reads
+        with others reads there in the same windows, so that their positions become equal. One that is expensive to match must
+        not run on an event loop that other subscribers share.
+
+        Returns:
+            At most ``limit`` changes, and the changes that were read together with them; None for none.
         """
         again = self._again(upto, demand)
         if again is not None:
@@ -201,12 +208,12 @@ class ResyncReader:
         return Batch(tuple(pieces), after, self._view), None
 
     def read(self, upto: int, demand: int) -> Batch | None:
-        """One turn on the replayer; None if nothing matches in what was read.
+        """Reads for one turn at the replayer; None if nothing in it matches.
 
         Raises:
-            HistoryPruned: If the cursor's place is no longer kept.
+            HistoryPruned: If the cursor's position is no longer kept.
             WalCorrupted: If a frame is damaged.
-            LogError: If the log ends too early.
+            LogError: If the log ends before a version that was published.
         """
         batch = self._again(upto, demand)
         if batch is not None:
@@ -223,7 +230,7 @@ class ResyncReader:
             read_slice(cursor, service.frames, bounds, taken)
         except HistoryPruned as error:
             if error.oldest <= cursor.next:
-                cursor.location = None  # only what had been looked up is gone
+                cursor.location = None  # the position is kept; only its remembered location is gone
             elif not taken:
                 raise
         if not taken:
@@ -236,10 +243,12 @@ class ResyncReader:
         return batch
 
     def _read_ahead(self, upto: int) -> None:
-        """Has what follows in memory too, as one who asks for little would come here again for each frame."""
+        """Reads the following frames into the cache. A subscription with little demand would else come here for each frame."""
         frames, location = self._service.frames, self._cursor.location
         left = min(self._service.options.replay_slice_bytes, frames.max_bytes // 4)
-        with contextlib.suppress(PenstockError, OSError):  # it is met again when it is the next
+        with contextlib.suppress(
+            PenstockError, OSError
+        ):  # the error comes again when that frame is the next one
             while location is not None and left > 0:
                 found = frames.read(location)
                 if found is None or found[0].version >= upto:
@@ -249,11 +258,11 @@ class ResyncReader:
 
     @property
     def _company(self) -> bool:
-        """Whether other subscriptions may want the same."""
+        """Whether it may share reads with other subscriptions."""
         return len(self._shared.subscriptions) > 1 and not (self._whole or self.alone)
 
     def _again(self, upto: int, demand: int) -> Batch | None:
-        """What comes next, if another subscription has read it not long ago."""
+        """Returns the next batch if another subscription has read it recently; else None."""
         if not self._company:
             return None
         events, nbytes = self._bounds

@@ -1,26 +1,27 @@
 """The recent matching changes of one predicate.
 
 Visibility
-    Chunks are linked by the holder of the publish gate just before the watermark advances. A poll reads the watermark
-    first and takes no chunk above it, so a chunk that is linked but not visible yet is never delivered.
+    The holder of the publish gate links chunks just before it advances the watermark. A poll reads the watermark first
+    and takes no chunk above it, so a chunk that is linked but not visible yet is never delivered.
 
 Coverage
-    ``start`` is the oldest position that the ring covers. A cursor whose ``next`` is at or after it is served by the
-    ring alone. A ring starts and is trimmed at transaction boundaries.
+    ``start`` is the oldest position that the ring covers. The ring alone serves a cursor whose ``next`` is at or after it.
+    A ring starts and is trimmed at transaction boundaries.
 
-Falling behind
-    The ring is bounded in changes and bytes. Where the next chunk finds no room, eviction drops the oldest one and marks every
-    cursor that had not taken it RESYNC, with the place from which it must read the WAL. A chunk above the bounds is
-    refused: the ring restarts behind it, as if it had been linked and evicted at once.
+Eviction
+    The ring is bounded in changes and bytes. If the next chunk finds no room, the ring evicts the oldest chunk and marks
+    every cursor that had not taken it RESYNC, with the position from which it must read the WAL. A chunk above the bounds
+    is refused: the ring restarts behind it, as if the chunk had been linked and evicted at once.
 
 Trimming
-    What every LIVE cursor has taken leaves the ring at once. Places of chunks are numbers that only rise; the cursors
-    that stand at a place are kept in a set there, so trimming and eviction cost what they remove.
+    A chunk that every LIVE cursor has taken leaves the ring at once. Places of chunks are numbers that only rise. The ring
+    keeps the cursors at each place in a set, so trimming and eviction cost only what they remove.
 
 Coming back
-    While a cursor reads on in the WAL behind the ring, nothing is trimmed: it comes back when it reaches ``start``, which
-    stays a whole ring behind the head. Else it had to catch up with the head itself, which beside a writer that never pauses
-    it may never do. When the ring has turned over since the last of them read, they are given up, and it is trimmed again.
+    While a follower (a cursor that reads the WAL behind the ring) approaches, nothing is trimmed. The follower is LIVE again
+    when it reaches ``start``, which stays a whole ring behind the head. Without this it would have to catch up with the
+    head itself, which it may never do beside a writer that does not pause. Once a whole ring of changes has been linked
+    since the last follower joined or was evicted, the ring forgets its followers and is trimmed again.
 """
 
 import threading
@@ -39,12 +40,10 @@ from publishers.model.position import Position
 
 __all__ = ["BEHIND", "NOWHERE", "Ring", "RingStatistics"]
 
-# A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
+# Access to an enum member by its name costs a call before Python 3.12; every delivery compares with these.
 _LIVE: Final = Phase.LIVE
 _JOINING: Final = Phase.JOINING
-_POLLED_MAX: Final = (
-    8  # some 250 changes of a WebSocket: what a connection takes before the next one has its turn
-)
+_POLLED_MAX: Final = 8  # results kept: some 250 changes of a WebSocket, as many as one connection takes before the next one has its turn
 
 
 class _Behind(Enum):
@@ -55,22 +54,24 @@ _NOBODY: Final[dict[Hashable, set[RingCursor]]] = {}
 
 
 NOWHERE: Final = Position(2**64, 0)
-"""Where a ring starts that covers nothing."""
+"""The start of a ring that covers nothing."""
 
 BEHIND: Final = _Behind.BEHIND
-"""What ``Ring.poll`` answers to a cursor that the ring does not serve."""
+"""The result of ``Ring.poll`` for a cursor that the ring does not serve."""
 
 
 class Ring:
     """A bounded window of chunks with the places of its cursors.
 
+    One lock guards all of it. The locks of drains and of benches are acquired inside it, never the other way round.
+
     Attributes:
-        served: How many cursors are LIVE.
+        served: Number of LIVE cursors, paused ones that keep a place included.
 
     Args:
         start: The oldest position that the ring covers at first.
         max_events: Most changes it keeps, at least 1.
-        max_bytes: Most bytes it keeps, each block of which it has a change counted as a whole.
+        max_bytes: Most bytes it keeps. A block counts as a whole, however few of its changes match.
     """
 
     def __init__(self, start: Position, *, max_events: int, max_bytes: int) -> None:
@@ -80,23 +81,23 @@ class Ring:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._chunks: deque[Chunk] = deque()
-        self._next = 0  # place of the first chunk that is linked when there is none
+        self._next = 0  # place of the next chunk to be linked
         self._standing: dict[int, dict[Hashable, set[RingCursor]]] = {}
-        self._followers: set[RingCursor] = set()  # those that may come back
-        self._followed = 0  # until so many events were linked
+        self._followers: set[RingCursor] = set()  # cursors in RESYNC or JOINING that may come back
+        self._followed = 0  # the count of linked events at which the ring forgets its followers
         self._events = 0
         self._nbytes = 0
         self._linked_events = 0
         self._evicted_events = 0
         self._refused_chunks = 0
         self._copied_events = 0
-        self._polled: dict[Asked, Polled] = {}  # what was polled last, until a chunk leaves the ring
+        self._polled: dict[Asked, Polled] = {}  # results of the last polls, until a chunk leaves the ring
 
     def link(self, chunk: Chunk, visible: int) -> list[RingCursor]:
-        """Appends a chunk, after it has evicted what leaves no room for it; answers the cursors that this overtook.
+        """Appends a chunk and evicts older ones until it fits; returns the cursors that this overtook.
 
-        A chunk above the bounds is refused. Either way it knows its place then: where it is, or where the next one will be.
-        It is trimmed at once if no cursor stands in the ring.
+        A chunk above the bounds is refused. Either way its place is set: its own, or that of the next chunk. If no cursor
+        stands in the ring, the chunk is trimmed at once.
         """
         overtaken: list[RingCursor] = []
         events, weight = chunk.events, chunk.weight
@@ -119,29 +120,29 @@ class Ring:
         return overtaken
 
     def restart(self, version: int, visible: int) -> list[RingCursor]:
-        """Empties the ring and starts it behind ``version``; answers the cursors that this overtook."""
+        """Empties the ring and starts it behind ``version``; returns the cursors that this overtook."""
         with self.lock:
             return self._restart(version, visible)
 
     def detach(self, visible: int) -> list[RingCursor]:
-        """Covers nothing from now on; answers the cursors that this overtook. Nothing is linked until ``attach``."""
+        """Makes the ring cover nothing; returns the cursors that this overtook. No chunk is linked until ``attach``."""
         with self.lock:
             overtaken = self._restart(visible + 1, visible)
             self.start = NOWHERE
             return overtaken
 
     def attach(self, start: Position) -> None:
-        """Covers what is linked from now on, all of which is at ``start`` or behind it."""
+        """Makes the ring cover positions from ``start`` on. Every chunk linked from now on is at or after it."""
         with self.lock:
             self.start = start
 
     def move(self, cursor: RingCursor, event: Occurrence, at: Position | None = None) -> StateRow | None:
-        """Changes the state of a cursor as the table says; None if the event means nothing now.
+        """Changes the state of a cursor as the table says; returns the row, None if the table has none for the event.
 
         Args:
             cursor: The cursor.
-            event: What happens.
-            at: The place that the event is about, if that is not ``next``.
+            event: The event.
+            at: The position that the event concerns; None for ``next``.
         """
         with self.lock:
             row = self._move(cursor, event, at)
@@ -173,7 +174,7 @@ class Ring:
         cursor.phase = row.to
         self.served += cursor.live - served
         if cursor.live:
-            cursor.location = None  # it would be that of a place where the WAL was read
+            cursor.location = None  # it belongs to a position that was read from the WAL
         if row.to not in (Phase.RESYNC, Phase.JOINING) or event is Occurrence.SEEK:
             self._followers.discard(cursor)
         elif event in (Occurrence.EVICT, Occurrence.JOIN):
@@ -184,17 +185,19 @@ class Ring:
     def poll(
         self, cursor: RingCursor, upto: int, max_events: int, max_bytes: int, *, whole: bool = False
     ) -> Polled | _Behind:
-        """Takes what comes next for a cursor, by reference. It is the same object for all that stand there and ask for as much.
+        """Takes the next changes for a cursor, by reference, and moves it behind them.
+
+        Cursors that poll from the same place with the same bounds get the same object.
 
         Args:
-            cursor: Whose turn it is.
-            upto: The watermark, read before this call, or a lower version at which the cursor shall stop.
+            cursor: The cursor to move.
+            upto: The watermark, read before this call, or a lower version at which the cursor stops.
             max_events: Most changes to take; 0 only moves ``next`` over versions in which nothing matches.
             max_bytes: Most bytes to take, but at least one change if there is one.
-            whole: Whether a transaction that does not fit behind others is left for the next poll.
+            whole: Whether to leave a transaction that does not fit behind others for the next poll.
 
         Returns:
-            The changes, and whether more are at hand; or ``BEHIND`` if the ring does not serve this cursor.
+            The changes, and whether more are visible; or ``BEHIND`` if the ring does not serve this cursor.
         """
         with self.lock:
             place = cursor.place
@@ -215,7 +218,7 @@ class Ring:
         return polled
 
     def groups(self, place: int) -> set[Any]:
-        """The groups of the cursors that stand at a place or behind it: whom chunks linked there concern."""
+        """The groups of the cursors at ``place`` or a later one: the groups that chunks linked there concern."""
         found: set[Any] = set()
         with self.lock:
             for number in self._places(place):
@@ -223,12 +226,12 @@ class Ring:
         return found
 
     def _places(self, first: int) -> range:
-        """The places of the chunks from one on."""
+        """The places of the chunks from ``first`` on."""
         chunks = self._chunks
         return range(max(first, chunks[0].place), self._next) if chunks else range(0)
 
     def standing(self, group: Hashable, place: int) -> list[RingCursor]:
-        """The cursors of a group for whom chunks from ``place`` on are new."""
+        """The cursors of a group that have not taken the chunks from ``place`` on, members of benches included."""
         found: list[RingCursor] = []
         with self.lock:
             for number in self._places(place):
@@ -237,17 +240,20 @@ class Ring:
         return found
 
     def take(self, group: Hashable, some: Round, upto: int) -> None:
-        """Takes what lies ahead of some LIVE cursors of a group, once for all of them, as ``poll`` does for one.
+        """Takes the chunks ahead of several LIVE cursors of a group once for all of them, as ``poll`` does for one cursor.
 
-        Those that can take part lend the flags of their drains, whose locks are taken inside the ring's, and from then on
-        stand on a bench, which moves in their stead.
+        Cursors that can take part lend their drains' flags and join a bench, which from then on moves in their stead. The
+        locks of the drains are acquired inside the ring's lock.
+
+        The caller reads the watermark again after this call, and compares it with ``follows``. A commit advances first and
+        then looks for the groups to wake. If it looked at the place behind these chunks before the bench came there, it did
+        not note this group, but it has advanced the watermark already.
 
         Args:
-            group: Whose round it is.
-            some: Who waits; it is told who is to be served, with what, and who has to look for itself. Whoever serves them
-                reads the watermark after this: a commit that has looked for cursors before the chunk that follows, before
-                they came there, has advanced it already.
-            upto: The watermark, read before this call.
+            group: The group of the round.
+            some: The round. This sets its bench to serve, the changes (``ahead``), the cursors that must poll by themselves
+                (``left``) and the version of the next chunk (``follows``).
+            upto: The watermark, read before this call; -1 to take nothing.
         """
         with self.lock:
             if some.place is not None:
@@ -272,7 +278,7 @@ class Ring:
             some.follows = chunks[at].version if 0 <= at < len(chunks) else None
 
     def _dissolve(self, benches: list[Bench], place: int) -> list[RingCursor]:
-        """Has all on these benches stand for themselves; answers them."""
+        """Takes all members off these benches, so that each stands in the ring by itself; returns them."""
         found: list[RingCursor] = []
         for bench in benches:
             if bench.free_at(place):
@@ -282,7 +288,7 @@ class Ring:
         return found
 
     def _bench(self, group: Hashable, some: Round, ahead: Ahead) -> Bench | None:
-        """The next bench to be served, with all who are fit for that, if there is one."""
+        """Returns the next bench to serve, after cursors joined it and unfit members left it; None if none is left."""
         place, kind, singles, benches = some.waiting[-1]
         bench = benches[-1] if benches and benches[-1].free_at(place) else None
         if not singles:
@@ -317,7 +323,7 @@ class Ring:
         some.waiting = [*reversed(found.values())]
 
     def _ahead(self, known: Ahead | None, place: int, upto: int, kind: Likeness | None) -> Ahead | None:
-        """What lies from a place on, up to the watermark: as many whole chunks as fit both bounds, or None."""
+        """The chunks from a place up to the watermark: as many whole chunks as fit both bounds, None if there is none."""
         chunks = self._chunks
         base = chunks[0].place if chunks else self._next
         at = place - base
@@ -338,12 +344,12 @@ class Ring:
         if known is not None and (known.place, known.end) == (place, at + base):
             return known
         more = at < len(chunks) and chunks[at].version <= upto
-        # For every chunk: without a call of Python code.
+        # Runs for every chunk, so it builds the tuples without calling Python code.
         after = tuple.__new__(Position, (chunks[at].version if more else upto + 1, 0))
         return tuple.__new__(Ahead, (place, at + base, slices[0].block.version, after, slices, events, {}))
 
     def _seat(self, bench: Bench, cursors: list[RingCursor], ahead: Ahead) -> list[RingCursor]:
-        """Has cursors stand on a bench that can be served with what lies ahead; answers the others."""
+        """Seats on a bench the cursors that can be served with ``ahead``; returns the others."""
         left = []
         for cursor in cursors:
             at = cursor.next
@@ -353,14 +359,14 @@ class Ring:
                 and not cursor.bench
             ):
                 cursor.bench = (
-                    bench  # first, so that whatever comes between leaves a flag that can be recalled
+                    bench  # before the loan: an interrupt in between leaves a flag that can be recalled
                 )
                 drain = cursor.owner.lend(ahead.events)
                 if drain is None:
                     cursor.bench = None
                 elif (
                     not cursor.owner.queued
-                ):  # asked with the flag: whoever had it before may have left something
+                ):  # asked while holding the flag: its previous holder may have left changes in the queue
                     self._lift(cursor)
                     cursor.place = ahead.place
                     bench.members[cursor] = drain
@@ -372,7 +378,7 @@ class Ring:
         return left
 
     def _unfit(self, bench: Bench, ahead: Ahead) -> list[RingCursor]:
-        """Has those of a bench stand for themselves that lack demand for what lies ahead, or have to wait."""
+        """Takes off a bench the members that are busy or lack demand for ``ahead``; returns them."""
         members, events = bench.members, ahead.events
         unfit: list[RingCursor] = []
         if bench.kind.asks:
@@ -385,7 +391,7 @@ class Ring:
         return unfit
 
     def _merge(self, bench: Bench, some: Round) -> None:
-        """Has the next benches stand on this one, as long as there is room: so they stay few, whoever comes and goes."""
+        """Merges the next benches into this one while there is room, so that benches stay few as cursors come and go."""
         place, _, _, benches = some.waiting[-1]
         while (
             benches
@@ -401,7 +407,7 @@ class Ring:
             self._lift(other)
 
     def _advance(self, bench: Bench, some: Round, ahead: Ahead) -> None:
-        """Moves a bench behind what lies ahead; from now on this round alone delivers to its members."""
+        """Moves a bench behind ``ahead``; from now on only this round delivers to its members."""
         some.bench, some.took = bench, len(bench.members)
         some.lent = iter(tuple(bench.members.values()))
         bench.serving = some
@@ -414,7 +420,7 @@ class Ring:
             self._trim()
 
     def _unseat(self, cursor: RingCursor) -> None:
-        """Has a cursor stand for itself where its bench does; its flag is lent until ``recall``."""
+        """Takes a cursor off its bench and puts it at the same place; its flag stays lent until ``recall``."""
         bench = cursor.bench
         if bench is not None and bench.place is not None and bench.members.pop(cursor, None) is not None:
             cursor.next = max(cursor.next, bench.next)
@@ -423,7 +429,7 @@ class Ring:
                 self._lift(bench)
 
     def recall(self, cursor: RingCursor) -> bool:
-        """Ends the loan of the flag of a cursor; answers whether the caller has to give the flag back, and not the round."""
+        """Ends the loan of a cursor's flag; returns whether the caller must release the flag, instead of the round."""
         with self.lock:
             bench = cursor.bench
             if bench is None:
@@ -433,13 +439,13 @@ class Ring:
             return not bench.leave(cursor)
 
     def fullness(self) -> tuple[int, int, float]:
-        """Changes and bytes that are present, and their share of that bound which is nearer."""
+        """Changes and bytes present, and the larger of their shares of the bounds; reads without the lock."""
         events, nbytes = self._events, self._nbytes
         return events, nbytes, max(events / self._max_events, nbytes / self._max_bytes)
 
     @property
     def end(self) -> int:
-        """The place behind the last chunk: where a cursor stands that has taken all of them."""
+        """The place behind the last chunk, where a cursor stands that has taken all chunks."""
         return self._next
 
     def statistics(self) -> RingStatistics:
@@ -467,12 +473,12 @@ class Ring:
         while self._chunks:
             overtaken += self._evict(visible)
         overtaken += self._overtake(self._base, Position(version, 0), visible)
-        # A ring made while this version is being published starts behind the whole commit group already.
+        # A ring created while this version is being published already starts behind the whole commit group.
         self.start = max(self.start, Position(version + 1, 0))
         return overtaken
 
     def _evict(self, visible: int) -> list[RingCursor]:
-        """Drops the oldest chunk; answers the cursors that this overtook."""
+        """Drops the oldest chunk; returns the cursors that this overtook."""
         chunk = self._chunks[0]
         if chunk.place in self._standing:  # else all LIVE cursors have taken it
             self._evicted_events += chunk.events
@@ -481,7 +487,7 @@ class Ring:
         return overtaken
 
     def _overtake(self, place: int, resume: Position, visible: int) -> list[RingCursor]:
-        """Marks the cursors at a place RESYNC; they have read everything before ``resume`` that matches."""
+        """Marks the cursors at a place RESYNC; they have taken every match before ``resume``. Returns the LIVE ones."""
         standing = self._standing.pop(place, {})
         resume = min(resume, Position(visible + 1, 0))
         overtaken = []
@@ -496,7 +502,7 @@ class Ring:
             else:
                 found.append(one)
         for cursor in found:
-            if cursor.live:  # a cursor that only joins knows its own place better
+            if cursor.live:  # a JOINING cursor keeps its own position
                 overtaken.append(cursor)
             self._move(cursor, Occurrence.EVICT, max(cursor.next, resume))
         return overtaken
@@ -508,7 +514,7 @@ class Ring:
 
     def _stand(self, cursor: RingCursor, place: int) -> None:
         there = self._standing.setdefault(place, {}).setdefault(cursor.group, set())
-        cursor.place = place  # no interrupt comes between this and the next
+        cursor.place = place  # no interrupt can come between this statement and the next
         there.add(cursor)
 
     def _lift(self, cursor: RingCursor) -> None:
@@ -534,7 +540,7 @@ class Ring:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        # Each line by itself leaves the ring sound, in case an interrupt comes between them.
+        # The ring is consistent after every line, so an interrupt between them does no harm.
         self._polled.clear()
         self.start = tuple.__new__(Position, (self._chunks[0].version + 1, 0))
         chunk = self._chunks.popleft()

@@ -1,4 +1,4 @@
-"""What all subscriptions of one log share."""
+"""The objects that all subscriptions of one log share."""
 
 import contextlib
 import logging
@@ -34,25 +34,26 @@ _LOG: Final = logging.getLogger("penstock.follower")
 
 
 class Service:
-    """The rooms that a subscription needs: watermark, registry, WAL frames, threads.
+    """What a subscription needs from its log: watermark, registry, frames of the WAL, threads.
 
     Attributes:
-        clock: What time it is.
-        watermark: What may be delivered.
-        registry: Who wants what.
-        frames: Verified frames of the WAL.
-        stretches: What laggards of one publisher have read from these.
-        replayer: Serves those who lag.
-        waiting: The subscriptions that an advance concerns although nothing may match.
-        admission: Makes writers wait for gating subscribers, and knows how far behind who is.
-        deliveries: Counts what subscribers get.
-        guests: Those who are to be woken when the log was closed, beside all subscriptions.
+        options: The options of the log.
+        clock: The log's clock.
+        watermark: The newest visible version.
+        registry: The shared publishers and their subscriptions.
+        frames: The cache of verified frames of the WAL; three quarters of ``replay_bytes``.
+        stretches: Stretches of the WAL that subscriptions of one publisher share; the other quarter.
+        replayer: The threads that serve subscriptions from the WAL.
+        waiting: Subscriptions to wake after an advance even if nothing matches.
+        admission: Makes writers wait for gating subscriptions, and measures lags.
+        deliveries: Counts delivered changes.
+        guests: Further objects to wake when the log is closed.
         closed: Whether the log was closed.
-        reason: Why it was closed, if that is more than that: with what every subscription ends.
-        explain: Makes of an error of a read what the reader should know, such as that the log was dropped.
-        inherited: What to raise in a child of ``fork``; None in the process that opened the log.
-        log_name: What lines of log call the log.
-        damage: The first damage that a read has met; None as long as none has.
+        reason: The error with which every subscription ends; None if the log was closed normally.
+        explain: Translates an error of a read into the error for the subscriber, such as that the log was dropped.
+        inherited: The error to raise in a child of ``fork``; None in the process that opened the log.
+        log_name: The log's name in lines of the logger.
+        damage: The first damage that a read has found; None if there is none.
     """
 
     def __init__(
@@ -82,22 +83,25 @@ class Service:
         self._pool: DispatchPool | None = None
 
     def check_here(self) -> None:
-        """Refuses in a child of ``fork``.
+        """Checks that this process opened the log.
 
         Raises:
-            LogForked: There.
+            LogForked: In a child of ``fork``.
         """
         if self.inherited is not None:
             raise self.inherited
 
     def abandon(self, inherited: LogForked) -> None:
-        """Is as closed, in a child of ``fork``, but ends nobody: subscriptions, threads and locks are the parent's."""
+        """Marks the service closed in a child of ``fork``, without a signal to any subscription.
+
+        Subscriptions, threads and locks belong to the parent process.
+        """
         self.inherited = self.reason = inherited
         self.closed = True
 
     @property
     def oldest(self) -> Position:
-        """The oldest position that is kept."""
+        """The oldest kept position."""
         return Position(self._reader.oldest, 0)
 
     @property
@@ -107,7 +111,7 @@ class Service:
 
     @property
     def pool(self) -> DispatchPool:
-        """Where signals run for subscribers that named no executor and run on no event loop."""
+        """The thread pool for subscribers that named no executor and run on no event loop; created on first use."""
         with self._lock:
             pool = self._pool
             if pool is None:
@@ -115,18 +119,18 @@ class Service:
                 pool = DispatchPool(
                     options.dispatch_threads, options.dispatch_threads_max, f"{self._name}-dispatch"
                 )
-                if not self.closed:  # else it goes with whom it serves
+                if not self.closed:  # else only the subscriptions that it serves refer to it
                     self._pool = pool
             return pool
 
     @property
     def dispatch_threads(self) -> int:
-        """How many threads the pool allows itself now; 0 as long as nobody needs it."""
+        """Most threads of the pool now; 0 until the pool is used."""
         pool = self._pool
         return 0 if pool is None else pool.threads
 
     def group(self, ring: Ring, executor: Executor | None) -> DeliveryGroup:
-        """Makes a group of subscriptions that are served together."""
+        """Creates a delivery group for a ring and an executor."""
         return DeliveryGroup(
             ring,
             executor,
@@ -136,16 +140,16 @@ class Service:
         )
 
     def run_aside(self, run: Callable[[], None]) -> None:
-        """Runs what may reach a subscriber's code: here and now, or in the pool if this thread serves everybody."""
+        """Runs a callable that may reach a subscriber's code: at once, or in the pool if this is one of the log's threads."""
         if HERE.background:
-            with contextlib.suppress(RuntimeError):  # the pool was just shut down: nobody subscribes any more
+            with contextlib.suppress(RuntimeError):  # the pool was just shut down; then this thread runs it
                 self.pool.submit(run)
                 return
         run()
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """Stands around a read; see `note_damage`."""
+        """A context for a read, which notes damage that the read finds; see `note_damage`."""
         try:
             yield
         except WalCorrupted as error:
@@ -153,7 +157,7 @@ class Service:
             raise
 
     def note_damage(self, error: WalCorrupted) -> None:
-        """Remembers and logs the first damage that a read meets, unless the log was replaced or dropped."""
+        """Remembers and logs the first damage that a read finds, unless the log was replaced or dropped."""
         if self.damage is None and isinstance(self.explain(error), WalCorrupted):
             with self._lock:
                 first = self.damage is None
@@ -162,20 +166,20 @@ class Service:
                 _LOG.error("the log %s is corrupt: %s", self.log_name, error)
 
     def lost(self, subscription: Subscribed, oldest: Position) -> HistoryPruned:
-        """Writes a line of log about history that a subscription has lost; answers what it may end with."""
+        """Logs that a subscription has lost history; returns the error with which it may end."""
         tell_history(self.log_name, subscription.name, subscription.cursor.next.version, oldest.version)
         return HistoryPruned(oldest)
 
     def forget(self, subscription: Subscribed) -> None:
-        """Drops one who has ended."""
+        """Removes a subscription that has ended; once the log is closed, the last one shuts the pool down."""
         self.waiting.discard(subscription)
         if self.closed:
             self.registry.if_empty(self._dismiss)
 
     def close(self, wake: Callable[[Iterable[Wakeable]], None]) -> None:
-        """Ends every subscription: completed if it has everything that is visible, else with ``LogClosed``.
+        """Ends every subscription: completed if it has read everything visible, else with ``LogClosed``.
 
-        If there is a ``reason``, every one ends with that, whatever it has.
+        If ``reason`` is set, every subscription ends with that error, whatever it has read.
         """
         self.closed = True
         self.admission.closed = True
@@ -187,7 +191,7 @@ class Service:
         wake([*self.registry.subscriptions(), *self.guests])
         self.frames.clear()
         self.stretches.clear()
-        # Who was woken may need several turns to take what is visible; the last one out shuts the pool down.
+        # A woken subscription may need several turns to read what is visible. The last one to end shuts the pool down.
         self.registry.if_empty(self._dismiss)
 
     def _dismiss(self) -> None:

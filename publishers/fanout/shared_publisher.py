@@ -1,4 +1,4 @@
-"""One publisher for all who want the same."""
+"""One publisher for all subscriptions with equal criteria."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -20,27 +20,28 @@ class Standing(Enum):
     """Whether commits are matched with a publisher's criteria."""
 
     ATTACHED = "ATTACHED"
-    """Its criteria are in the matching index, and its ring has what matches."""
+    """Its criteria are in the matching index, and its ring holds the matching changes."""
 
     DETACHED = "DETACHED"
-    """It has too many questions for every commit to wait for, so its ring covers nothing, and all of its subscriptions read
-    from the WAL, behind all others."""
+    """Its conditions are too expensive to be evaluated in every commit. Its ring covers nothing; its subscriptions read from
+    the WAL, served after all others."""
 
 
 class SharedPublisher:
     """A predicate, its ring, and the subscriptions with equal criteria.
 
-    It lives from its first subscription to its last; the registry makes it anew on demand.
+    It lives from its first subscription to its last. The registry creates another one for the next subscription.
 
     Attributes:
-        criteria: What its subscribers want.
-        predicate: The same, compiled.
-        prepared: The same, as it goes into the matching index.
-        standing: Whether it is in that; changed under the registry's lock only, and by whoever publishes, but for a new one.
-        weight: How many questions it has for a change that the index cannot look up.
+        criteria: The criteria of its subscriptions.
+        predicate: The criteria, compiled.
+        prepared: The criteria, prepared for the matching index.
+        standing: Whether the criteria are in the index. It changes under the registry's lock only; except for a new publisher,
+            only the holder of the publish gate changes it.
+        weight: How many conditions the index cannot look up, so that each is evaluated for every change.
         ring: The recent matching changes.
-        subscriptions: Who subscribes; changed under the registry's lock only.
-        groups: The same by executor, as far as they are served together.
+        subscriptions: Its subscriptions; changed under the registry's lock only.
+        groups: Its delivery groups by executor; changed under the registry's lock only.
     """
 
     def __init__(self, prepared: Prepared, start: Position, options: LogOptions) -> None:
@@ -54,15 +55,15 @@ class SharedPublisher:
         self.groups: dict[Executor | None, DeliveryGroup] = {}
 
     def reenter(self, start: Position) -> None:
-        """Is ready to be put into the matching index again; its ring covers what is matched from there on."""
-        if self.prepared.own is None:  # else the tables are still there
+        """Prepares the criteria for the matching index again; the ring covers changes from ``start`` on."""
+        if self.prepared.own is None:  # else its tables were not dropped
             self.prepared = prepare(self.predicate)
         self.ring.attach(start)
 
     def join(
         self, executor: Executor, make: Callable[[Ring, Executor | None], DeliveryGroup]
     ) -> DeliveryGroup:
-        """The group of a new subscription, made if it is the first; under the registry's lock."""
+        """Returns the group of a new subscription, created for the first member. The caller holds the registry's lock."""
         key = DeliveryGroup.key(executor)
         group = self.groups.get(key)
         if group is None:
@@ -71,7 +72,7 @@ class SharedPublisher:
         return group
 
     def leave(self, group: DeliveryGroup) -> None:
-        """A subscription has left, under the registry's lock."""
+        """Removes one member from a group, and an empty group. The caller holds the registry's lock."""
         group.members -= 1
         if not group.members:
             del self.groups[group.executor]

@@ -1,6 +1,6 @@
-"""The states of a subscription, in one table; how far it is, and how far behind.
+"""The states of a subscription, in one table, and the measures of its progress and lag.
 
-The table decides: whatever changes the state of a subscription asks `step`, and does what the row says.
+The table is the only place that decides: code that changes a state calls `step` and carries out the row.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,27 +27,28 @@ __all__ = [
 ]
 
 MaxLag = int | timedelta
-"""How far a subscription may lag before writers wait for it: changes, or the age of the oldest one that it has not taken."""
+"""How far a subscription may lag before writers wait for it: in changes, or as the age of the oldest change not delivered."""
 
 
 class State(Enum):
-    """From where a subscription reads, or that it does not: what is shown of its phase.
+    """The public form of a subscription's phase: the source of its changes, or that it is paused.
 
-    One that joins or waits is shown as RESYNC, one that is paused as LIVE or RESYNC to its subscriber and in checkpoints.
+    JOINING and WAITING appear as RESYNC. A paused subscription appears as LIVE or RESYNC to its subscriber and in its
+    checkpoints.
     """
 
     LIVE = "LIVE"
     """From the ring."""
 
     RESYNC = "RESYNC"
-    """From the WAL, because the ring has moved on without it."""
+    """From the WAL, because the ring does not cover its position."""
 
     PAUSED = "PAUSED"
-    """An operator has paused it. Statistics say so; its subscriber and its checkpoints know of the other two only."""
+    """An operator has paused it. Only statistics show this state."""
 
 
 class Phase(Enum):
-    """The state of a subscription. But for JOINING, its cursor belongs to the holder of the drain's flag."""
+    """The state of a subscription. The holder of the drain's flag owns its cursor; while JOINING, the replayer owns it."""
 
     LIVE = "the ring serves it, without I/O; the ring alone moves it aside"
     RESYNC = "the ring has moved on, and it rests until there is demand"
@@ -58,7 +59,7 @@ class Phase(Enum):
 
 
 class Occurrence(Enum):
-    """What may change the state."""
+    """An event that may change the state."""
 
     ENTER = "it wants to be served by the ring"
     READ = "there is demand, and the frame is not in memory"
@@ -75,7 +76,7 @@ class Occurrence(Enum):
 
 
 class Guard(Enum):
-    """What must hold besides."""
+    """A condition for a row of the table."""
 
     COVERED = "the ring covers the place"
     HELD = "an operator has paused it meanwhile"
@@ -84,7 +85,7 @@ class Guard(Enum):
 
 
 class Deed(Enum):
-    """What is done; the first five under the ring's lock with the change of the state, the others after it."""
+    """An action of a row. The first five run under the ring's lock, together with the change of state; the others after it."""
 
     LIFT = "leave the ring"
     GO = "take the new place"
@@ -100,11 +101,11 @@ class StateRow(NamedTuple):
     """One row of the table.
 
     Attributes:
-        phase: In which state.
-        event: What happens.
-        when: What must hold; of several rows for one event the first counts that holds.
-        to: The state that follows.
-        then: What is done, in this order.
+        phase: The state before.
+        event: The event.
+        when: Conditions that must all hold. If several rows fit an event, the first one counts.
+        to: The state after.
+        then: The actions, in this order.
     """
 
     phase: Phase
@@ -148,7 +149,7 @@ TABLE: Final = (
     StateRow(_PAUSED, Occurrence.RESUME, (), _RESYNC, (_RELEASE, _SIGNAL)),
     *(StateRow(phase, Occurrence.END, (), _ENDED, (_LIFT,)) for phase in Phase if phase is not _ENDED),
 )
-"""What is not in it means nothing: the state stays, and nothing is done."""
+"""An event without a row changes nothing: the state stays, and no action runs."""
 
 
 def indexed(rows: Iterable[StateRow]) -> dict[tuple[Phase, Occurrence], list[StateRow]]:
@@ -163,7 +164,7 @@ _rows: Mapping[tuple[Phase, Occurrence], list[StateRow]] = indexed(TABLE)
 
 
 def step(phase: Phase, event: Occurrence, holds: Callable[[Guard], bool]) -> StateRow | None:
-    """The row that counts when an event comes, or None if it means nothing now."""
+    """The first row for a state and an event whose conditions hold; None if there is none."""
     for row in _rows.get((phase, event), ()):
         if all(map(holds, row.when)):
             return row
@@ -172,10 +173,10 @@ def step(phase: Phase, event: Occurrence, holds: Callable[[Guard], bool]) -> Sta
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a subscription is.
+    """The progress of a subscription.
 
     Attributes:
-        position: Everything before it was delivered, or did not match: the place to resume.
+        position: The position to resume at: every change before it was delivered or did not match.
         head: The position after the watermark.
         state: LIVE or RESYNC.
     """
@@ -187,13 +188,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionLag:
-    """How far a subscription is behind the watermark. What is not known, or no longer remembered, is None.
+    """The lag of a subscription behind the watermark. A measure that is not known, or no longer remembered, is None.
 
     Attributes:
         versions: Versions that it has not finished.
-        changes: Changes of the log in them.
+        changes: Changes of the log in these versions.
         nbytes: Their stored bytes.
-        seconds: How long ago the oldest of them was committed; for one that reads on from far behind, the last one read.
+        seconds: Age of the oldest of these versions since its commit. If the log no longer remembers that commit time, the
+            age of the last frame read for the subscription.
     """
 
     versions: int

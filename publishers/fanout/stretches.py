@@ -1,8 +1,8 @@
-"""What several laggards of one publisher read from the WAL, read once for all of them.
+"""Stretches of the WAL that several lagging subscriptions of one publisher share: read and matched once for all of them.
 
-Those that an eviction has overtaken, or that begin at one place, stand near each other. Each turn at the replayer reads up
-to the end of a window of the WAL at most, so their places become the same after their first turns. From then on the first
-that comes reads, and matches; the others get the same batch, without I/O and where they run.
+Subscriptions that were evicted together, or that start at one position, are near each other in the WAL. A turn at the
+replayer reads at most to the end of a window of the WAL, so their positions become equal after their first turns. From then
+on the first subscription at a position reads and matches. The others get the same batch, without I/O, on their own executors.
 """
 
 import threading
@@ -20,14 +20,14 @@ from publishers.wal import Location
 __all__ = ["Stretches"]
 
 _VIEWS: Final = 4
-"""Views for which a stretch keeps a batch."""
+"""Most views for which a stretch keeps a batch."""
 _CHANGE_BYTES: Final = 512
-"""What a change weighs that was made for a batch, roughly, whatever its body."""
+"""Memory of one ``Change`` object in a batch, in bytes, roughly; its body is not included."""
 
 
 class _Stretch(NamedTuple):
     end: Position
-    location: Location | None  # where the WAL goes on
+    location: Location | None  # location of the frame behind it
     slices: tuple[Slice, ...]
     events: int
     nbytes: int
@@ -38,14 +38,14 @@ class _Stretch(NamedTuple):
 
 
 class Stretches:
-    """Keeps what was read last, by publisher and place; the least recently read go first. Thread-safe.
+    """An LRU cache of stretches by predicate and position. Thread-safe.
 
     Args:
-        max_bytes: Most bytes of all blocks in it, with what is made of them, roughly.
+        max_bytes: Most bytes of all blocks in it and of the objects derived from them, roughly.
 
     Attributes:
-        nbytes: How many there are now.
-        shared: Batches that were given to one more subscription without being read again.
+        nbytes: Bytes in it now.
+        shared: Number of times that a subscription got a batch without reading it again.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -58,7 +58,7 @@ class Stretches:
     def take(
         self, predicate: Predicate, cursor: Cursor, view: View, upto: int, events: int, nbytes: int
     ) -> Batch | None:
-        """What comes next for a cursor, which is moved behind it; None if nothing that fits its bounds is kept."""
+        """Returns the next batch for a cursor and moves the cursor behind it; None if no kept stretch fits its bounds."""
         key = (predicate, cursor.next)
         with self._lock:
             found = self._kept.get(key)
@@ -76,7 +76,7 @@ class Stretches:
         return batch
 
     def keep(self, predicate: Predicate, begin: Position, frames: int, cursor: Cursor, batch: Batch) -> None:
-        """Keeps what a cursor has read from ``begin`` to where it is now, in so many frames."""
+        """Keeps the batch that a cursor has read from ``begin`` to its present position, in ``frames`` frames."""
         events = nbytes = weight = 0
         for part in batch.slices:
             events += len(part)

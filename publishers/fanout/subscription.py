@@ -1,8 +1,8 @@
-"""One subscriber's way through the log: its cursor, its queue and its drain, and the table of states that drives them.
+"""The subscription of one subscriber: its cursor, its queue and its drain, driven by the table of states.
 
-What it is doing is its cursor's phase. An event changes that as the table in `publishers.fanout.state` says, under the ring's
-lock; what is to be done after that is done here. The cursor belongs to the holder of the drain's flag, but to the replayer
-while it is JOINING. Other threads leave a note.
+The phase of the cursor is the state. An event changes it under the ring's lock, as the table in `publishers.fanout.state` says;
+this module runs the actions that follow. The holder of the drain's flag owns the cursor; while JOINING, the replayer owns it.
+Other threads leave a note in a field and signal the drain.
 """
 
 import threading
@@ -32,27 +32,27 @@ __all__ = ["ChangeSubscription"]
 
 _ids = count(1)
 
-# A member of an enum by its name costs a call before Python 3.12; these are asked for with every delivery.
+# Access to an enum member by its name costs a call before Python 3.12; every delivery compares with these.
 _LIVE, _JOINING, _PAUSED = Phase.LIVE, Phase.JOINING, Phase.PAUSED
 
 
 class ChangeSubscription:
-    """What links one subscriber to a log: its cursor, its queue, its drain.
+    """The link between one subscriber and a log: a cursor, a queue and a drain.
 
-    The queue holds what the last poll pulled: at most the demand, at most one batch; it is empty at rest.
+    The queue holds the changes of the last pull or slice: at most the demand, and at most one batch. It is empty at rest.
 
     Attributes:
-        id: What tells it from every other subscription of this process.
+        id: A number that is unique in this process.
         shared: The publisher of its criteria.
         view: How it sees changes.
         cursor: Its place in log and ring.
-        name: What errors and statistics call it.
+        name: Its name in errors and statistics.
         max_lag: Changes, or time, that it may lag before writers that ask for admission wait; None if it does not gate.
-        drain: What delivers to the subscriber.
-        busy: Whether it has to wait although it has demand; what delivers past its executor asks for it there.
+        drain: Delivers to the subscriber.
+        busy: Whether the executor makes it wait although it has demand. A group delivers without the executor, so it asks this.
     """
 
-    _joins = True  # others of its group, to be served together
+    _joins = True  # whether its delivery group may serve it together with others
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ChangeSubscription:
         self._missing = GapNotice(on_gap)
         self._executor = executor_of(executor)
         self._batches = callable(getattr(subscriber, "on_next_batch", None))
-        self.busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # which answers False
+        self.busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # bool() is False
         kind = Likeness(view, self._batches, batch_events, batch_bytes, self.busy is not bool)
         self.cursor = Cursor(
             start,
@@ -97,7 +97,7 @@ class ChangeSubscription:
         )
         self._filled: Batch | None = None
         self._seeking = threading.Lock()
-        self._sought: Position | None = None  # a note of another thread, as is the next
+        self._sought: Position | None = None  # set by other threads, like _closed
         self._closed = False
         self._observes = callable(getattr(subscriber, "on_state", None))
         self.drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
@@ -107,31 +107,31 @@ class ChangeSubscription:
         if until is not None:
             service.waiting.bound(self)
 
-    # What a subscriber may do.
+    # For the subscriber.
 
     def request(self, n: int, /) -> None:
         """Asks for ``n`` more changes (Reactive Streams §3.8).
 
         Raises:
-            LogForked: In a child of ``fork``, where they would never come.
+            LogForked: In a child of ``fork``, where no change would ever arrive.
         """
         self._service.check_here()
         self.drain.request(n)
 
     def cancel(self) -> None:
         """Ends the subscription without a further signal (Reactive Streams §3.12)."""
-        if self._service.inherited is None:  # else it is the parent's
+        if self._service.inherited is None:  # else the subscription belongs to the parent process
             self.drain.cancel()
 
     @property
     def position(self) -> Position:
-        """Everything before it was delivered, or did not match; never ahead of what the subscriber has been given."""
+        """Every change before it was delivered or did not match; never ahead of the changes delivered."""
         position: Position = self.drain.mark
         return position
 
     @property
     def delivered(self) -> int:
-        """Changes that it was given."""
+        """Changes that its subscriber has received."""
         return self.drain.given
 
     @property
@@ -141,7 +141,7 @@ class ChangeSubscription:
 
     @property
     def state(self) -> State:
-        """Whether the ring serves it, or the WAL."""
+        """LIVE if the ring serves it, else RESYNC."""
         return State.LIVE if self.cursor.live else State.RESYNC
 
     @property
@@ -156,12 +156,12 @@ class ChangeSubscription:
 
     @property
     def queued(self) -> int:
-        """Changes that were read for it from the WAL and not given to it yet; at most one batch."""
+        """Changes that were read for it from the WAL and not delivered yet; at most one batch."""
         return len(self._filled or ())
 
     @property
     def wants(self) -> bool:
-        """Whether it would take a change now: it has demand, and nobody has paused it."""
+        """Whether it would accept a change now: it has demand, and no operator has paused it."""
         return not self.cursor.held and self.drain.demand > 0
 
     @property
@@ -176,22 +176,22 @@ class ChangeSubscription:
 
     @property
     def lag(self) -> int | None:
-        """Changes of the log between its position and the watermark; None if too many to be remembered."""
+        """Changes of the log between its position and the watermark; None if they are not known or no longer remembered."""
         return self._service.admission.lag(self.position)
 
     @property
     def behind(self) -> SubscriptionLag:
-        """How far it is behind the watermark in every measure; reads no disk."""
+        """How far it is behind the watermark in every measure; does no I/O."""
         service = self._service
         return service.admission.behind(self.position, service.watermark.visible, self.cursor.read_at)
 
     @property
     def reads(self) -> int:
-        """Frames of the WAL that it was given."""
+        """Frames of the WAL that were read for it, from disk or from memory."""
         return self.cursor.reads
 
     def checkpoint(self) -> Checkpoint:
-        """How far the subscription is; moves over versions in which nothing matched, without demand and without I/O."""
+        """Its progress; first moves its position over versions in which nothing matched, without demand and without I/O."""
         if self.drain.try_hold():
             try:
                 cursor = self.cursor
@@ -204,14 +204,14 @@ class ChangeSubscription:
         return Checkpoint(self.position, self._service.head, self.state)
 
     def seek(self, position: Position) -> None:
-        """Goes on elsewhere, forward or back: what follows is what a fresh subscription there would get.
+        """Continues at another position, earlier or later, with the changes that a new subscription there would receive.
 
-        It takes effect between two signals: what is queued is dropped, its demand stays. A subscriber with a method
-        ``on_seek(position)`` is told before the first change of the new place; one that seeks in ``on_next`` gets nothing
-        in between. Of several seeks that were not served yet, the last counts.
+        It takes effect between two signals: queued changes are dropped, their demand stays. If the subscriber has a method
+        ``on_seek(position)``, it is called before the first change from the new position. After a seek inside ``on_next`` no
+        change from the old position follows. If several seeks are pending, the last one counts.
 
         Raises:
-            InvalidOption: If ``position`` is none.
+            InvalidOption: If ``position`` is not a position.
             PositionAhead: If it lies beyond the end of the log.
             HistoryPruned: If it is no longer kept.
             LogForked: In a child of ``fork``.
@@ -228,13 +228,13 @@ class ChangeSubscription:
         self._run(self.drain.signal)
 
     def pause(self) -> bool:
-        """Gives nothing until ``resume``, as if there were no demand: the demand stays, and so does the place.
+        """Stops delivery until ``resume``, as if there were no demand; demand and position stay.
 
-        What was pulled for it already, at most one batch, still comes. It pins nothing and makes no writer wait meanwhile,
-        and ends as one without demand does: with the log, or with ``HistoryPruned``.
+        Changes that were pulled before, at most one batch, are still delivered. A paused subscription pins nothing and delays
+        no writer. It still ends with the log or with ``HistoryPruned``, like a subscription without demand.
 
         Returns:
-            Whether it was not paused before.
+            Whether the subscription was not paused before.
         """
         changed = self._move(Occurrence.PAUSE)
         if self.cursor.bench is not None:
@@ -243,20 +243,23 @@ class ChangeSubscription:
         return changed
 
     def resume(self) -> bool:
-        """Goes on where it was paused; answers whether it was."""
+        """Resumes delivery where it was paused; returns whether it was paused."""
         return self._move(Occurrence.RESUME)
 
     def between(self, run: Callable[[Any], object]) -> None:
-        """Runs something between two signals, where they run, with the subscriber as its argument; not at all once it has ended.
+        """Calls ``run(subscriber)`` between two signals, on the executor of the signals; not at all once it has ended.
 
-        One at a time: a second one replaces a first one that has not run yet.
+        Only one call is kept: a second one replaces a first one that has not run yet.
         """
         self._run(partial(self.drain.tell, "between", run))
 
-    # What the log does with it.
+    # For the log.
 
     def begin(self, oldest: Position, *, silently: bool) -> None:
-        """Compares its place with the oldest one, before it is started; ``silently`` if the oldest is what was asked for."""
+        """Compares its position with the oldest kept one, before it starts.
+
+        With ``silently`` (the caller asked for the oldest position) it moves there without a gap.
+        """
         if self.position < oldest:
             if silently:
                 self._go(oldest)
@@ -268,28 +271,28 @@ class ChangeSubscription:
                 self._settle(oldest)
 
     def start(self) -> None:
-        """Gives the subscriber its subscription, after which signals may follow."""
+        """Calls ``on_subscribe``, after which signals may follow."""
         self.drain.start(self)
-        self._tell_change()  # its publisher may have been found too costly after it was made
+        self._tell_change()  # its publisher may have been detached since the subscription was created
 
     def fail(self, error: Exception) -> None:
         """Ends the subscription with an error, demand or not."""
         self._run(partial(self.drain.fail, error))
 
     def wake(self) -> None:
-        """There may be something to deliver, or to end, or the ring has moved on without this cursor."""
+        """Looks for changes to deliver and for its end, and reports a change of state."""
         self._tell_change()
         self._run(self.drain.signal)
 
     def close(self) -> None:
-        """Ends the subscription as if the log were closed: completed, or with ``LogClosed`` if something is left."""
+        """Ends the subscription as if the log were closed: completed, or with ``LogClosed`` if visible changes are left."""
         self._closed = True
         self._run(self.drain.signal)
 
     def lend(self, events: int) -> Drain[Change] | None:
-        """Lends the flag of its drain to its group, if that may deliver so many changes from the ring here and now.
+        """Lends its drain's flag to its group if ``events`` changes from the ring may be delivered now; else returns None.
 
-        The caller holds the ring's lock.
+        The caller holds the ring's lock; the drain's lock is acquired inside it.
         """
         if (
             self.cursor.phase is not _LIVE
@@ -301,23 +304,23 @@ class ChangeSubscription:
         return self.drain
 
     def prune(self, oldest: Position) -> None:
-        """Ends the subscription if history was dropped that it still had to read, with demand or without."""
+        """Ends the subscription if retention dropped history that it still has to read, with demand or without."""
         if not self.cursor.live and self.cursor.next < oldest:
-            self._run(self.drain.signal)  # the drain's holder asks for the outcome, and judges there
+            self._run(self.drain.signal)  # the holder of the drain's flag decides in outcome()
 
     def _run(self, signal: Callable[[], None]) -> None:
-        """Signals the drain, which runs the subscriber's code on this thread only if it is INLINE."""
+        """Runs a signal of the drain. It may run the subscriber's code on this thread only if the executor is INLINE."""
         if self._executor is INLINE:
             self._service.run_aside(signal)
         else:
             signal()
 
-    # What its drain pulls from.
+    # For the drain, which pulls from it.
 
     def pull(self, limit: int, /) -> Sequence[Change]:
-        """Takes what is there for the subscriber; never does I/O."""
+        """Takes the next changes, at most ``limit``; never does I/O."""
         if self._reader.rest is not None:
-            self._settle(self.cursor.next)  # all that was pulled before has been delivered by now
+            self._settle(self.cursor.next)  # every change pulled before has been delivered by now
             stop = self._batches or self._closed or self._service.closed or self._sought
             if (change := self._reader.next(0 if stop else limit)) is not None:
                 return (change,)
@@ -332,16 +335,16 @@ class ChangeSubscription:
             return ()
         cursor = self.cursor
         if self._filled is not None:
-            # The demand was there when it was filled, but this turn of the drain may be nearly used up.
+            # The queue was filled within the demand, but this turn of the drain may allow fewer changes.
             given, self._filled = self._filled.cut(limit)
             return given
-        self._settle(cursor.next)  # all that was pulled before has been delivered by now
+        self._settle(cursor.next)  # every change pulled before has been delivered by now
         if cursor.next.version > cursor.upto and (cursor.phase is _LIVE or cursor.finished):
             return ()
         limit = min(limit, self._batch_events)
         taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
         if taken is None and cursor.reached and self._move(Occurrence.ENTER):
-            self._tell_change()  # before what follows from the ring
+            self._tell_change()  # before the changes from the ring
             taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
         if taken is None:
             return self._resync(limit)
@@ -351,7 +354,7 @@ class ChangeSubscription:
         return taken.batch(self.view)
 
     def _ready(self) -> bool:
-        """Follows what other threads have noted; answers whether its drain may give something now."""
+        """Carries out the notes of other threads; returns whether the drain may deliver now."""
         cursor = self.cursor
         if cursor.phase is _JOINING:
             return False
@@ -361,11 +364,11 @@ class ChangeSubscription:
             self._rest()
             return False
         if self._observes and self._told is not State.LIVE:
-            self._tell_change()  # before what follows from the ring
+            self._tell_change()  # before the changes from the ring
         return True
 
     def _resync(self, limit: int) -> Sequence[Change]:
-        """Goes on in the WAL: with the frame in memory if it is there, else by the replayer."""
+        """Continues in the WAL: with frames in memory if they are there, else by the replayer."""
         cursor, service = self.cursor, self._service
         if service.closed or self._closed:
             return ()
@@ -383,7 +386,7 @@ class ChangeSubscription:
         if cursor.phase is _JOINING:
             return None
         if self._sought is not None:
-            self.drain.signal()  # there may be something to pull at the new place
+            self.drain.signal()  # there may be changes to pull at the new position
             self._arrive()
         if cursor.phase is _PAUSED:
             self._rest()
@@ -419,10 +422,10 @@ class ChangeSubscription:
         if self.max_lag is not None:
             self._service.admission.nudge()
 
-    # What the replayer does with it while it is JOINING.
+    # For the replayer, while the subscription is JOINING.
 
     def replay(self) -> bool:
-        """Reads one slice from the WAL into the queue; answers whether to go on at once."""
+        """Reads one slice from the WAL into the queue; returns whether the replayer enlists it again at once."""
         cursor = self.cursor
         room = min(self.drain.demand, self._batch_events)
         if room == 0 or self._sought is not None or cursor.held or self._ending or cursor.finished:
@@ -440,13 +443,13 @@ class ChangeSubscription:
                 if self._missing.on_gap == "fail":
                     raise self._service.lost(self, error.oldest) from None
                 self._jump(error.oldest)
-                batch = None  # nothing matches in what is missing
-        except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
+                batch = None  # the jump delivers no changes
+        except Exception as error:  # noqa: BLE001 - every error must reach the subscriber
             if isinstance(error, OSError):
                 error = LogError(f"the log could not be read: {error}")
             self.fail(self._service.explain(error))
             return self._hand_back(Occurrence.REST)
-        # The queue first: from the next event on the cursor is the drain's.
+        # The queue first: after the next event the drain owns the cursor.
         self._filled = batch
         if cursor.next.version > upto and not cursor.finished and self._move(Occurrence.ENTER):
             return False
@@ -456,13 +459,15 @@ class ChangeSubscription:
         return True
 
     def replay_stopped(self) -> None:
-        """The log was closed while it waited for its turn."""
+        """Returns the cursor to the drain: the log was closed while the subscription waited for its turn."""
         self._hand_back(Occurrence.REST)
 
     def _hand_back(self, event: Occurrence) -> bool:
-        """The cursor is the drain's again; answers that the replayer is done with it."""
+        """Returns the cursor to the drain; returns False, because the replayer has no more work for it."""
         self._move(event)
-        if self.cursor.phase is Phase.ENDED:  # it ended during the slice, and nothing may stay behind
+        if (
+            self.cursor.phase is Phase.ENDED
+        ):  # it ended during the slice, which may have filled queue and lists again
             self._filled = None
             self._service.forget(self)
         return False
@@ -471,10 +476,10 @@ class ChangeSubscription:
     def _ending(self) -> bool:
         return self.drain.ended or self._service.closed or self._closed
 
-    # How it changes its state and its place.
+    # Changes of state and position.
 
     def _move(self, event: Occurrence, at: Position | None = None) -> bool:
-        """Does what the table of states says of an event; answers whether that means something now."""
+        """Applies an event and runs the actions of its row; returns whether the table has a row for it."""
         row = self.cursor.move(event, at)
         if row is None:
             return False
@@ -484,21 +489,21 @@ class ChangeSubscription:
             elif action is Deed.LIST:
                 self._service.waiting.add(self, self.cursor.next.version - 1)
             elif action is Deed.SIGNAL:
-                # Last, because the drain reads the watermark again: an advance before the listing is not missed.
+                # Last: the drain then reads the watermark again, so an advance before the listing is not missed.
                 self._tell_change()
                 self._run(self.drain.signal)
         return True
 
     def _go(self, position: Position) -> None:
-        """Goes elsewhere; by the holder of the cursor."""
+        """Moves to a position. The caller owns the cursor."""
         self._move(Occurrence.SEEK, position)
 
     def _arrive(self) -> None:
-        """Follows a seek; by the drain's holder."""
+        """Carries out a seek. The caller holds the drain's flag."""
         with self._seeking:
             position, self._sought = self._sought, None
             self.drain.resume()
-        assert position is not None  # no other thread takes it
+        assert position is not None  # only the holder of the drain's flag takes it
         self._filled = None
         self._go(position)
         self._settle(position)
@@ -507,24 +512,24 @@ class ChangeSubscription:
         self.drain.tell("seek", partial(_deliver_seek, position))
 
     def _rest(self) -> None:
-        """Lets go of what was read and not given yet, while it is paused; by the drain's holder."""
+        """Drops changes that were read and not delivered, for a pause. The caller holds the drain's flag."""
         filled, self._filled = self._filled, None
         if filled is not None:
             first = filled.slices[0]
             self._go(Position(first.block.version, first.indices[0]))
             self._move(Occurrence.ENTER)
             self._tell_change()
-        self._settle(self.cursor.next)  # all that was pulled before has been delivered by now
+        self._settle(self.cursor.next)  # every change pulled before has been delivered by now
 
     def _jump(self, oldest: Position) -> None:
-        """Goes over what is missing, and tells."""
+        """Moves to the oldest kept position and reports the gap."""
         self._missing.extend(self.cursor.next, self._service.lost(self, oldest).oldest)
         self._go(oldest)
-        # Noted at once, whoever signals: it comes before all that is read from now on.
+        # Noted before any signal, so that the gap is reported before every change read from now on.
         self.drain.tell("gap", self._missing.deliver, wake=False)
         self._run(self.drain.signal)
 
-    # What it tells.
+    # Reports to the subscriber and to waiting writers.
 
     def _settle(self, position: Position) -> None:
         if position is not self.drain.mark:
@@ -537,7 +542,7 @@ class ChangeSubscription:
             self._run(partial(self.drain.tell, "state", self._deliver_state))
 
     def _deliver_state(self, subscriber: Any) -> None:
-        # Asked here, on the drain: who told last need not be who changed it last.
+        # Read here, on the drain: the thread that reported last need not be the one that changed the state last.
         state = self.state
         if state is not self._told:
             self._told = state

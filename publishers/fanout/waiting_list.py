@@ -1,4 +1,4 @@
-"""Subscriptions that an advance of the watermark concerns although nothing may match: they wait for it, or end with it."""
+"""Subscriptions to wake after an advance of the watermark even if nothing matches: they wait for it, or end with it."""
 
 import threading
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ _WOKEN: Final = 64  # in one slice
 class WaitingList:
     """Keeps the subscriptions that are WAITING, and those that end at a version.
 
-    Those of detached publishers it wakes on a thread of the replayer, in the time that is theirs: a commit only says that it
-    was there.
+    Subscriptions of detached publishers are woken on a thread of the replayer, within the share of time for detached
+    subscriptions. A commit only enlists this list with the replayer.
 
     Attributes:
-        empty: Whether nobody waits; never true when somebody does. Read without the lock, after an advance.
+        empty: Whether the list is empty; never true while an entry waits. Read without the lock, after an advance.
 
     Args:
-        watermark: What may be read.
+        watermark: The log's watermark.
     """
 
     detached: Final = True
@@ -33,15 +33,15 @@ class WaitingList:
         self._lock = threading.Lock()
         self._parked: set[Wakeable] = set()
         self._bounded: set[Subscribed] = set()
-        # Those of detached publishers, each with the version up to which it has read.
+        # Subscriptions of detached publishers, each with the version up to which it has read.
         self._behind: dict[Subscribed, int] = {}
         self._due: dict[Subscribed, int] = {}
-        self._advanced = False  # since the last of them became due
+        self._advanced = False  # whether the watermark advanced since _behind last became _due
         self.empty = True
         self._queued = False
 
     def add(self, subscription: Subscribed, upto: int) -> None:
-        """Keeps one that has read up to a version."""
+        """Adds a WAITING subscription that has read up to version ``upto``."""
         with self._lock:
             self.empty = False
             if subscription.detached:
@@ -50,19 +50,19 @@ class WaitingList:
                 self._parked.add(subscription)
 
     def park(self, one: Wakeable) -> None:
-        """Wakes one with the next advance, and then no more."""
+        """Adds an object to wake once, after the next advance."""
         with self._lock:
             self.empty = False
             self._parked.add(one)
 
     def bound(self, subscription: Subscribed) -> None:
-        """Keeps one whose end may come with an advance in which nothing matches."""
+        """Adds a subscription with ``until``, which may end with an advance in which nothing matches."""
         with self._lock:
             self.empty = False
             self._bounded.add(subscription)
 
     def discard(self, subscription: Subscribed) -> None:
-        """Drops one that has ended."""
+        """Removes a subscription that has ended."""
         with self._lock:
             self._parked.discard(subscription)
             self._bounded.discard(subscription)
@@ -71,7 +71,7 @@ class WaitingList:
             self._look()
 
     def due(self, replayer: Replayer) -> Iterable[Wakeable]:
-        """The subscriptions that are to be woken after an advance; costs the same however many detached ones wait."""
+        """Returns the subscriptions to wake after an advance; detached ones are left to the replayer, at a constant cost."""
         if self._behind or self._due:
             self._enlist(replayer)
         if not self._parked and not self._bounded:
@@ -99,7 +99,7 @@ class WaitingList:
             raise
 
     def replay(self) -> bool:
-        """Wakes some of detached publishers; answers whether there are more."""
+        """Wakes one slice of the detached subscriptions; returns whether more are due."""
         with self._lock:
             if not self._due:
                 self._due, self._behind, self._advanced = self._behind, {}, False
@@ -109,7 +109,7 @@ class WaitingList:
             if upto < visible:
                 subscription.wake()
         with self._lock:
-            # Those that were parked after the advance wait on; for the next one, unless it came just now.
+            # Subscriptions that have read up to the watermark keep waiting: for the next advance, unless one came just now.
             self._behind |= {one: upto for one, upto in some if upto >= visible and not one.ended}
             self._advanced = self._advanced or self._watermark.visible > visible
             self._queued = more = bool(self._due or (self._advanced and self._behind))
@@ -117,4 +117,4 @@ class WaitingList:
         return more
 
     def replay_stopped(self) -> None:
-        """The log was closed, and wakes everybody itself."""
+        """Does nothing: closing the log wakes every subscription."""

@@ -4,9 +4,9 @@ __all__ = ["Watermark"]
 
 
 class Watermark:
-    """The one publication point of a log: what is at or below ``visible`` may be delivered, nothing else.
+    """The one publication point of a log: only versions up to ``visible`` may be delivered.
 
-    It only moves forward, by the holder of the publish gate. Reading it takes no lock.
+    Only the holder of the publish gate advances it, and it never moves back. Reading it takes no lock.
     """
 
     __slots__ = ("visible",)
@@ -15,5 +15,5 @@ class Watermark:
         self.visible = visible
 
     def advance(self, version: int) -> None:
-        """Makes everything up to ``version`` visible; a lower version changes nothing. The publish gate must be held."""
+        """Makes every version up to ``version`` visible; a lower one changes nothing. The caller holds the publish gate."""
         self.visible = max(self.visible, version)

@@ -1,9 +1,9 @@
-"""Which publishers commits can be matched with: what they ask of each change is counted, and has a bound.
+"""Bounds what matching costs a commit: which publishers are attached to the matching index, and which are detached.
 
-The weight of a publisher is how many questions it has for every change, because the index cannot look them up: patterns without
-a literal part, and conditions without an equality. One that is heavy, or finds no room among the others, is detached: commits
-are not matched with it, and its subscriptions read from the WAL. So is one that was found to ask as much of the changes that led to
-it; that one is attached again for a trial, after a pause that doubles each time.
+The weight of a publisher is the number of its conditions that the index cannot look up, so that each is evaluated for every
+change: patterns without a literal part, and conditions without an equality. A publisher that is too heavy, or finds no room
+among the others, is detached: commits are not matched with it, and its subscriptions read from the WAL. A publisher whose
+measured cost per change is too high is detached too. It is attached again for a trial, after a pause that doubles each time.
 """
 
 from typing import Final
@@ -26,8 +26,8 @@ class Weights:
 
     Attributes:
         attached: Weight of the attached publishers.
-        weight: Weight of all.
-        detached: How many are detached.
+        weight: Weight of all publishers.
+        detached: Number of detached publishers.
     """
 
     def __init__(self, options: LogOptions) -> None:
@@ -35,15 +35,15 @@ class Weights:
         self.attached = 0
         self.weight = 0
         self.detached = 0
-        # Those that may be attached again, the one that waits longest first, and from which version on.
+        # Detached publishers that may be attached again, and the version from which on; the longest waiting comes first.
         self._trials: dict[SharedPublisher, int] = {}
         self._pauses: dict[SharedPublisher, int] = {}
 
     def check(self, weight: int) -> None:
-        """Whether there may be one more publisher.
+        """Checks that there is room for one more publisher.
 
         Raises:
-            TooCostly: If there is no room for its weight, even detached.
+            TooCostly: If its weight exceeds ``match_weight`` together with all others, attached or detached.
         """
         limit = self._options.match_weight
         if weight and self.weight + weight > limit:
@@ -51,7 +51,7 @@ class Weights:
             raise TooCostly("match_weight", weight, limit, cheaper, left=limit - self.weight)
 
     def enter(self, shared: SharedPublisher) -> None:
-        """Counts a new publisher, which is attached if there is room; sets its standing."""
+        """Counts a new publisher and sets its standing: attached if there is room."""
         self.weight += shared.weight
         if self._fits(shared.weight):
             self.attached += shared.weight
@@ -59,7 +59,7 @@ class Weights:
             self._detach(shared, 0)
 
     def leave(self, shared: SharedPublisher) -> None:
-        """A publisher has no subscription any more."""
+        """Removes a publisher, which has no subscription any more."""
         self.weight -= shared.weight
         self._pauses.pop(shared, None)
         self._trials.pop(shared, None)
@@ -69,13 +69,16 @@ class Weights:
             self.detached -= 1
 
     def too_dear(self, shared: SharedPublisher, version: int) -> None:
-        """Detaches a publisher that was found to ask too much."""
+        """Detaches a publisher whose measured cost is too high, until a trial after ``version`` plus its pause."""
         pause = self._pauses[shared] = min(2 * self._pauses.get(shared, _PAUSE // 2), _LONGEST)
         self.attached -= shared.weight
         self._detach(shared, version + pause)
 
     def next_trial(self, version: int) -> SharedPublisher | None:
-        """Attaches one that has waited, if its time has come and there is room; costs the same however many wait."""
+        """Attaches the publisher that has waited longest, if it is due and there is room; returns it, else None.
+
+        It looks at one publisher a call, so that a commit pays the same however many wait.
+        """
         if not self._trials:
             return None
         shared = next(iter(self._trials))
