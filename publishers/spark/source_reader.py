@@ -52,7 +52,7 @@ class ChangeReader(DataSourceReader):
             return log.ranges(max(start, Position(first)), end, options.partition_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one range; if there are no ranges, Spark passes a partition of its own, which has no rows."""
+        """Reads one range; if there are no ranges, Spark passes a placeholder, which has no rows."""
         if isinstance(partition, LogRange):
             for batch in _read(self._options, self._schema, partition):
                 yield filtered(batch, self._filters)

@@ -70,7 +70,7 @@ class ServerReader(DataSourceReader):
             return log.ranges(begin, log.end(head).position)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one range; if there are no ranges, Spark passes a partition of its own, which has no rows."""
+        """Reads one range; if there are no ranges, Spark passes a placeholder, which has no rows."""
         if isinstance(partition, ServerRange):
             yield from _read(self._options, self._schema, partition)
 

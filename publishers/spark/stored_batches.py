@@ -42,7 +42,7 @@ class _Stored(NamedTuple):
 
 
 class StoredBatches:
-    """The windows of a batch, in the order of its partitions or sorted by ``order_by``. Each iteration computes the batch.
+    """The windows of a batch, in the order of its partitions or sorted by ``order_by``. Iterate once: each iteration computes the batch.
 
     Attributes:
         largest: Bytes of the largest partition; 0 before the first window.
