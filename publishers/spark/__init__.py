@@ -1,13 +1,13 @@
-"""Spark writes change logs and reads them: a sink of streaming queries, the format ``penstock``, and a SparkSession to run them in.
+"""Change logs in Spark: a sink for streaming queries, the data source format ``penstock``, and a SparkSession to run both.
 
-Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``), and no Java until a session is built.
+Importing this package needs PySpark (``pip install 'penstock-cdc[spark]'``). Java is needed only when a session is built.
 """
 
-import publishers.spark.requirements  # noqa: F401 - looks for what the others import
+import publishers.spark.requirements  # noqa: F401 - must come first: it checks for PySpark and PyArrow
 from publishers.spark import errors
 from publishers.spark.change_feed import CHANGE_FEED, change_feed
 from publishers.spark.debezium import DEBEZIUM, debezium
-from publishers.spark.errors import *  # noqa: F403 - every error that there is, see __all__ there
+from publishers.spark.errors import *  # noqa: F403 - every error in its __all__
 from publishers.spark.frame_source import FrameSource
 from publishers.spark.java import ensure_java
 from publishers.spark.progress import ProgressListener, QueryProgress, QueryState

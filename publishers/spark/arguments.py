@@ -1,4 +1,4 @@
-"""What a sink may be given: checks that name the argument."""
+"""Checks of a sink's arguments; each error names the argument."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,10 +19,10 @@ __all__ = [
 
 
 def check_comparable(log: ChangeLog | ServerLog, before: str | None) -> None:
-    """Checks whether rows can be compared with the state of a log.
+    """Checks that rows can be compared with the state of a log.
 
     Raises:
-        InvalidOption: If the log is elsewhere, or images before are given.
+        InvalidOption: If the log belongs to a server, or ``before`` names a column of before images.
         StateOff: If the log was opened without its state.
     """
     if not isinstance(log, ChangeLog):
@@ -31,14 +31,14 @@ def check_comparable(log: ChangeLog | ServerLog, before: str | None) -> None:
         raise InvalidOption(
             "before", before, "left out, as compare=True finds the images before in the state"
         )
-    log.state  # noqa: B018 - which raises
+    log.state  # noqa: B018 - raises StateOff
 
 
 def check_least(**given: tuple[object, int]) -> None:
-    """Checks numbers, each given with the least that it may be.
+    """Checks numeric arguments, each passed as a pair of value and minimum.
 
     Raises:
-        InvalidOption: If one is no number, or below that.
+        InvalidOption: If a value is not a number, or is below its minimum.
     """
     for parameter, (value, least) in given.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
@@ -46,10 +46,12 @@ def check_least(**given: tuple[object, int]) -> None:
 
 
 def check_named(entity_type: str | None, column: str | None, name: str | None) -> None:
-    """Checks what says of which entity type rows are, and what a sink is called if that does not.
+    """Checks that the entity type has exactly one source, and that the sink gets a name.
+
+    The name defaults to the entity type; it is required if the entity type comes from a column.
 
     Raises:
-        InvalidOption: If something is missing, or there twice.
+        InvalidOption: If the entity type has no source or two, is not 1 to 1,024 characters long, or if the name is missing.
     """
     if (entity_type is None) == (column is None):
         raise InvalidOption("entity_type", entity_type, "given, or entity_type_column instead of it")
@@ -60,10 +62,10 @@ def check_named(entity_type: str | None, column: str | None, name: str | None) -
 
 
 def check_texts(**given: object) -> None:
-    """Checks what is a text or left out.
+    """Checks that each argument is a string or None.
 
     Raises:
-        InvalidOption: If something is neither.
+        InvalidOption: If an argument is neither.
     """
     for parameter, value in given.items():
         if value is not None and not isinstance(value, str):
@@ -71,10 +73,10 @@ def check_texts(**given: object) -> None:
 
 
 def column_names(parameter: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    """One name of a column, or several.
+    """Returns column names as a tuple; accepts one name or several.
 
     Raises:
-        InvalidOption: If it is none, or a name is there twice.
+        InvalidOption: If there is no name, a name is not a non-empty string, or a name occurs twice.
     """
     if not isinstance(given, Iterable):
         raise InvalidOption(parameter, given, "a column name, or several")
@@ -87,10 +89,11 @@ def column_names(parameter: str, given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def operation_words(given: Mapping[str, str] | None, column: str | None) -> Operations:
-    """The words of an operation column, in small letters.
+    """Returns the words of an operation column in lower case, each with its operation.
 
     Raises:
-        InvalidOption: If they are no mapping of texts to names of operations, or there is no such column.
+        InvalidOption: If ``given`` is not a mapping of strings to names of operations, if two words differ only in case, or
+            if there is no operation column.
     """
     if given is None:
         return OPERATIONS

@@ -1,8 +1,8 @@
-"""Arrow record batches as columns of the log: buffers are taken over as they are, and no row is looked at in Python.
+"""Arrow record batches as columns of the log; bytes are shared, not copied, and no Python loop visits rows.
 
-A string or binary array of Arrow is what a column of a frame is: a bitmap of what is there, ``i32`` offsets and bytes.
-Three things differ: the offsets of a sliced array do not begin at 0, nor does its bitmap at a whole byte, and the "large"
-types have wider offsets. Each is mended by one call into Arrow.
+A string or binary array of Arrow has the layout of a frame's column: a validity bitmap, ``i32`` offsets, and bytes. Three
+cases differ: the offsets of a sliced array do not begin at 0, its bitmap may not begin at a byte boundary, and the "large"
+types have ``i64`` offsets. One call into Arrow normalizes each.
 """
 
 import zlib
@@ -31,20 +31,20 @@ __all__ = [
 ]
 
 ENTITY_TYPE_MAX: Final = 1024
-"""Characters of an entity type."""
-_ROW_BYTES: Final = 13  # of a row besides its bytes: kind, type, two offsets, two bits
-_FRAME_BYTES: Final = 1024  # of a frame besides its rows, as long as entity types have names of usual length
+"""Maximum length of an entity type in characters."""
+_ROW_BYTES: Final = 13  # overhead of a row: kind, type, two offsets, two validity bits
+_FRAME_BYTES: Final = 1024  # overhead of a frame, for entity types with names of usual length
 _MOST_TYPES: Final = 2**16
 
 
 def kind_of(operation: Operation) -> int:
-    """The kind, as a frame has it, of a change of data."""
+    """Returns the kind byte, as frames store it, of a DATA change with this operation."""
     return Area.DATA * 16 + operation
 
 
 @lru_cache
 def operation_names(operations: Operations) -> pa.Array:
-    """The words for operations, as an array in which they are looked up."""
+    """Returns the operation words as an array for lookups."""
     return pa.array([name for name, _ in operations])
 
 
@@ -54,7 +54,10 @@ def _kinds_of(operations: Operations) -> pa.Array:
 
 
 class ContentDigest:
-    """Rows and a checksum of a batch, independent of how it was cut: one CRC-32 of all keys and one of all bodies."""
+    """Row count and checksum of a batch: one CRC-32 of all keys, one of all bodies.
+
+    The digest does not depend on how the batch was split into frames.
+    """
 
     __slots__ = ("_bodies", "_keys", "rows")
 
@@ -64,7 +67,7 @@ class ContentDigest:
         self._bodies = 0
 
     def add(self, columns: Columns) -> None:
-        """Takes in the next columns of the batch."""
+        """Adds the next columns of the batch."""
         self.rows += columns.count
         self._keys = zlib.crc32(columns.key.data, self._keys)
         if columns.body is not None:
@@ -75,7 +78,7 @@ class ContentDigest:
 
 
 def column_of(array: pa.Array) -> Column:
-    """Takes over a string or binary array."""
+    """Wraps a string or binary array as a column, without copying its bytes."""
     if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
         array = array.cast(pa.binary())
     count = len(array)
@@ -93,15 +96,15 @@ def column_of(array: pa.Array) -> Column:
 
 
 def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | None) -> Columns:
-    """Makes the columns of one frame of what `Encoding.select` brought.
+    """Converts a record batch of `Encoding.select` to the columns of one frame.
 
     Args:
-        batch: Its rows.
-        encoding: What was asked for.
-        entity_type: The type of all rows, unless they have a column for it.
+        batch: The encoded rows.
+        encoding: The encoding that selected them.
+        entity_type: The entity type of all rows; None if a column names it.
 
     Raises:
-        RowRefused: If a row has no key or no known operation or type.
+        RowRefused: If a row has no key, no known operation, or no valid entity type.
     """
     keys = batch.column("key")
     if keys.null_count:
@@ -120,7 +123,7 @@ def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | Non
 
 
 def keyless(batch: pa.RecordBatch, encoding: Encoding) -> pa.BooleanArray:
-    """Which rows have an empty key although their operation is one of an entity."""
+    """Marks the rows with an empty key, except TRUNCATE rows, which need no key."""
     empty = pc.equal(pc.binary_length(batch.column("key")), 0)
     if encoding.operation_column is None or not encoding.truncating:
         return empty
@@ -139,11 +142,11 @@ def _sized(batch: pa.RecordBatch) -> list[pa.Array]:
 
 
 def pieces(batches: Iterable[pa.RecordBatch], piece_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Cuts and joins record batches so that each fills a frame but does not exceed it; a larger row goes alone.
+    """Splits and joins record batches so that each fills one frame; a row that exceeds a frame gets a piece of its own.
 
     Args:
-        batches: What Spark brought, in order; small ones, of many partitions, are joined.
-        piece_bytes: Most bytes of a frame's payload.
+        batches: The record batches from Spark, in order. Small batches of several partitions are joined.
+        piece_bytes: Maximum bytes of a frame's payload.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0
@@ -181,7 +184,7 @@ def _cut(batch: pa.RecordBatch, piece_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 def _total(views: Sequence[memoryview], row: int) -> int:
-    """Bytes of all rows before a row: it rises, so a cut is found by bisection."""
+    """Returns the bytes of all rows before ``row``. The value rises with ``row``, so bisection finds the split point."""
     return sum(view[row] for view in views) + row * _ROW_BYTES
 
 
@@ -201,7 +204,7 @@ def _size(batch: pa.RecordBatch) -> int:
 
 
 def _values(array: pa.Array, code: Literal["B", "H", "i"]) -> memoryview:
-    """The numbers of an array without nulls."""
+    """Returns the values of a numeric array without nulls, as a memoryview."""
     numbers: memoryview = memoryview(array.buffers()[1]).cast("B").cast(code)
     return numbers[array.offset : array.offset + len(array)]
 

@@ -1,7 +1,7 @@
-"""Rows of a batch that cannot become changes: found, counted, and carried aside.
+"""Bad rows: rows of a batch that cannot become changes. They fail the batch, are skipped, or go to a dead-letter log.
 
-A row is bad if its key is null, empty or too long, or if its columns name no known operation or no entity type. What fails for the
-whole batch, such as a missing column, is no matter of rows.
+A row is bad if its key is null, empty or too long, or if its columns name no known operation or no valid entity type. A fault of
+the whole batch, such as a missing column, is not a bad row.
 """
 
 import logging
@@ -32,12 +32,12 @@ OnBadRow = Literal["fail", "skip", "dead_letter"]
 
 ENTITY_TYPE: Final = "bad_row"
 _NAME_MAX: Final = 200
-_lock: Final = threading.Lock()  # held by the sink that writes to a log beside
+_lock: Final = threading.Lock()  # held by the sink that writes to a dead-letter log it opened itself
 
 
 @dataclass(frozen=True, slots=True)
 class _Bad:
-    """Rows with the same flaw."""
+    """Rows with the same fault."""
 
     column: str
     why: str
@@ -48,14 +48,14 @@ class BadRows:
     """The bad rows of one batch.
 
     Attributes:
-        count: How many were found so far.
+        count: Bad rows found so far.
 
     Args:
         encoding: How rows become changes.
-        what: What becomes of them; with ``"fail"`` none is looked for.
-        limit: Above so many the batch fails.
-        max_key_bytes: Longest key of the log.
-        log_id: Of the log.
+        what: How to handle bad rows; with ``"fail"`` there is no search, as the conversion raises.
+        limit: Maximum number of bad rows; the batch fails above it.
+        max_key_bytes: Maximum length of a key in the log, in bytes.
+        log_id: Id of the log, for log messages.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class BadRows:
         self._found: list[_Bad] = []
 
     def without(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The good rows, in their order.
+        """Returns the good rows, in order; logs or keeps the bad ones.
 
         Raises:
-            TooManyBadRows: If the batch has more of the others than it may.
+            TooManyBadRows: If the batch has more bad rows than ``limit``.
         """
         if self._what == "fail":
             return rows
@@ -92,7 +92,7 @@ class BadRows:
         return rows
 
     def _tell(self, column: str, why: str, bad: pa.RecordBatch) -> None:
-        """Writes a line of log for each row that is left out."""
+        """Logs the skipped rows, with a bounded number of lines."""
 
         def rows() -> Iterator[tuple[str | None, bytes | None]]:
             some = bad.slice(0, LINES_MAX)
@@ -104,7 +104,7 @@ class BadRows:
         )
 
     def changes(self, sink: str, batch_id: int) -> Iterator[Mutation]:
-        """What tells of each of them in the log beside.
+        """Yields one upsert per bad row, for the dead-letter log.
 
         Args:
             sink: Name of the sink.
@@ -123,17 +123,17 @@ class BadRows:
 
 
 class Aside:
-    """What a sink does with bad rows.
+    """A sink's policy for bad rows.
 
     Args:
         log: The log of the sink.
-        what: What becomes of them.
-        dead_letters: The log that they are carried to; None for one beside.
-        limit: Bad rows that a batch may have.
+        what: How to handle bad rows.
+        dead_letters: The dead-letter log; None for a log beside the sink's, with ``.dead`` appended to its path.
+        limit: Maximum number of bad rows in a batch, at least 0.
 
     Raises:
-        InvalidOption: If one of them is out of its bounds, or contradicts another.
-        LogReadOnly: If ``dead_letters`` was opened to be followed.
+        InvalidOption: If an argument is out of bounds or contradicts another.
+        LogReadOnly: If ``dead_letters`` was opened read-only.
     """
 
     def __init__(
@@ -154,15 +154,15 @@ class Aside:
         self._limit = limit
 
     def begin(self, encoding: Encoding) -> BadRows:
-        """The bad rows of a batch, of which none was found yet."""
+        """Returns an empty collection of bad rows for a new batch."""
         most = self._log.options.max_key_bytes
         return BadRows(encoding, self._what, limit=self._limit, max_key_bytes=most, log_id=self._log.log_id)
 
     def carry(self, bad: BadRows, sink: str, producer: str | UUID, batch_id: int) -> None:
-        """Commits bad rows to the other log, unless it has them already.
+        """Commits the bad rows to the dead-letter log, which drops a repeated batch by its producer and sequence.
 
         Raises:
-            LogError: If that log refuses the commit.
+            LogError: If the dead-letter log refuses the commit.
         """
         if self._what != "dead_letter" or not bad.count:
             return
@@ -170,8 +170,8 @@ class Aside:
         if self._dead_letters is not None:
             self._dead_letters.commit(changes, producer=numbered, durable=True)
             return
-        # Open for this moment only, so that nothing has to close it, and another sink of the same log may follow.
-        assert isinstance(self._log, ChangeLog)  # beside that of a server there is none
+        # Opened for this commit only: the sink has no close(), and other sinks of the same log need the dead-letter log too.
+        assert isinstance(self._log, ChangeLog)  # target_of refuses "dead_letter" for the log of a server
         with _lock, ChangeLog.open(f"{self._log.path.resolve()}.dead") as opened:
             opened.commit(changes, producer=numbered, durable=True)
 
@@ -179,7 +179,7 @@ class Aside:
 def _flaws(
     rows: pa.RecordBatch, encoding: Encoding, max_key_bytes: int
 ) -> Iterator[tuple[str, str, pa.BooleanArray]]:
-    """What may be wrong with rows: the column, the fault, and which rows have it."""
+    """Yields each possible fault: the column, the description, and a mask of the rows that have it."""
     key, names = rows.column("key"), ", ".join(encoding.key)
     length = pc.fill_null(pc.binary_length(key), 0)
     yield names, "is null", key.is_null()

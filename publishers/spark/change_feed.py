@@ -1,7 +1,7 @@
-"""Rows of a change feed as Spark and Delta know it, and as ``format("penstock")`` makes them with ``schema=entity``.
+"""Change feeds in the form of Spark's ``CHANGES`` and Delta, which ``format("penstock")`` also produces with ``schema=entity``.
 
-Each row has an image of an entity, in ``_change_type`` what became of it, and in ``_commit_version`` when. An update is two rows, the image before and the
-one after; here they become one row with both.
+Each row has an image of an entity, the kind of change in ``_change_type``, and the version in ``_commit_version``. An update is two
+rows, the before image and the after image; `change_feed` joins them into one row.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ CHANGE_FEED: Final[dict[str, Any]] = {
     "before": "_before",
     "order_by": ("_commit_version", "_index", "_step"),
 }
-"""Options of a sink for such rows: ``ChangeSink(log, entity_type="order", key="id", **CHANGE_FEED)``."""
+"""Sink options for the rows of `change_feed`: ``ChangeSink(log, entity_type="order", key="id", **CHANGE_FEED)``."""
 
 _TYPE: Final = "_change_type"
 _VERSION: Final = "_commit_version"
@@ -39,23 +39,23 @@ _CHANGE: Final = "_of_one_change"
 
 
 def change_feed(frame: DataFrame, key: str | Sequence[str]) -> DataFrame:
-    """Makes one row of the two of each update; nothing runs yet.
+    """Joins the two rows of each update into one; lazy, starts no job.
 
-    To be called inside of ``foreachBatch``, as Spark joins rows of a stream across batches in no such way. Both rows of an update
-    have to come in one batch, as those of a commit do. An image before whose update does not follow stays, and is a bad row of the sink
-    (``on_bad_row``): the key was changed, or the batch was cut. An update without image before is an upsert.
+    Call it inside ``foreachBatch``: Spark cannot run this window over a stream. Both rows of an update must come in one batch, as
+    the rows of one commit do. A before image without its update remains in the result and is a bad row for the sink
+    (``on_bad_row``); the cause is a changed key or a split batch. An update without a before image becomes an upsert.
 
     Args:
-        frame: Fields of an entity, ``_change_type`` and ``_commit_version``. Of several changes of a key in a version ``_index`` tells
-            the order, where it is there.
-        key: Column or columns of the key, as the sink has them.
+        frame: The fields of an entity, ``_change_type`` and ``_commit_version``. The optional ``_index`` orders several changes of a
+            key in one version.
+        key: Column or columns of the key, the same as the sink's.
 
     Returns:
-        The fields, ``_change_type``, ``_commit_version``, ``_index``, and further ``_before``, a struct of the fields, and ``_step``.
-        ``_commit_timestamp`` and ``_key`` are left out.
+        The fields, ``_change_type``, ``_commit_version``, ``_index``, and the added columns ``_before``, a struct of the fields, and
+        ``_step``. ``_commit_timestamp`` and ``_key`` are dropped.
 
     Raises:
-        SchemaRefused: If the frame lacks a column, or has one of those that are added.
+        SchemaRefused: If the frame lacks a required column, or already has a column that is added.
     """
     keys = column_names("key", key)
     for name in (_TYPE, _VERSION, *keys):

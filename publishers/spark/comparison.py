@@ -1,4 +1,4 @@
-"""What the rows of a batch change of the state of their log: some are new, some differ, and some say what is known already."""
+"""Comparison of a batch with the state of the log: which rows are new, which differ, and which change nothing."""
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
@@ -18,28 +18,28 @@ from publishers.wal.format.columns import Columns
 
 __all__ = ["BatchComparison"]
 
-_NEW: Final = b"null"  # the image before of an entity that was not there
-_HELD: Final = 256  # bytes of a change that is held, besides its images
+_NEW: Final = b"null"  # before image of an entity that did not exist
+_HELD: Final = 256  # overhead in bytes of a change held in memory, besides its images
 
 
 class BatchComparison:
-    """Decides what one batch changes. A row is compared with what the rows before it in the batch have left, else with the state.
+    """Computes the changes of one batch. Each row is compared with the result of earlier rows of the batch, else with the state.
 
-    Everything that is decided is held until the batch is over, which tells its checksum and which keys it is about.
+    All changes are held in memory until the batch ends, since only then its checksum and its keys are known.
 
     Args:
         log: A log that keeps its state.
-        limit: Most bytes that are held.
-        timeout: Seconds for which the state may be behind what is visible.
+        limit: Maximum bytes of changes to hold.
+        timeout: Seconds to wait until the state reaches the visible version.
 
     Attributes:
-        unchanged: Rows that say what is known already: of equal content, or of the end of what is not there.
-        content: Number and checksum of all rows of the batch, whatever they change, in any order.
+        unchanged: Rows that change nothing: upserts of equal content, and removals or expiries of entities that do not exist.
+        content: Count and checksum of all rows of the batch, changed or not, independent of their order.
         nbytes: Bytes of these rows.
 
     Raises:
-        StateOff, StateIncomplete, StateUnusable: If the log has no state.
-        TimeoutError: If its state is still behind.
+        StateOff, StateIncomplete, StateUnusable: If the log has no usable state.
+        TimeoutError: If the state does not reach the visible version within ``timeout``.
     """
 
     def __init__(self, log: ChangeLog, limit: int, timeout: float) -> None:
@@ -49,25 +49,25 @@ class BatchComparison:
         self._log = log
         self._limit = limit
         self._held = 0
-        self._place: int | None = None  # the oldest version as of which something was looked at
-        self._pairs: set[RowPlace] | None = set()  # what was looked at; None if that is too much
-        self._now: dict[RowPlace, bytes | None] = {}  # what the batch has made of entities so far
+        self._place: int | None = None  # the oldest version at which the state was read
+        self._pairs: set[RowPlace] | None = set()  # entities read; None above EXPECTED_KEYS
+        self._now: dict[RowPlace, bytes | None] = {}  # bodies as changed by the batch so far; None if removed
         self._cleared: set[str] = set()
         log.state.wait(log.visible, timeout)
 
     @property
     def expect(self) -> Expect | None:
-        """What the log must be for that to be right; None if nothing was looked at."""
-        if self._place is None or self._pairs == set():  # TRUNCATE alone is right whatever there is
+        """The expectation of the commit: what was read has not changed since. None if nothing was read."""
+        if self._place is None or self._pairs == set():  # TRUNCATE alone is valid in any state
             return None
         token = str(self._log.token(Position(self._place + 1)))
         return token if self._pairs is None else (token, self._pairs)
 
     def decided(self, batch: Iterable[list[Columns]]) -> Iterator[list[Columns]]:
-        """The changes of a batch, all in one list; none if it changes nothing.
+        """Yields all changes of a batch in one list; yields nothing if the batch changes nothing.
 
         Raises:
-            ComparisonTooLarge: If they are more than may be held.
+            ComparisonTooLarge: If the changes exceed ``limit`` bytes.
         """
         found: list[Columns] = []
         for columns in (one for window in batch for one in window):
@@ -108,10 +108,10 @@ class BatchComparison:
             yield change
 
     def _looked_up(self, places: list[RowPlace]) -> dict[RowPlace, bytes]:
-        """The bodies of entities in the state."""
+        """Returns the bodies that the state has for these entities."""
         wanted = set(places)
         page = self._log.state.find(wanted)
-        # What comes later is of this version or a newer one. It is right all the same if nothing of it was changed since.
+        # Later pages are of this version or a newer one, so expecting "unchanged since the first page" covers them all.
         self._place = page.version if self._place is None else self._place
         if self._pairs is not None:
             self._pairs |= {place for place in wanted if place.key}
@@ -121,7 +121,7 @@ class BatchComparison:
 
 
 def _change(operation: Operation, place: RowPlace, body: bytes | None, old: bytes | None) -> Mutation | None:
-    """What a row makes of an entity; None if nothing."""
+    """Returns the change that a row makes to an entity whose body is ``old``; None if it changes nothing."""
     name, key = place
     if operation is not Operation.UPSERT:
         if old is None:
@@ -136,6 +136,6 @@ def _change(operation: Operation, place: RowPlace, body: bytes | None, old: byte
         return upsert(name, key, body, before=_NEW, changed=changed_fields(None, body))
     try:
         changed = changed_fields(old, body)
-    except InvalidChange:  # what another writer has committed is no object
+    except InvalidChange:  # another writer committed a body that is not a JSON object
         return upsert(name, key, body, before=old)
     return upsert(name, key, body, before=old, changed=changed) if changed else None

@@ -1,8 +1,8 @@
-"""Rows of a change feed of Debezium: the envelopes of a Kafka topic as columns that a sink takes.
+"""Debezium: converts the envelopes of a Kafka topic to the columns of a sink.
 
-Debezium tells of each change of a table in an envelope: ``before``, ``after``, ``source`` and ``op``, of which ``c`` is a creation, ``u``
-an update, ``d`` a deletion, ``r`` a row of its first snapshot, ``t`` a truncated table and ``m`` a message in the database's log. It stands
-alone or, with ``schemas.enable``, in a member ``payload``.
+Debezium publishes each change of a table as an envelope with ``before``, ``after``, ``source`` and ``op``. The values of ``op`` are ``c``
+(create), ``u`` (update), ``d`` (delete), ``r`` (row of the initial snapshot), ``t`` (truncate) and ``m`` (message in the database's log).
+With ``schemas.enable`` the envelope is in the member ``payload``.
 """
 
 from typing import Any, Final
@@ -23,7 +23,7 @@ DEBEZIUM: Final[dict[str, Any]] = {
     "before": "_before",
     "order_by": ("_partition", "_offset"),
 }
-"""Options of a sink for such rows: ``ChangeSink(log, key="id", name="shop", **DEBEZIUM)``."""
+"""Sink options for the rows of `debezium`: ``ChangeSink(log, key="id", name="shop", **DEBEZIUM)``."""
 
 _KAFKA: Final = ("value", "partition", "offset")
 _OURS: Final = ("_operation", "_table", "_before", "_partition", "_offset")
@@ -31,21 +31,22 @@ _MESSAGE: Final = "m"
 
 
 def debezium(frame: DataFrame, fields: str | StructType) -> DataFrame:
-    """Takes envelopes apart; nothing runs yet.
+    """Parses envelopes into columns; lazy, starts no job.
 
-    Tombstones, which follow deletions for Kafka's own purposes, and messages (``m``) are left out. What is no envelope stays, without
-    an operation, so that it is a bad row of the sink (``on_bad_row``) and not lost without a word.
+    Tombstones (null values, which Kafka's log compaction needs after deletions) and messages (``m``) are dropped. A value that is
+    not an envelope remains, without an operation: it is a bad row for the sink (``on_bad_row``) and never lost in silence.
 
     Args:
-        frame: What Spark's Kafka source brings: ``value``, ``partition`` and ``offset`` are used.
-        fields: The columns of the table, as a schema or in Spark's words: ``"id BIGINT, total STRING"``. What is not named is left
-            out, and so is what the table lacks.
+        frame: The rows of Spark's Kafka source; ``value``, ``partition`` and ``offset`` are used.
+        fields: The columns of the table, as a schema or as DDL: ``"id BIGINT, total STRING"``. Columns that are not named are
+            dropped; named columns that the table lacks are null.
 
     Returns:
         The fields, after the change or before a deletion, and ``_operation``, ``_table``, ``_before``, ``_partition``, ``_offset``.
 
     Raises:
-        SchemaRefused: If the frame lacks a column, or a field has one of these names.
+        InvalidOption: If ``fields`` is not a struct.
+        SchemaRefused: If the frame lacks a column, or a field has one of the added names.
     """
     image = fields if isinstance(fields, StructType) else StructType.fromDDL(fields)
     if not isinstance(image, StructType):
@@ -80,5 +81,5 @@ def debezium(frame: DataFrame, fields: str | StructType) -> DataFrame:
 
 
 def _member(name: str) -> Column:
-    """A member of the envelope, wherever that stands."""
+    """Returns a member of the envelope, with or without ``payload`` around it."""
     return F.coalesce(F.col(f"_parsed.payload.{name}"), F.col(f"_parsed.{name}"))

@@ -1,4 +1,4 @@
-"""What the Spark side raises on purpose, in one tree.
+"""The errors of ``publishers.spark``, in one tree.
 
 ::
 
@@ -9,18 +9,18 @@
         |-- SchemaRefused      a DataFrame whose rows cannot become changes     (column)
         |-- RowRefused         a row that cannot become a change                (column)
         |-- ValueRefused       a change that cannot become a typed row          (version, index)
-        |-- TooManyBadRows     a batch with more bad rows than it may have      (count, limit, column)
-        |-- SinkNameTaken      two sinks of one name in one batch               (name, batch_id)
-        |-- CheckpointLost     a batch with a number below the last one         (producer, batch_id, last)
-        |-- BatchChanged       a batch with the last number and other rows      (producer, batch_id, version)
-        |-- ComparisonTooLarge more changes in a batch than are held to be compared   (limit)
-        |-- BatchTooLarge      more at once than Spark lets the driver take
-        |-- StagingLost        files that executors have staged are not found (path)
+        |-- TooManyBadRows     a batch with more bad rows than its limit        (count, limit, column)
+        |-- SinkNameTaken      two sinks with one name in one batch             (name, batch_id)
+        |-- CheckpointLost     a batch id below the last committed one          (producer, batch_id, last)
+        |-- BatchChanged       the last committed batch id with other rows      (producer, batch_id, version)
+        |-- ComparisonTooLarge changes of a compared batch exceed their bound   (limit)
+        |-- BatchTooLarge      more than Spark hands to the driver in one job
+        |-- StagingLost        files staged by executors are missing            (path)
         |-- JobFailed          a job of a batch failed, or was stopped          (batch_id)
-        `-- SinkFailed         a batch was ended by something that is no ``Exception``
+        `-- SinkFailed         a ``BaseException`` that is no ``Exception`` ended a batch
 
-Spark shows the text of an error to its user and loses the object, so the text alone says what is wrong and what would
-be right.
+Spark shows the text of an error to its user and loses the object. So the text alone says what is wrong and what would be
+right.
 """
 
 from pathlib import Path
@@ -52,18 +52,18 @@ _REASON: Final = 500
 
 
 class SparkError(PenstockError):
-    """The root of what ``publishers.spark`` raises."""
+    """The root of the errors of ``publishers.spark``."""
 
 
 class JavaMissing(SparkError, RuntimeError):
-    """No Java was found that Spark can run on."""
+    """No Java of version 17 or newer was found for Spark."""
 
     def __init__(self) -> None:
         super().__init__("Java 17 or newer is needed: install it, or pip install 'penstock-cdc[spark,jre]'")
 
 
 class ConnectRefused(SparkError, TypeError):
-    """A query of Spark Connect, whose functions run in a process of the server."""
+    """A query runs in Spark Connect, which calls ``foreachBatch`` in a process of its server, where no log is open."""
 
     def __init__(self, module: str) -> None:
         super().__init__(
@@ -77,7 +77,7 @@ class ConnectRefused(SparkError, TypeError):
 
 
 class SchemaRefused(SparkError, ValueError):
-    """The columns of a DataFrame cannot become keys and bodies without losing something."""
+    """The columns of a DataFrame cannot become keys and bodies without loss."""
 
     def __init__(self, column: str, why: str) -> None:
         super().__init__(f"column {column!r} {why}")
@@ -93,7 +93,7 @@ class RowRefused(SparkError, ValueError):
 
 
 class ValueRefused(SparkError, ValueError):
-    """An image of an entity is not what the schema says by which it was to become a row."""
+    """An image of an entity does not match the schema of the row that it should become."""
 
     def __init__(self, version: int, index: int, why: object) -> None:
         super().__init__(
@@ -105,7 +105,7 @@ class ValueRefused(SparkError, ValueError):
 
 
 class TooManyBadRows(SparkError, ValueError):
-    """A batch has more rows that cannot become changes than may be left out; nothing of it was committed."""
+    """A batch has more bad rows than ``bad_rows_max``; nothing of it was committed."""
 
     def __init__(self, count: int, limit: int, column: str, why: str) -> None:
         super().__init__(
@@ -118,7 +118,7 @@ class TooManyBadRows(SparkError, ValueError):
 
 
 class SinkNameTaken(SparkError, ValueError):
-    """Two sinks with one name in one batch would take each other's changes for a re-run of their own."""
+    """Two sinks in one batch have the same name; each would mistake the other's commit for its own, repeated."""
 
     def __init__(self, name: str, batch_id: int) -> None:
         super().__init__(
@@ -130,7 +130,7 @@ class SinkNameTaken(SparkError, ValueError):
 
 
 class CheckpointLost(SparkError):
-    """A batch has a number below the last one of its producer, which Spark never repeats; nothing was committed."""
+    """A batch id is below the last one of its producer; nothing was committed. Spark repeats only the newest batch."""
 
     def __init__(self, producer: str, batch_id: int, last: int | None) -> None:
         further = "further on" if last is None else str(last)
@@ -145,7 +145,7 @@ class CheckpointLost(SparkError):
 
 
 class BatchChanged(SparkError):
-    """A batch has the number of the last one of its producer and other rows; nothing was committed."""
+    """A batch has the last committed id of its producer, but other rows; nothing was committed."""
 
     def __init__(self, producer: str, batch_id: int, version: int) -> None:
         super().__init__(
@@ -159,7 +159,7 @@ class BatchChanged(SparkError):
 
 
 class BatchTooLarge(SparkError):
-    """A batch, cut as finely as was asked for, is still above what Spark hands to the driver; nothing was committed."""
+    """A partition exceeds ``spark.driver.maxResultSize`` even after the finest split; nothing was committed."""
 
     def __init__(self, limit: str) -> None:
         super().__init__(
@@ -170,7 +170,7 @@ class BatchTooLarge(SparkError):
 
 
 class ComparisonTooLarge(SparkError):
-    """A batch changes more of the state than is held to be compared; nothing was committed."""
+    """The changes of a compared batch exceed ``compare_bytes``; nothing was committed."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -181,7 +181,7 @@ class ComparisonTooLarge(SparkError):
 
 
 class StagingLost(SparkError, RuntimeError):
-    """What executors say that they have staged is not where the driver looks for it; nothing of the batch was committed."""
+    """The driver does not find the files that executors report as staged; nothing of the batch was committed."""
 
     def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(
@@ -192,11 +192,11 @@ class StagingLost(SparkError, RuntimeError):
 
 
 class JobFailed(SparkError, RuntimeError):
-    """A job of a batch failed, or the query was stopped while it ran; the whole of what Java says is in ``sink.error``.
+    """A job of a batch failed, or the query was stopped while it ran; ``sink.error`` holds the complete Java error.
 
-    Spark looks through the text of an error for the name of an interruption, with an expression that needs some frames of the
-    thread's stack for each character, so that a long text ends a query that is stopped with a ``StackOverflowError`` of a
-    thousand lines. This text is short, and begins as Spark wants it.
+    Spark searches the error text for the name of an interruption, with a regular expression that uses stack frames for each
+    character. When a query is stopped, a long text therefore causes a ``StackOverflowError`` of a thousand lines. This text is
+    short, and begins as Spark's expression expects.
     """
 
     def __init__(self, batch_id: int, reason: str) -> None:
@@ -207,14 +207,14 @@ class JobFailed(SparkError, RuntimeError):
 
 
 class SinkFailed(SparkError, RuntimeError):
-    """A batch was ended by a ``BaseException`` that is no ``Exception``, which would leave Spark waiting for ever."""
+    """A ``BaseException`` that is no ``Exception`` ended a batch; passed on as it is, it would make Spark wait for ever."""
 
     def __init__(self, batch_id: int, cause: BaseException) -> None:
         super().__init__(f"batch {batch_id} was ended by {type(cause).__name__}: {cause}")
 
 
 class UnorderedWarning(UserWarning):
-    """Operations come in a column, and nothing orders the rows of a batch."""
+    """The operations come from a column, but no ``order_by`` orders the rows of a batch."""
 
     def __init__(self, column: str) -> None:
         super().__init__(

@@ -1,8 +1,8 @@
-"""Batches that executors encode and seal, each task its partition, in the directory of the log; the driver commits them as one version.
+"""Staging by executors: each task encodes and seals its partition in the directory of the log, and the driver commits all as one version.
 
-A partition stays where it was computed until it is in a file of sealed payloads: Arrow goes from the JVM of the executor to its Python
-worker, and nothing but the name of the file and the sizes of payloads to the driver. A task that fails, is killed, or is run twice
-writes a file of its own each time. Those of the attempts that Spark reports are committed, the others are removed.
+The rows of a partition stay on its executor until they are in a file of sealed payloads. Arrow data goes from the executor's JVM to its
+Python worker; the driver receives only the name of the file and the sizes of the payloads. Each attempt of a task writes a file of its
+own. The driver commits the files of the attempts that Spark reports; the others are removed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,19 +36,19 @@ __all__ = ["ExecutorStaging", "Outcome", "StagingPlace", "staging_of"]
 StagingPlace = Literal["driver", "executors"]
 
 _REFUSED: Final = (RowRefused, TransactionTooLarge)
-"""What a task answers in place of a part: to run it again, as Spark does when one fails, would not help."""
+"""Errors that a task returns instead of raising, because Spark would retry a failed task, and a retry would not help."""
 
 
 class Outcome(NamedTuple):
-    """What became of a batch.
+    """The result of a batch.
 
     Attributes:
-        commit: What the log says; None if there was nothing to commit.
-        rows: Rows of it, without those that were left out.
-        encode_seconds: How long they took to be computed and encoded.
-        bad_rows: Rows that were left out because they are bad.
-        unchanged: Rows that were left out because they change nothing.
-        abandoned: Files of other batches, which were over, that were removed.
+        commit: The commit; None if there was nothing to commit.
+        rows: Committed rows, without skipped ones.
+        encode_seconds: Seconds to compute and encode the rows.
+        bad_rows: Rows skipped because they are bad.
+        unchanged: Rows skipped because they change nothing.
+        abandoned: Removed files of earlier, ended batches.
     """
 
     commit: "Commit | None"
@@ -66,10 +66,10 @@ class ExecutorStaging:
     """Commits batches that executors stage.
 
     Args:
-        log: Where to commit; executors have to see its directory under the path that it has here.
-        encoding: What to make of rows.
-        entity_type: Their entity type.
-        tell_schema: Whether to tell the schema of rows ahead of the first that needs it.
+        log: The log to commit to; executors must see its directory under the same path as the driver.
+        encoding: The encoding of rows.
+        entity_type: The entity type of all rows.
+        tell_schema: Whether to publish the schema ahead of the first row that needs it.
     """
 
     def __init__(self, log: ChangeLog, encoding: Encoding, entity_type: str, *, tell_schema: bool) -> None:
@@ -83,7 +83,7 @@ class ExecutorStaging:
 
         Raises:
             RowRefused: If a row cannot become a change.
-            StagingLost: If the driver does not find what executors have staged.
+            StagingLost: If the driver does not find the staged files.
             LogError: If the log refuses the commit.
         """
         rows = abandoned = 0
@@ -104,7 +104,7 @@ class ExecutorStaging:
         return Outcome(commit if rows else None, rows, seconds, abandoned=abandoned)
 
     def _stage(self, frame: DataFrame, staging: Staging) -> Staged:
-        """Has the batch staged, and tells its schema if that is news and there are rows."""
+        """Stages the batch; if it has rows, first commits its schema unless the published one contains it."""
         entity_type, told = self._entity_type, self._encoding.told(frame.schema)
         while True:
             newest = self._log.schema(entity_type)
@@ -119,14 +119,18 @@ class ExecutorStaging:
                 except InvalidChange:
                     if self._log.schema(entity_type) == newest:
                         raise
-                    continue  # somebody else has told one meanwhile
+                    continue  # another writer has published a schema meanwhile
             return Staged(parts, versions)
 
     def _parts(self, frame: DataFrame, staging: Staging, versions: Mapping[str, int]) -> list[StagedPart]:
-        """Runs the job."""
+        """Runs the job that stages the partitions.
+
+        Raises:
+            RowRefused, TransactionTooLarge: If a task returns such an error.
+        """
         encoding, context = self._encoding, frame.sparkSession.sparkContext
         if encoding.order_by:
-            # Rows of equal places stay as they came; the batch is computed once more, for Spark to find the ranges.
+            # The row id keeps equal rows in their order. Spark computes the batch once more to find the ranges of the sort.
             row = free_name(frame.columns)
             keys = [*(column_named(name).asc_nulls_first() for name in encoding.order_by), F.col(row)]
             numbered = frame.withColumn(row, F.monotonically_increasing_id())
@@ -136,7 +140,7 @@ class ExecutorStaging:
             plan = plan_of(encoding, frame)
             selected = plan.select(frame, IN_PARTITION)
             schema = plan.arrow_schema(selected)
-        # A classic DataFrame is a shell around a Dataset of the JVM; nothing public gives out Arrow by partitions.
+        # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
         dataset: Any = selected._jdf  # noqa: SLF001 - see above
         batches: RDD[bytes] = RDD(dataset.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
         task = partial(
@@ -165,10 +169,10 @@ def staging_of(
     compare: bool,
     tell_schema: bool,
 ) -> ExecutorStaging | None:
-    """What stages the batches of a sink; None if they are brought to the driver.
+    """Returns the executor staging of a sink; None if the driver collects the batches.
 
     Raises:
-        InvalidOption: If there is no such place, or if what else was asked for is not done there.
+        InvalidOption: If ``place`` is unknown, or another option does not work with staging by executors.
     """
     if place not in get_args(StagingPlace):
         raise InvalidOption("staging", place, "'driver' or 'executors'")
@@ -194,7 +198,7 @@ def _staged_partition(
     partition: int,
     messages: Iterable[bytes],
 ) -> Iterator[Answer]:
-    """What a task does."""
+    """Stages one partition, in a task; yields the staged part, or the error that refuses the batch."""
     context = TaskContext.get()
     assert context is not None
     columns = pa.ipc.read_schema(pa.py_buffer(schema))

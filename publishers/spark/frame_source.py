@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as the beginning of a subscription: in the order of their keys, a page or a partition at a time."""
+"""Rows of a DataFrame as the snapshot at the start of a subscription: in key order, a page or a partition at a time."""
 
 import threading
 from collections import OrderedDict
@@ -23,40 +23,41 @@ from publishers.spark.schema import Encoding, key_column
 
 __all__ = ["FrameSource"]
 
-_RUNS: Final = 4  # that are open between two pages; one for each snapshot which goes on
-_SLICE: Final = 1_000  # rows that are made Python objects of at once
+_RUNS: Final = 4  # computations kept open between two pages, one for each snapshot in progress
+_SLICE: Final = 1_000  # rows converted to Python objects at once
 
 _Run = Iterator[SourceRow]
 _Place = tuple[int | None, str | None, str | None]
 
 
 class FrameSource:
-    """Rows of a DataFrame of Spark, as a source of snapshots: ``log.changes(since="state", source=FrameSource(...))``.
+    """A snapshot source that reads a Spark DataFrame: ``log.changes(since="state", source=FrameSource(...))``.
 
-    Rows come in the order of the bytes of their keys' texts. Keys and bodies are made in the JVM, as `ChangeSink` makes them, so that a
-    row has the key and the body that a batch of the same columns would have. Never are all of them in the driver.
+    Rows are ordered by the bytes of their keys' text. The JVM makes keys and bodies as for `ChangeSink`, so a row has the same key and
+    body as in a batch with the same columns. The driver never holds all rows.
 
-    *   A DataFrame is read as it is at the moment: each page is a job of its own, which reads the frame anew and brings the first
-        ``page_rows`` rows behind a key. Whatever writers promise of such a source (see `SnapshotSource`) is for its files or tables. A frame
-        that is cached, or whose files were listed once and for all, is not as it is at the moment.
-    *   A function from a version of the log to the DataFrame of that version is read **as of** it: what has just been committed up
-        to the version is in its rows, and nothing else. It is computed once for each snapshot, sorted into ranges of keys on the
-        disks of the executors, and brought range by range. A subscriber that goes on in the midst has it computed again, behind its last key.
+    *   A DataFrame is read in its current state. Each page is a job of its own: it reads the frame again and returns the first
+        ``page_rows`` rows after a key. The promises that `SnapshotSource` asks of writers apply to the files or tables of the frame.
+        A cached frame, or one with a fixed list of files, does not show the current state.
+    *   A function from a version of the log to a DataFrame is read **as of** that version: its rows contain exactly what was committed
+        up to the version. Spark computes it once for each snapshot, sorts it into key ranges on the disks of the executors, and brings it
+        to the driver range by range. If a subscriber resumes in the middle of a snapshot, Spark computes the rows after its last key
+        again.
 
     Args:
-        frame: The rows, or the function.
-        entity_type: Of which entities they are.
+        frame: The DataFrame, or the function.
+        entity_type: The entity type of all rows.
         key: Column or columns of the key, unique and never null.
         body: Columns of the body; None for all.
         marker: See `SnapshotSource.mark`.
-        page_rows: Most rows of a page, from 1 to 1,000,000.
-        page_bytes: Bytes after which a page ends.
-        collect_bytes: About how much one job brings of rows as of a version.
+        page_rows: Maximum rows of a page, from 1 to 1,000,000.
+        page_bytes: Size in bytes at which a page ends.
+        collect_bytes: Approximate bytes that one job brings to the driver when reading as of a version, at least 1.
 
     Raises:
-        InvalidChange: If the entity type is none.
-        InvalidOption: If something else is not what it should be.
-        SchemaRefused: If the columns cannot become keys and bodies; of a function, when the first page is read.
+        InvalidChange: If the entity type is invalid.
+        InvalidOption: If another argument is of the wrong kind or out of bounds.
+        SchemaRefused: If the columns cannot become keys and bodies; for a function, reading the first page raises it.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class FrameSource:
         """See `SnapshotSource.read`.
 
         Raises:
-            SourceRowRefused: If a key is null, or there twice.
+            SourceRowRefused: If a key is null or occurs twice.
         """
         if isinstance(self._frame, DataFrame):
             keyed, encoding, order = self._keyed(self._frame)
-            # One more, so as to see whether the last one has a twin.
+            # One row more than the page, to notice a duplicate of the page's last key.
             first = (
                 keyed.where(_wanted(order, request)).orderBy(order.asc_nulls_first()).limit(request.limit + 1)
             )
@@ -110,7 +111,7 @@ class FrameSource:
         run = self._going_on((request.version, request.until, last)) or self._begun(self._frame, request)
         try:
             for row in islice(run, request.limit):
-                assert isinstance(row[0], bytes)  # as Arrow brought it
+                assert isinstance(row[0], bytes)  # Arrow delivers keys as bytes
                 last = row[0].decode("utf-8", "surrogateescape")
                 yield row
         finally:
@@ -121,7 +122,7 @@ class FrameSource:
         return None if self._marker is None else self._marker()
 
     def _keyed(self, frame: DataFrame) -> tuple[DataFrame, Encoding, Column]:
-        """The frame with the bytes of keys, by which it is ordered; how rows are encoded; and that column."""
+        """Returns the frame with an added column of key bytes, the encoding of its rows, and that column, to order by."""
         module = connect_module(frame)
         if module is not None:
             raise InvalidOption("frame", module, "of a classic SparkSession, and not of Spark Connect")
@@ -136,7 +137,7 @@ class FrameSource:
         )
 
     def _begun(self, frame_of: Callable[[int], DataFrame], request: PageRequest) -> _Run:
-        assert request.version is not None  # as was promised
+        assert request.version is not None  # a source with as_of gets a version in each request
         frame = frame_of(request.version)
         if not isinstance(frame, DataFrame):
             raise InvalidOption("frame", frame, "a callable that answers a DataFrame")
@@ -152,7 +153,7 @@ class FrameSource:
             return self._runs.pop(place, None)
 
     def _keep(self, place: _Place, run: _Run) -> None:
-        """Keeps a computation for the page behind; the one that nobody has asked for the longest goes."""
+        """Keeps a computation for the next page; drops the least recently kept one above ``_RUNS``."""
         with self._lock:
             self._runs[place] = run
             while len(self._runs) > _RUNS:
@@ -160,7 +161,7 @@ class FrameSource:
 
 
 def _wanted(order: Column, request: PageRequest) -> Column:
-    """Which rows are wanted; those without a key always, as they are refused."""
+    """Returns the condition for rows in the requested key range. Rows with a null key always match, so that reading refuses them."""
     wanted = F.lit(True)
     if request.after is not None:
         wanted = wanted & (order > F.lit(_bytes(request.after)))

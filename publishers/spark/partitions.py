@@ -1,20 +1,20 @@
-"""Brings the rows of a batch to the driver as Arrow record batches, in pieces that fit its memory.
+"""Brings the rows of a batch to the driver as Arrow record batches, in windows that fit its memory.
 
-``DataFrame.toArrow`` needs the whole result at once, and ``mapInArrow`` needs pandas on every executor. Both are built on
-the same thing, an RDD of serialised record batches that Spark makes in the JVM. Here jobs run over that RDD directly, and
-no Python worker takes part. There are three ways:
+``DataFrame.toArrow`` needs the whole result at once, and ``mapInArrow`` needs pandas on every executor. Both use an RDD of
+serialised record batches that Spark makes in the JVM. Here jobs run over that RDD directly, without a Python worker. There
+are three ways:
 
-*   `windows`, the usual one, runs one job over all partitions if there are few, else one over each window of them that
-    brings about ``collect_bytes``. Every partition is computed once.
-*   ``stored_batches`` takes what that cannot, and batches of unknown size: Spark hands a partition over only as a whole, so a large
-    one would need a heap several times its size. What was computed, once, is stored on the executors' disks and brought in parts.
+*   `windows`, the usual way, runs one job over all partitions if they are few, else one job over each window of partitions that
+    brings about ``collect_bytes``. It computes each partition once.
+*   ``stored_batches`` is for large partitions and for batches of unknown size. Spark transfers a partition only as a whole, so a
+    large one would need a heap several times its size. This way computes the batch once, stores it on the executors' disks, and
+    brings it in parts.
+*   `spread_windows` is for more rows than the driver can sort, and for rows of many megabytes. It measures the rows, and shuffles
+    them in order into partitions of a quarter of ``collect_bytes``. It computes the batch three times, and needs only a small heap
+    for any amount of rows.
 
-*   `spread_windows` takes what neither can: more rows than can be ordered here, and rows of many megabytes. They are measured, and
-    shuffled into partitions of a quarter of ``collect_bytes``, in order; the batch is computed three times, and any amount of it
-    passes through a small heap.
-
-The first finds out by itself that another is needed: no partition gives it more rows than should fit, and one that has
-more raises `TooMuchAtOnce`.
+`windows` notices by itself that it does not suffice: it takes only as many rows of a partition as should fit, and raises
+`TooMuchAtOnce` if the partition has more.
 """
 
 from collections.abc import Iterator
@@ -48,34 +48,34 @@ __all__ = [
 ]
 
 _LIMIT: Final = "spark.driver.maxResultSize"
-_FIRST: Final = 8  # partitions that the first job takes, if the cluster runs fewer at once
+_FIRST: Final = 8  # minimum number of partitions of the first job
 _PARTS: Final = (
-    4  # spread partitions to ``collect_bytes``; a window takes half of it, for the heap holds their rows too
+    4  # spread partitions per ``collect_bytes``; a window brings half of it, as the heap also holds the rows
 )
 
 HELD: Final = 4
-"""Times ``collect_bytes`` that are held to be ordered in memory."""
+"""Multiple of ``collect_bytes`` up to which the driver holds and sorts a batch in memory."""
 Window = list[pa.RecordBatch]
 
 
 class TooMuchAtOnce(Exception):
-    """The batch is not to be brought by `windows`; nothing is lost, as it is only computed again."""
+    """This way cannot bring the batch. Nothing is lost: another way computes the batch again."""
 
 
 def windows(
     frame: DataFrame, encoding: Encoding, *, collect_bytes: int, row_bytes: float
 ) -> Iterator[Window]:
-    """Yields the encoded rows of ``frame`` in the order of its partitions, or of ``order_by``, which is sorted here.
+    """Yields the encoded rows of ``frame`` in the order of its partitions, or sorted by ``order_by``; the driver sorts.
 
     Args:
         frame: The batch.
-        encoding: What to make of its rows.
-        collect_bytes: About how many bytes one job, and no partition more than, may bring.
-        row_bytes: What an encoded row will need.
+        encoding: The encoding of its rows.
+        collect_bytes: Approximate bytes that one job may bring; also the bound of a single partition.
+        row_bytes: Expected bytes of an encoded row.
 
     Raises:
-        TooMuchAtOnce: If a partition has more, which may show at any time; or if rows to be ordered are too many to be
-            held together.
+        TooMuchAtOnce: If a partition exceeds ``collect_bytes``, or rows to sort exceed ``HELD`` times as much; possibly after
+            some windows.
     """
     plan = plan_of(encoding, frame)
     selected = plan.select(frame, max(1, int(collect_bytes / row_bytes)))
@@ -96,17 +96,17 @@ def windows(
 
 
 def connect_windows(frame: DataFrame, encoding: Encoding) -> Iterator[Window]:
-    """Yields the encoded rows of a frame of Spark Connect, all at once: it gives out no partitions."""
+    """Yields the encoded rows of a Spark Connect frame as one window, since Connect gives no access to partitions."""
     batches = collected(encoding.select(frame))
     if batches:
         yield in_order(batches, len(encoding.order_by)) if encoding.order_by else batches
 
 
 def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) -> Iterator[Window]:
-    """Yields what `windows` yields, whatever the size of partitions; see the module for the price.
+    """Yields what `windows` yields, for partitions of any size; the module docstring names the cost.
 
     Raises:
-        BatchTooLarge: If a single row, or very few, are above ``spark.driver.maxResultSize``.
+        BatchTooLarge: If a single row, or a few rows, exceed ``spark.driver.maxResultSize``.
     """
     encoded = encoding.select(frame)
     sizes = [F.coalesce(F.sum(F.octet_length(name).cast("bigint")), F.lit(0)) for name in encoding.sized]
@@ -126,16 +126,16 @@ def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) 
 
 
 def collected(frame: DataFrame) -> Window:
-    """All rows of a frame, by what is public of Spark."""
+    """Returns all rows of a frame at once, by Spark's public API."""
     batches: Window = frame.toArrow().cast(arrow_schema(frame)).to_batches()
     return batches
 
 
 class Partitions:
-    """The partitions of a frame, each of them serialised record batches in the JVM."""
+    """The partitions of a frame, as serialised record batches in the JVM."""
 
     def __init__(self, frame: DataFrame, schema: pa.Schema) -> None:
-        # A classic DataFrame is a shell around a Dataset of the JVM; nothing public gives out Arrow by partitions.
+        # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
         dataset: Any = frame._jdf  # noqa: SLF001 - see above
         self._context = frame.sparkSession.sparkContext
         self._schema = schema
@@ -144,19 +144,19 @@ class Partitions:
 
     @property
     def first(self) -> int:
-        """How many of them the first job takes."""
+        """The number of partitions of the first job."""
         return self.count if self.count <= _FIRST else max(_FIRST, 2 * self._context.defaultParallelism)
 
     @property
     def limit(self) -> str:
-        """What Spark hands to the driver at most; to ask costs commands by the number of settings."""
+        """Spark's limit of a job's result. Reading it costs py4j commands in proportion to the number of settings."""
         return self._context.getConf().get(_LIMIT, "1g") or "1g"
 
     def windows(self, collect_bytes: int, width: int) -> Iterator[Window]:
-        """Yields all partitions, ``width`` of them at first and then as many as bring about ``collect_bytes``.
+        """Yields all partitions: first ``width`` of them, then as many per job as bring about ``collect_bytes``.
 
         Raises:
-            TooMuchAtOnce: If a single partition was above Spark's limit.
+            TooMuchAtOnce: If a single partition exceeds Spark's limit.
         """
         start = size = 0
         ceiling = self.count
@@ -166,7 +166,7 @@ class Partitions:
             if window is None:
                 if width == 1:
                     raise TooMuchAtOnce
-                # From here on windows stay as small as what goes through.
+                # Later windows stay within the width that passes Spark's limit.
                 width = ceiling = width // 2
                 continue
             start += width
@@ -175,9 +175,9 @@ class Partitions:
             width = collect_bytes * start // max(size, 1)
 
     def bring(self, start: int, width: int) -> Window | None:
-        """Runs one job over ``width`` partitions; None if their rows are above what Spark hands to the driver."""
+        """Runs one job over ``width`` partitions; returns None if their rows exceed Spark's limit of a job's result."""
         numbers, array_list, run_job = _java(self._context._gateway)  # noqa: SLF001 - see above
-        # As a stream of the JVM, since each number of a list from here would be a command.
+        # A JVM stream makes the list, since each element of a list made in Python would cost a py4j command.
         chosen = array_list(numbers(start, start + width).boxed().toList())
         try:
             served = run_job(self._context._jsc.sc(), self._rdd, chosen)  # noqa: SLF001 - see above
@@ -191,26 +191,26 @@ class Partitions:
 
 @lru_cache(maxsize=4)
 def _java(gateway: JavaGateway) -> tuple[Any, Any, Any]:
-    """What each job calls; to look for it by its name takes a command for each part of the name."""
+    """Returns the JVM functions that each job calls. Cached, since a lookup costs a py4j command per part of the name."""
     jvm: Any = gateway.jvm
     return jvm.java.util.stream.IntStream.range, jvm.java.util.ArrayList, jvm.PythonRDD.runJob
 
 
 def in_order(batches: Window, order_by: int) -> Window:
-    """The rows of all batches in one, in the order of the columns ``order_0, order_1, ...``."""
+    """Returns one batch with the rows of all batches, sorted by the columns ``order_0, order_1, ...``."""
     rows = pa.concat_batches(batches)
     places = _places([rows.column(f"order_{place}") for place in range(order_by)])
-    # Places that only rise are those that the rows have.
+    # Strictly rising indices mean that the rows are sorted already.
     in_place = pc.all(pc.greater(places[1:], places[:-1])).as_py()
     return [rows if in_place else rows.take(places)]
 
 
 def _places(columns: list[pa.Array]) -> pa.Array:
-    """The places of rows in ascending order, nulls first, equal rows as they came."""
+    """Returns the row indices in ascending order of the columns, nulls first; the sort is stable."""
     keys: dict[str, pa.Array] = {}
     for place, column in enumerate(columns):
         if column.null_count:
-            # Whether there is a value goes before the value; how to say "nulls first" differs between releases.
+            # Sort by validity before the value: the argument for "nulls first" differs between releases of PyArrow.
             keys[f"there_{place}"] = column.is_valid().cast(pa.uint8())
         keys[f"value_{place}"] = column
     return pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])

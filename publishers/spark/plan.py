@@ -1,7 +1,7 @@
-"""The expressions that bring the rows of one schema, made in the JVM once and used for every batch.
+"""The expressions that encode rows of one schema; they are made in the JVM once and reused for every batch.
 
-Each part of an expression is a command to the JVM, a column of the batch some twenty of them. A micro-batch of the same schema as one
-before needs none of them again.
+Each part of an expression costs a py4j command, and a column of the batch about twenty. A micro-batch with a known schema costs
+none.
 """
 
 from collections.abc import Iterable
@@ -21,11 +21,11 @@ __all__ = ["IN_PARTITION", "BatchPlan", "arrow_schema", "free_name", "plan_of"]
 
 _PLANS: Final = 64
 IN_PARTITION: Final = 2**33 - 1
-"""The bits of a monotonically increasing id that count the rows of a partition."""
+"""Mask of a monotonically increasing id: the bits that count the rows of a partition."""
 
 
 class BatchPlan:
-    """How rows of one schema are encoded, as far as they are the first ones of their partition."""
+    """Encodes the first rows of each partition, for one schema."""
 
     def __init__(self, encoding: Encoding, schema: StructType, gateway: JavaGateway) -> None:
         encoding.check(schema)
@@ -35,16 +35,16 @@ class BatchPlan:
             0,
             None,
             None,
-        )  # the last limit, who is within it, and what is selected
-        self._arrow: dict[bool, pa.Schema] = {}  # by whether Spark uses the large types
+        )  # the last limit, its row filter, and the selected columns
+        self._arrow: dict[bool, pa.Schema] = {}  # key: whether Spark uses the large types
 
     def select(self, frame: DataFrame, most: int) -> DataFrame:
-        """Encodes the first ``most`` rows of each partition, or up to an eighth less; the last of them is marked ``beyond``."""
+        """Encodes the first ``most`` rows of each partition, or up to an eighth fewer, and marks the row at the limit ``beyond``."""
         least = max(0, most.bit_length() - 4)
-        most = most >> least << least  # so that it is seldom another one than that of the batch before
+        most = most >> least << least  # rounded down, so that the limit seldom changes between batches
         known, within, selected = self._limited
         if known != most:
-            # Counted twice, of all rows and then of those that are within, and so up to the same number.
+            # Evaluated twice, in the filter and in the select: the filter passes a prefix, so both count the same.
             number = F.monotonically_increasing_id().bitwiseAND(IN_PARTITION)
             within = (number <= most)._jc  # noqa: SLF001 - see _kept
             selected = self._kept([*self._columns, (number == most).alias("beyond")])
@@ -53,11 +53,11 @@ class BatchPlan:
         return DataFrame(fitting.select(selected), frame.sparkSession)
 
     def _kept(self, columns: list[Column]) -> Any:
-        """The columns of a ``select``, in the JVM; nothing public keeps them there."""
+        """Returns the columns of a ``select`` as an object of the JVM; no public API keeps them there."""
         return self._to_seq([column._jc for column in columns])  # noqa: SLF001 - see above
 
     def arrow_schema(self, selected: DataFrame) -> pa.Schema:
-        """The schema of the record batches of what ``select`` made."""
+        """Returns the Arrow schema of a frame made by ``select``."""
         wide = _wide(selected)
         if wide not in self._arrow:
             self._arrow[wide] = arrow_schema(selected)
@@ -65,7 +65,7 @@ class BatchPlan:
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The schema of the record batches of a frame; what was text in the JVM, and is bytes in the log, is read as such."""
+    """Returns the Arrow schema of a frame's record batches; keys and images are read as binary, since the log stores bytes."""
     schema: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC", prefers_large_types=_wide(frame))
     for place, field in enumerate(schema):
         if field.name in IMAGES:
@@ -84,15 +84,15 @@ def _made(encoding: Encoding, schema: StructType, gateway: JavaGateway) -> Batch
 
 
 def plan_of(encoding: Encoding, frame: DataFrame) -> BatchPlan:
-    """The plan for rows like those of a frame, made if it is not one of the last ones.
+    """Returns the plan for the schema of a frame; the last ``_PLANS`` plans are cached.
 
     Raises:
         SchemaRefused: If the columns cannot become changes.
     """
-    return _made(encoding, frame.schema, frame.sparkSession.sparkContext._gateway)  # noqa: SLF001 - expressions live in its JVM
+    return _made(encoding, frame.schema, frame.sparkSession.sparkContext._gateway)  # noqa: SLF001 - a plan holds objects of this JVM
 
 
 def free_name(names: Iterable[str]) -> str:
-    """A name for a column that is none of some names, in letters of any case."""
+    """Returns a column name that differs from all names, regardless of case."""
     longest = max(map(len, names), default=0)
     return "row".ljust(longest + 1, "_")

@@ -1,4 +1,4 @@
-"""What streaming queries say of themselves, kept for those who ask: a terminal, a page, a collector of metrics."""
+"""The progress of streaming queries, kept for terminals, pages, and metrics collectors."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ _log: Final = logging.getLogger("penstock.spark")
 
 
 class QueryState(Enum):
-    """What a query does."""
+    """The state of a streaming query."""
 
     RUNNING = "RUNNING"
     IDLE = "IDLE"
@@ -38,21 +38,22 @@ class QueryState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """One streaming query as it was when Spark spoke of it last.
+    """One streaming query at Spark's last event about it.
 
     Attributes:
-        query_id: Lives in the checkpoint.
-        name: As given with ``queryName``, or None.
-        state: Whether it runs, waits for input, or has ended.
+        query_id: Id of the query; the checkpoint stores it.
+        name: The ``queryName``, or None.
+        state: Whether the query runs, waits for input, or has ended.
         batch_id: The last batch; None before the first one.
-        batches: Batches since the listener heard of the query.
-        rows: Rows that these had.
+        batches: Batches since the listener's first event about the query.
+        rows: Rows of these batches.
         batch_rows: Rows of the last batch.
-        input_rate: Rows a second that came for the last batch.
-        rate: Rows a second that the last batch was processed with.
-        seconds: How long the parts of the last batch took, by Spark's names: ``addBatch`` is the sink, with its gate.
-        behind: Versions that the logs have beyond what was read of them; None if the query reads no log, or Spark does not ask.
-        error: What ended it, in a line.
+        input_rate: Rows per second that arrived for the last batch.
+        rate: Rows per second at which Spark processed the last batch.
+        seconds: Seconds of each phase of the last batch, by Spark's names; ``addBatch`` is the sink, including its wait at the gate.
+        behind: Versions between the query's offsets and the ends of its logs; None if the query reads no log, or if Spark reports no
+            end.
+        error: The error that ended the query, in one line; None if there is none.
     """
 
     query_id: str
@@ -69,7 +70,7 @@ class QueryProgress:
     error: str | None = None
 
     def __str__(self) -> str:
-        """One line for a terminal."""
+        """Formats the progress as one line for a terminal."""
         named = self.name or self.query_id
         behind = "" if self.behind is None else f", {self.behind} versions behind"
         why = "" if self.error is None else f": {self.error}"
@@ -84,15 +85,16 @@ class QueryProgress:
 class ProgressListener(StreamingQueryListener):
     """Keeps the last progress of each query: ``spark.streams.addListener(ProgressListener())``.
 
-    It is called on Spark's threads in the driver, does little there and never raises. Thread-safe.
+    Spark calls it on its own threads in the driver; it returns quickly and never raises. Thread-safe.
 
     Args:
-        on_progress: Called with each progress, on Spark's thread; short, as Spark tells of no other query meanwhile. What it
-            raises is logged.
-        queries_max: Most queries that are kept; of more, those that have ended go first, then those heard of least.
+        on_progress: Called with each progress on Spark's thread. It must return quickly, as Spark delivers no other event
+            meanwhile. An exception that it raises is logged.
+        queries_max: Maximum number of queries to keep, at least 1. Above it, ended queries are evicted first, then the queries
+            with the oldest event.
 
     Raises:
-        InvalidOption: If an argument is of the wrong kind, or out of its bounds.
+        InvalidOption: If an argument is of the wrong kind or out of bounds.
     """
 
     def __init__(
@@ -105,15 +107,15 @@ class ProgressListener(StreamingQueryListener):
         self._on_progress = on_progress
         self._queries_max = queries_max
         self._lock = threading.Lock()
-        self._queries: dict[str, QueryProgress] = {}  # those heard of last at the end
+        self._queries: dict[str, QueryProgress] = {}  # by last event, newest last
 
     def queries(self) -> tuple[QueryProgress, ...]:
-        """The queries, those heard of last at the end."""
+        """Returns the queries, ordered by their last event, newest last."""
         with self._lock:
             return tuple(self._queries.values())
 
     def statistics(self) -> dict[str, dict[str, Any]]:
-        """The same as JSON, by the names of queries, or their ids: for a page or a collector of metrics."""
+        """Returns the progress of all queries as JSON values, by query name, or by id if there is no name."""
         return {
             one.name or one.query_id: {
                 "state": one.state.value,
@@ -131,13 +133,13 @@ class ProgressListener(StreamingQueryListener):
         }
 
     def onQueryStarted(self, event: "QueryStartedEvent") -> None:  # noqa: N802 - Spark's name
-        """A query was started, or started again."""
+        """Notes a query that starts or restarts."""
         self._heard(
             str(event.id), lambda one: replace(one, name=event.name, state=QueryState.RUNNING, error=None)
         )
 
     def onQueryProgress(self, event: "QueryProgressEvent") -> None:  # noqa: N802 - Spark's name
-        """A batch was done."""
+        """Notes a completed batch."""
         told = event.progress
 
         def done(one: QueryProgress) -> QueryProgress:
@@ -158,14 +160,14 @@ class ProgressListener(StreamingQueryListener):
         self._heard(str(told.id), done)
 
     def onQueryIdle(self, event: "QueryIdleEvent") -> None:  # noqa: N802 - Spark's name
-        """A query waits for input."""
+        """Notes a query that waits for input."""
         self._heard(
             str(event.id),
             lambda one: replace(one, state=QueryState.IDLE, behind=None if one.behind is None else 0),
         )
 
     def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:  # noqa: N802 - Spark's name
-        """A query has ended."""
+        """Notes a query that has ended."""
         error = None if event.exception is None else _reason(event.exception)
         state = QueryState.STOPPED if error is None else QueryState.FAILED
         self._heard(str(event.id), lambda one: replace(one, state=state, error=error))
@@ -180,7 +182,7 @@ class ProgressListener(StreamingQueryListener):
         if self._on_progress is not None:
             try:
                 self._on_progress(told)
-            except Exception:  # noqa: BLE001 - on a thread of Spark, which has no use for it
+            except Exception:  # noqa: BLE001 - the caller is a thread of Spark, which must not get it
                 _log.exception("on_progress failed with the progress of %s", told.name or query_id)
 
 
@@ -189,7 +191,7 @@ _ENDED: Final = frozenset({QueryState.STOPPED, QueryState.FAILED})
 
 
 def _reason(text: str) -> str:
-    """Of a trace the line that says why: what Python raised if there was one of Python, else the first."""
+    """Returns the line of a trace that states the error: the Python error if there is a Python trace, else the first line."""
     lines = text.strip().splitlines() or [""]
     if _TRACE not in text:
         return lines[0]
@@ -198,12 +200,12 @@ def _reason(text: str) -> str:
 
 
 def _number(told: float | None) -> float:
-    """A rate; Spark tells NaN, or nothing, of the first batch."""
+    """Returns a rate; 0 if Spark reports NaN, infinity or nothing, as for the first batch."""
     return told if told is not None and 0 <= told < float("inf") else 0.0
 
 
 def _behind(sources: "list[SourceProgress]") -> int | None:
-    """The versions between where sources are and where their logs end; None if none of them is a log that tells its end."""
+    """Returns the versions between the sources' offsets and the ends of their logs; None if no source is a log with a known end."""
     found = [(_version(one.endOffset), _version(one.latestOffset)) for one in sources]
     known = [max(0, latest - end) for end, latest in found if end is not None and latest is not None]
     return sum(known) if known else None

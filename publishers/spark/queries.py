@@ -1,4 +1,4 @@
-"""What a sink must know of the query that calls it, and what the sinks of one query must know of each other."""
+"""The query of a sink: the identity of its batches, and the state that all sinks of one query share."""
 
 import threading
 import weakref
@@ -14,7 +14,7 @@ __all__ = ["Claims", "QueryBatch", "connect_module", "gate_of"]
 
 
 def connect_module(frame: "DataFrame") -> str | None:
-    """The module that says that a frame belongs to Spark Connect; None if it does not."""
+    """Returns the Spark Connect module that a frame or its session comes from; None for a classic frame."""
     modules = (type(frame).__module__, type(frame.sparkSession).__module__)
     return next((module for module in modules if module.startswith("pyspark.sql.connect")), None)
 
@@ -23,10 +23,10 @@ class QueryBatch(NamedTuple):
     """One micro-batch of one run of one query.
 
     Attributes:
-        query_id: Lives in the checkpoint, survives restarts; None outside a streaming query.
-        run_id: Another one after each restart.
-        query_name: As given with ``queryName``.
-        batch_id: Counts from 0 with a new checkpoint.
+        query_id: Id of the query, which the checkpoint stores; it survives restarts. None outside a streaming query.
+        run_id: Id of the run; each restart makes a new one.
+        query_name: The ``queryName``, or None.
+        batch_id: Number of the batch; counts from 0 with a new checkpoint.
     """
 
     query_id: str | None
@@ -36,15 +36,15 @@ class QueryBatch(NamedTuple):
 
     @classmethod
     def of(cls, frame: "DataFrame", batch_id: int, *, anywhere: bool = False) -> "QueryBatch":
-        """Reads it from the local properties of the thread that Spark runs the batch on.
+        """Reads the identity of a batch from the local properties of the thread on which Spark runs it.
 
         Args:
             frame: The rows.
-            batch_id: The number that Spark gave.
-            anywhere: Whether the batch may run in a worker of Spark Connect, which knows of no query.
+            batch_id: The number that Spark assigned.
+            anywhere: Whether the batch may run in a worker of Spark Connect, where no query id is available.
 
         Raises:
-            ConnectRefused: If the frame belongs to Spark Connect, and may not.
+            ConnectRefused: If the frame belongs to Spark Connect and ``anywhere`` is False.
         """
         module = connect_module(frame)
         if module is not None:
@@ -53,7 +53,7 @@ class QueryBatch(NamedTuple):
             return cls(None, None, None, int(batch_id))
         context = frame.sparkSession.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
-        # A query runs its jobs in a group named by its run; the description begins with its name if it has one.
+        # Spark names the job group of a query after its run, and begins the job description with the query's name, if any.
         run_id = context.getLocalProperty("spark.jobGroup.id") if query_id else None
         described = context.getLocalProperty("spark.job.description") if query_id else None
         name = (described or "").replace("<br/>", "\n").partition("\n")[0]
@@ -61,10 +61,10 @@ class QueryBatch(NamedTuple):
 
 
 class Claims:
-    """Who commits under which name in which batch, so that two sinks of one name are noticed.
+    """Records which sink commits which batch under which producer, to detect two sinks with the same name.
 
-    To the log they would look like one sink that runs a batch twice, and the second one's changes would be lost without
-    a word. One entry is kept for each log, producer and its newest batch.
+    To the log, two such sinks would look like one sink that repeats a batch, and the changes of the second would be lost
+    in silence. Keeps one entry per log and producer: the newest batch.
     """
 
     def __init__(self) -> None:
@@ -73,12 +73,12 @@ class Claims:
         self._held = weakref.WeakKeyDictionary()
 
     def take(self, log: object, producer: str | UUID, name: str, batch: QueryBatch, sink: int) -> None:
-        """Notes that ``sink``, a number that no other sink of this process has, commits ``batch``.
+        """Records that ``sink``, a number unique in this process, commits ``batch``.
 
-        The same batch in another run of the query, or by the same sink, is a re-run and welcome.
+        The same batch in another run of the query, or by the same sink, is a repetition and allowed.
 
         Raises:
-            SinkNameTaken: If another sink does, or has done, so in this run.
+            SinkNameTaken: If another sink commits, or has committed, the batch in this run.
         """
         with self._lock:
             of_log = self._held.setdefault(log, {})
@@ -88,7 +88,7 @@ class Claims:
             of_log[producer] = (batch, sink)
 
     def give_back(self, log: object, producer: str | UUID, sink: int) -> None:
-        """Forgets a batch that failed, or that belongs to no query and is over."""
+        """Removes the entry of a batch that failed, or that ended outside a streaming query."""
         with self._lock:
             of_log = self._held.get(log, {})
             if producer in of_log and of_log[producer][1] == sink:
@@ -100,6 +100,9 @@ _gates: "Final[weakref.WeakValueDictionary[str, threading.Event]]" = weakref.Wea
 
 
 def gate_of(query_id: str) -> threading.Event:
-    """The event that opens the gates of all sinks of a query while it is being stopped; keep a reference to it."""
+    """Returns the event that opens the gates of all sinks of a query while the query stops.
+
+    The caller must keep a reference: the table of events is weak.
+    """
     with _gates_lock:
         return _gates.setdefault(query_id, threading.Event())

@@ -1,4 +1,4 @@
-"""Spark's limits of micro-batches, which PySpark has since 4.2; before it they are nothing that it ever hands over."""
+"""Spark's read limits of micro-batches, new in PySpark 4.2. Earlier releases never pass one, so placeholders suffice."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING or find_spec("pyspark.sql.streaming.datasource"):
         ReadMaxFiles,
         SupportsTriggerAvailableNow,
     )
-else:  # pragma: no cover - PySpark 4.1, which knows no limits
+else:  # pragma: no cover - PySpark 4.1 has no limits
     ReadAllAvailable = ReadLimit = ReadMaxBytes = ReadMaxFiles = SupportsTriggerAvailableNow = object
 
 __all__ = ["ReadAllAvailable", "ReadLimit", "ReadMaxBytes", "ReadMaxFiles", "SupportsTriggerAvailableNow"]

@@ -1,8 +1,8 @@
-"""Whether a batch under a name of the user's own is the one that the log has, or another one with its number.
+"""Checks whether a batch is a repetition of the one in the log, or a different batch with the same number.
 
-Spark repeats the newest batch of a checkpoint and no other. Where batches are committed under the query's id, a new checkpoint has
-a new id. A name outlives the checkpoint: with a new one numbers begin at 0 again, and rows that nobody has seen come under numbers that
-the log has.
+Spark repeats only the newest batch of a checkpoint. A batch committed under the query's id is safe, as a new checkpoint has a new
+id. A ``producer`` name chosen by the user outlives the checkpoint: with a new checkpoint numbers begin at 0 again, and new rows come
+under numbers that the log already has.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ Row = tuple[int, str | None, bytes | None, bytes | None, bytes | None]
 
 
 class RowSum:
-    """Number and checksum of rows in whatever order they come, as text that can be kept; the same in every process."""
+    """Count and checksum of rows, independent of their order; ``str`` returns text that is the same in every process."""
 
     __slots__ = ("_total", "rows")
 
@@ -34,7 +34,7 @@ class RowSum:
         self._total = 0
 
     def add(self, columns: Columns) -> None:
-        """Takes in some rows."""
+        """Adds rows."""
         for row in _computed([columns]):
             self.rows += 1
             self._total += int.from_bytes(blake2b(repr(row).encode(), digest_size=8).digest())
@@ -44,10 +44,10 @@ class RowSum:
 
 
 def is_repeated(columns: Iterable[Columns], log: ChangeLog, version: int) -> bool:
-    """Whether the rows are those of a version, in any order, as nothing orders what Spark has shuffled.
+    """Returns whether the rows are those of a version, in any order, since a shuffle keeps no order.
 
-    A version to which rows were compared holds only those that changed something: it tells the checksum of all.
-    True as well if that version is no longer kept.
+    A version committed with ``compare`` holds only the rows that changed something; its annotations hold the checksum of all rows.
+    Returns True if retention has deleted the version.
     """
     try:
         told = _content(log, version)
@@ -62,7 +62,7 @@ def is_repeated(columns: Iterable[Columns], log: ChangeLog, version: int) -> boo
 
 
 def _content(log: ChangeLog, version: int) -> str | None:
-    """The checksum in the annotations of a version, if it was committed with one."""
+    """Returns the checksum in the annotations of a version; None if there is none."""
     wish = Criterion(areas={Area.INFRASTRUCTURE})
     for change in log.history(wish, Position(version), 1, content=Content.BODY).changes:
         if change.version == version and change.meta is not None:

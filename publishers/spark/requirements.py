@@ -1,4 +1,4 @@
-"""What this package cannot do without, looked for before anything else, so that one line says what to install."""
+"""Checks for the required packages before any other import, so that the error is one line that says what to install."""
 
 from importlib.util import find_spec
 

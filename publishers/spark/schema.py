@@ -1,8 +1,8 @@
-"""What of a DataFrame becomes key and body, and the expressions that make them in the JVM without losing anything.
+"""The encoding of rows: which columns become key and body, and the JVM expressions that encode them without loss.
 
-The body is JSON of a row's columns. As Spark writes it by default, JSON drops nulls and everything below a millisecond;
-with ``JSON_OPTIONS`` it keeps them. Decimals become strings in plain notation at every depth, since a JSON reader would
-round them or stumble over ``1E-8``. Spark writes NaN and infinities as strings, and binary values in base64.
+The body is JSON of a row's columns. By default, Spark's JSON drops nulls and everything below a millisecond; with
+``JSON_OPTIONS`` it keeps both. Decimals become strings in plain notation at every depth, since a JSON reader would round
+them or reject ``1E-8``. Spark writes NaN and infinities as strings, and binary values in base64.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,9 +39,9 @@ JSON_OPTIONS: Final = {
 }
 KEY_SEPARATOR: Final = "/"
 IMAGES: Final = ("key", "body", "before")
-"""The columns of what was selected that hold keys and images, and so most of the bytes."""
+"""The selected columns with keys and images; they hold most of the bytes."""
 Operations = tuple[tuple[str, Operation], ...]
-"""Words for operations, in small letters."""
+"""Pairs of a word in lower case and its operation."""
 
 OPERATIONS: Final[Operations] = (
     ("upsert", Operation.UPSERT),
@@ -52,30 +52,30 @@ OPERATIONS: Final[Operations] = (
     ("truncate", Operation.TRUNCATE),
     ("expire", Operation.EXPIRE),
 )
-"""What an operation column may hold unless other words were given; in letters of any case."""
+"""The default words of an operation column; their case does not matter."""
 
-# Types whose cast to string says everything, and those that are taken from their JSON, because the cast would follow
-# the time zone of the session or keep the bytes as if they were text.
+# _CAST: types whose cast to string loses nothing. _FROM_JSON: types whose text comes from their JSON, because the cast would
+# depend on the session's time zone, or keep bytes as if they were text.
 _TEXTS: Final = frozenset({"string", "char", "varchar"})
 _CAST: Final = _TEXTS | {"boolean", "byte", "short", "integer", "long", "date"}
 _FROM_JSON: Final = frozenset({"timestamp", "timestamp_ntz", "time", "float", "double", "binary"})
-_REWRITTEN: Final = _FROM_JSON | {"decimal", "date"}  # what JSON does not tell as the key of a map
+_REWRITTEN: Final = _FROM_JSON | {"decimal", "date"}  # map keys that JSON would not encode as values
 _SORTED: Final = _CAST | {"timestamp", "timestamp_ntz", "decimal", "binary"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """Which columns of a batch mean what.
+    """The meaning of a batch's columns.
 
     Attributes:
         key: Columns whose texts, joined by ``/``, are the key.
         body: Columns of the body; None for all but operation, entity type and order columns.
         operation: The operation of every row, unless ``operation_column`` is given.
         operation_column: Column that names each row's operation.
-        operations: The words that it uses.
+        operations: The words of that column.
         entity_type_column: Column that names each row's entity type.
         order_by: Columns that order the rows of a batch, ascending.
-        before: Column of the images before: a struct, null where there is none.
+        before: Column of the before images: a struct, null if a row has none.
     """
 
     key: tuple[str, ...]
@@ -89,19 +89,19 @@ class Encoding:
 
     @property
     def sized(self) -> tuple[str, ...]:
-        """Those of `IMAGES` that are there."""
+        """The columns of `IMAGES` that this encoding selects."""
         return IMAGES[:2] if self.before is None else IMAGES
 
     @property
     def truncating(self) -> tuple[str, ...]:
-        """The words for the end of all entities of a type, which has no key."""
+        """The words for TRUNCATE, whose rows need no key."""
         return tuple(name for name, meaning in self.operations if meaning is Operation.TRUNCATE)
 
     def check(self, schema: StructType) -> None:
-        """Looks whether rows of ``schema`` can become changes.
+        """Checks that rows of ``schema`` can become changes.
 
         Raises:
-            SchemaRefused: If a column is missing, or cannot be told without loss.
+            SchemaRefused: If a column is missing, of the wrong type, occurs twice, or cannot be encoded without loss.
         """
         _refuse_twins(schema)
         singles = [name for name in (self.operation_column, self.entity_type_column) if name is not None]
@@ -128,22 +128,22 @@ class Encoding:
             _check_key(_type_of(schema, name), name)
 
     def body_columns(self, schema: StructType) -> tuple[str, ...]:
-        """The columns of the body, in the order of the batch's own unless they were named."""
+        """Returns the columns of the body: in the order of ``body`` if given, else in the order of the batch."""
         if self.body is not None:
             return self.body
         apart = {self.operation_column, self.entity_type_column, self.before, *self.order_by} - set(self.key)
         return tuple(name for name in schema.names if name not in apart)
 
     def told(self, schema: StructType) -> dict[str, Any]:
-        """The schema of bodies as a change of the area SCHEMA tells it: Spark's own JSON, see ``publishers.lossless``."""
+        """Returns the schema of bodies for a SCHEMA change, in Spark's JSON of types; see ``publishers.lossless``."""
         told: dict[str, Any] = StructType([schema[name] for name in self.body_columns(schema)]).jsonValue()
         return told
 
     def columns(self, schema: StructType) -> list[Column]:
-        """What a frame of the log needs of rows of ``schema``.
+        """Returns the expressions that encode rows of ``schema`` for a frame of the log.
 
-        The columns are ``key`` and ``body``, both text, and ``before``, ``operation``, ``entity_type`` and ``order_0,
-        order_1, ...`` as far as they were asked for.
+        The columns are ``key`` and ``body``, both text, and, if the encoding has them, ``before``, ``operation``,
+        ``entity_type`` and ``order_0, order_1, ...``.
         """
         key, body = key_column(schema, self.key), body_column(schema, self.body_columns(schema))
         extra: list[Column] = []
@@ -163,20 +163,20 @@ class Encoding:
         return [key.alias("key"), body.alias("body"), *extra]
 
     def select(self, frame: DataFrame, schema: StructType | None = None) -> DataFrame:
-        """Turns rows into what a frame of the log needs; nothing runs yet.
+        """Encodes rows for a frame of the log; lazy, starts no job.
 
         Args:
             frame: The rows.
-            schema: Which of their columns count, if some were added to the batch; all if None.
+            schema: The schema of the batch, if ``frame`` has further, added columns; None for all columns of ``frame``.
         """
         return frame.select(self.columns(schema or frame.schema))
 
 
 def key_column(schema: StructType, names: Sequence[str]) -> Column:
-    """The key: the text of each column, several joined by ``/``; null if any of them is null.
+    """Returns the key: the texts of the columns, joined by ``/``; null if a column is null.
 
-    Where there are several, ``%`` and ``/`` inside a text become ``%25`` and ``%2F``, so that different rows cannot
-    meet in one key.
+    With several columns, ``%`` and ``/`` inside a text become ``%25`` and ``%2F``, so that different rows never share a
+    key.
     """
     texts = [_text(column_named(name), _type_of(schema, name)) for name in names]
     if len(texts) == 1:
@@ -194,7 +194,7 @@ def _escaped(text: Column) -> Column:
 
 
 def body_column(schema: StructType, names: Sequence[str]) -> Column:
-    """The body: JSON of the named columns, without loss."""
+    """Returns the body: JSON of the named columns, without loss."""
     if not names:
         raise SchemaRefused("*", "leaves nothing for the body: name its columns with body=")
     fields = [_told(column_named(name), _type_of(schema, name)).alias(name) for name in names]
@@ -202,23 +202,23 @@ def body_column(schema: StructType, names: Sequence[str]) -> Column:
 
 
 def before_column(schema: StructType, name: str) -> Column:
-    """The image before: JSON of a struct by the same rules as the body; null where that is null."""
+    """Returns the before image: JSON of a struct, by the rules of the body; null if the struct is null."""
     told = _told(column_named(name), _type_of(schema, name))
     return F.when(column_named(name).isNotNull(), F.to_json(told, JSON_OPTIONS))
 
 
 def column_named(name: str) -> Column:
-    """The column of that very name, whatever characters it has."""
+    """Returns the column with exactly this name, whatever characters the name has."""
     return F.col(f"`{name.replace('`', '``')}`")
 
 
 def is_text(dtype: DataType) -> bool:
-    """Whether values may hold any character, so that those of a key are escaped where there are several."""
+    """Returns whether values may hold any character and thus need escaping in a key of several columns."""
     return type_kind(dtype) in _TEXTS | {"binary"}
 
 
 def type_kind(dtype: DataType) -> str:
-    """The name of a type without its details: ``decimal`` for ``decimal(10,2)``."""
+    """Returns the name of a type without parameters: ``decimal`` for ``decimal(10,2)``."""
     return dtype.typeName().partition("(")[0]
 
 
@@ -229,7 +229,7 @@ def _type_of(schema: StructType, name: str) -> DataType:
 
 
 def _within(dtype: DataType, path: str) -> Iterator[tuple[str, DataType]]:
-    """The type and all types in it, each with its path; those of the keys of maps left out."""
+    """Yields the type and all types nested in it, each with its path; omits the key types of maps."""
     yield path, dtype
     match dtype:
         case StructType():
@@ -244,7 +244,7 @@ def _within(dtype: DataType, path: str) -> Iterator[tuple[str, DataType]]:
 
 
 def _refuse_twins(schema: StructType) -> None:
-    """Two fields of one name would be two members of one name in a JSON object, of which readers keep one."""
+    """Refuses two fields with one name: JSON readers keep only one of two members with the same name."""
     for path, inner in _within(schema, ""):
         names = inner.names if isinstance(inner, StructType) else []
         for place, name in enumerate(names):
@@ -265,7 +265,7 @@ def _check_key(dtype: DataType, name: str) -> None:
 
 
 def _text(column: Column, dtype: DataType) -> Column:
-    """The value as text: exactly what it is in the body, without quotes."""
+    """Returns the value as text: the same text as in the body, without quotes."""
     kind = type_kind(dtype)
     if kind in _CAST:
         return column.cast("string")
@@ -275,7 +275,7 @@ def _text(column: Column, dtype: DataType) -> Column:
 
 
 def _altered(dtype: DataType) -> bool:
-    """Whether JSON of such values needs something rewritten first."""
+    """Returns whether values of the type must be rewritten before Spark encodes them as JSON."""
     return any(
         isinstance(inner, DecimalType)
         or (isinstance(inner, MapType) and type_kind(inner.keyType) in _REWRITTEN)
@@ -284,12 +284,12 @@ def _altered(dtype: DataType) -> bool:
 
 
 def _told(column: Column, dtype: DataType) -> Column:
-    """The value as JSON may tell it; itself if nothing in it needs to be rewritten."""
+    """Returns the value rewritten for JSON; the value itself if nothing in it needs rewriting."""
     if not _altered(dtype):
         return column
     match dtype:
         case DecimalType():
-            # The cast follows spark.sql.ansi.enabled, try_cast does not: it always writes plain notation.
+            # cast depends on spark.sql.ansi.enabled; try_cast always writes plain notation.
             return column.try_cast("string")
         case StructType():
             fields = [

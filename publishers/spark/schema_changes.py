@@ -1,4 +1,4 @@
-"""Schemas of batches, told ahead of the rows that need them, as far as what was told does not contain them."""
+"""Publishes the schema of a batch ahead of the rows that need it, unless the published schema contains it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -16,12 +16,12 @@ Find = Callable[[str], SchemaVersion | None]
 
 
 def with_schema(batches: Iterable[Columns], told: Mapping[str, Any], newest: Find) -> Iterator[Columns]:
-    """The same batches, and ahead of the first rows of each entity type a telling of its schema, if that is news.
+    """Yields the batches, with a SCHEMA change ahead of the first rows of each entity type whose schema grows.
 
     Args:
         batches: The rows.
-        told: Their schema, in Spark's own JSON.
-        newest: The schema that was told last of an entity type.
+        told: The schema of the rows, in Spark's JSON of types.
+        newest: Returns the newest published schema of an entity type, or None.
     """
     seen: set[str] = set()
     for columns in batches:
@@ -36,13 +36,13 @@ def with_schema(batches: Iterable[Columns], told: Mapping[str, Any], newest: Fin
 def news_of(
     name: str, told: Mapping[str, Any], newest: SchemaVersion | None, version: int | None = None
 ) -> Mutation | None:
-    """What tells the schema of an entity type, or None if that is no news.
+    """Returns the SCHEMA change for an entity type; None if the newest published schema contains the schema.
 
     Args:
         name: The entity type.
-        told: The schema.
-        newest: What was told last of it.
-        version: Of the schema; None for the next one.
+        told: The schema of the rows.
+        newest: The newest published schema, or None.
+        version: Version of the new schema; None for the next one.
     """
     if newest is None:
         return _telling(name, told, None, version)
@@ -59,6 +59,6 @@ def _telling(name: str, told: Mapping[str, Any], last: SchemaVersion | None, ver
 
 
 def _fields(body: Any) -> dict[str, Any]:
-    """Name and description of each field; nothing of a schema that somebody else told in another form."""
+    """Returns the fields of a schema by name; an empty dict for a schema that another writer published in another form."""
     fields = body.get("fields", ()) if isinstance(body, Mapping) else ()
     return {field["name"]: field for field in fields if isinstance(field, Mapping) and "name" in field}

@@ -1,7 +1,7 @@
-"""One type for two: the smallest of which values of both are, in Spark's JSON of types.
+"""Merges two types into the smallest type that contains the values of both, in Spark's JSON of types.
 
-Schemas of an entity type only grow, as those of tables that merge schemas do: a column that was published stays, and may be null where a
-batch does not have it. So writers that have columns of their own publish one schema between them, however their batches alternate.
+Schemas of an entity type only grow, as in tables that merge schemas: a published column stays, and is nullable for batches without
+it. So writers with different columns converge on one schema, however their batches alternate.
 """
 
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from typing import Any, Final
 __all__ = ["merged"]
 
 _WIDENING: Final = (("byte", "short", "integer", "long"), ("float", "double"))
-"""Types whose values, as JSON has them, are values of those behind them."""
+"""Rows of types in which each type, in its JSON form, contains the values of the types before it."""
 
 
 def merged(new: Any, old: Any) -> Any:
-    """A type of which values of both are; it equals ``old`` if that contains ``new``.
+    """Returns a type that contains the values of both types; equals ``old`` if ``old`` contains ``new``.
 
-    Types that have nothing in common, such as a number and a text, have no such type: then it is ``new``.
+    Returns ``new`` if no type contains both, as for a number and a string.
 
     Args:
-        new: A type of Spark.
-        old: What was published, by whomever and in whatever form.
+        new: A type in Spark's JSON.
+        old: The published type; any writer may have published it, in any form.
     """
     if isinstance(new, str) and isinstance(old, str):
         ladder = next((one for one in _WIDENING if new in one and old in one), None)
@@ -40,7 +40,7 @@ def merged(new: Any, old: Any) -> Any:
 
 
 def _shape(one: Mapping[str, Any]) -> tuple[Any, frozenset[str]]:
-    """What both have to have in common; a struct is only one if each of its fields has a name and a type."""
+    """Returns the shape that two types must share to be merged; a struct needs a name and a type for each field."""
     fields = one.get("fields")
     if fields is not None and not (
         isinstance(fields, list)
@@ -55,7 +55,7 @@ def _part(new: Mapping[str, Any], old: Mapping[str, Any], name: str, null: str) 
 
 
 def _fields(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The fields of both, those that were published first; what only one of them has may be null."""
+    """Returns the fields of both structs, published fields first; a field of only one struct becomes nullable."""
     fresh, known = ({field["name"]: field for field in one["fields"]} for one in (new, old))
     found = []
     for name in {**known, **fresh}:

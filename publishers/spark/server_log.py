@@ -1,4 +1,4 @@
-"""The log of a server, as a sink writes to it: from the driver of any cluster, and from the workers of Spark Connect."""
+"""The log of a server as the target of a sink, from the driver of any cluster and from the workers of Spark Connect."""
 
 import asyncio
 import threading
@@ -39,25 +39,25 @@ _PRUNED: Final = "HISTORY_PRUNED"
 
 
 class ServerLog:
-    """Commits batches through a server, each on a connection of its own, and again until they are answered.
+    """Commits batches through a server; each batch uses a connection of its own and is retried until the server answers.
 
-    What a server may have written, and has not answered, is sent again under its producer and number, and written once. A batch
-    that does not fit in one message is sent in parts; it is held in memory as a whole.
+    A retry has the same producer and number, so a batch whose answer was lost is written only once. A batch that exceeds one
+    message is sent in parts; memory holds the whole batch.
 
     Args:
-        url: Of the server, as ``transports.connect`` takes it.
-        token: Shown to the server, or None.
-        name: Of the log; None if the server has one.
+        url: Address of the server, as for ``transports.connect``.
+        token: Access token for the server, or None.
+        name: Name of the log; None if the server has only one.
 
     Raises:
-        InvalidOption: If the address is none.
-        ExtraMissing: If there is no client (``pip install 'penstock-cdc[server]'``).
+        InvalidOption: If ``url`` is not a WebSocket address.
+        ExtraMissing: If the client is not installed (``pip install 'penstock-cdc[server]'``).
     """
 
     def __init__(self, url: str, token: str | None, name: str | None) -> None:
         if not url.startswith(("ws://", "wss://")):
             raise InvalidOption("log", url, _RIGHT)
-        # The layers of this project are for imports by name: a client is found where one is wanted, and in no other program.
+        # Imported dynamically: publishers must not depend on transports, and only programs that use a server need the client.
         self._connect = import_module("transports").connect
         self.url = url
         self.options = LogOptions()
@@ -67,10 +67,10 @@ class ServerLog:
         self._waiting = threading.local()
 
     def produced(self, _producer: object) -> None:
-        """Nothing: what the server has already is told by its answer to the batch."""
+        """Returns None: the server's answer to a batch says whether it has the batch already."""
 
     def admit(self, stopped: threading.Event, stall_timeout: float) -> None:
-        """Notes until when, and for how long, this thread may wait for the server."""
+        """Sets the stop event and the timeout in seconds for this thread's waits for the server."""
         self._waiting.stopped, self._waiting.seconds = stopped, stall_timeout
 
     def commit_columns(
@@ -81,15 +81,16 @@ class ServerLog:
         producer: tuple[str | UUID, int],
         durable: bool,
     ) -> "Commit":
-        """Commits a batch as one transaction, and compares it with what the server has already under its number.
+        """Commits a batch as one transaction; if the server already has its number, compares the contents.
 
         Raises:
-            CheckpointLost, BatchChanged: If that is something else, or too old to be found.
-            TransactionTooLarge: If it is larger than the server takes, or one row is larger than a message may be.
-            AdmissionStopped: If the query is being stopped while the server does not answer.
-            RemoteError, ConnectionLost: If the server refuses it, or does not answer in time.
+            CheckpointLost: If the server has a later batch of the producer.
+            BatchChanged: If the server has other rows under the number.
+            TransactionTooLarge: If the batch exceeds the server's limit, or one row exceeds the limit of a message.
+            AdmissionStopped: If the query is stopped while the server does not answer.
+            RemoteError, ConnectionLost: If the server refuses the batch, or does not answer in time.
         """
-        assert durable  # which is what the client asks for, unless told otherwise
+        assert durable  # the client commits durably by default
         mutations = [mutation for part in columns for mutation in _mutations(part)]
         name, number = str(producer[0]), producer[1]
         content = _content(mutations)
@@ -97,7 +98,7 @@ class ServerLog:
         stopped, patience = self._waiting.stopped, _Patience(self._waiting.seconds)
         while True:
             try:
-                # On a thread of its own, as this one may have a loop already.
+                # asyncio.run needs a thread without a running event loop, and this thread may have one.
                 with ThreadPoolExecutor(1) as thread:
                     return thread.submit(
                         asyncio.run, self._send(mutations, told, name, number, content, patience)
@@ -119,7 +120,7 @@ class ServerLog:
     ) -> "Commit":
         async with self._connect(self.url, token=self._token) as remote:
             with patience.connected():
-                # From a thread, as encoding a large batch would keep the loop from answering the server's pings.
+                # On a thread, since encoding a large batch would keep the loop from answering the server's pings.
                 commit: Commit = await asyncio.to_thread(
                     remote.commit, mutations, meta=meta, producer=(producer, number), log=self._name
                 )
@@ -131,7 +132,7 @@ class ServerLog:
             return commit
 
     async def _stored(self, remote: Any, version: int) -> str | None:
-        """What the annotations of a version say of its content; None if they are no longer kept."""
+        """Returns the checksum in the annotations of a version; None if retention has deleted the version."""
         wish = Criterion(areas={Area.INFRASTRUCTURE})
         feed = remote.changes(wish, since=version, until=version, content=Content.BODY, log=self._name)
         try:
@@ -146,13 +147,13 @@ class ServerLog:
 
 
 class _Patience:
-    """How long a server may refuse a batch, or be out of reach.
+    """The retry budget of one batch: how long the server may be unreachable or refuse.
 
-    A large batch takes its time, so a connection that was lost gives all of it again; but not for ever, as the batch may be
-    too much for a server that is lost with it each time.
+    A large batch takes long to send, so each lost connection restarts the time. The number of lost connections is bounded,
+    because the batch itself may be what breaks the connection each time.
 
     Args:
-        seconds: So long.
+        seconds: Time for retries, from the start or from the last lost connection.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -162,17 +163,17 @@ class _Patience:
         self._lost = 0
 
     def lasts(self) -> bool:
-        """Whether to try again, after ``delay``, which grows."""
+        """Doubles ``delay`` up to its limit, and returns whether the budget allows a retry after it."""
         self.delay = min(2 * self.delay or _FIRST_DELAY, _LAST_DELAY)
         return self._lost < _LOST_MOST and monotonic() + self.delay <= self._ends
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """While there is a connection."""
+        """Wraps the use of a connection; if the connection is lost, restarts the time and counts the loss."""
         try:
             yield
         except PenstockError as error:
-            if getattr(error, "code", None) is None:  # the server has said nothing
+            if getattr(error, "code", None) is None:  # no error code: the server did not answer
                 self._lost += 1
                 self.delay, self._ends = 0.0, monotonic() + self._seconds
             raise
@@ -181,11 +182,11 @@ class _Patience:
 def target_of(
     log: ChangeLog | str, token: str | None, name: str | None, *, tell_schema: bool, on_bad_row: str
 ) -> ChangeLog | ServerLog:
-    """Where a sink writes to.
+    """Returns the target of a sink: the log itself, or a `ServerLog` for an address.
 
     Raises:
-        InvalidOption: If it is no such place, or cannot do what was asked for.
-        LogReadOnly: If the log was opened to be followed.
+        InvalidOption: If ``log`` is neither a log nor an address, or does not support another option.
+        LogReadOnly: If the log was opened read-only.
     """
     if isinstance(log, str):
         if tell_schema:
@@ -224,7 +225,7 @@ def _mutations(part: Columns) -> Iterable[Mutation]:
 
 
 def _content(mutations: Iterable[Mutation]) -> str:
-    """Number and checksum of changes, in whatever order they come."""
+    """Returns count and checksum of changes, independent of their order, as text."""
     count = total = 0
     for one in mutations:
         count += 1

@@ -1,4 +1,4 @@
-"""Builds a SparkSession with the settings that a change sink, its tests and the demo want."""
+"""Builds a SparkSession with the settings that change sinks, their tests and the demo need."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ __all__ = ["SparkSettingWarning", "spark_session"]
 _STACK: Final = "-Xss4m"
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
-# What is set, and what happens without it. Names of Spark's own options.
+# Spark option -> (value, what happens without it)
 _SETTINGS: Final[dict[str, tuple[str, str]]] = {
     "spark.ui.enabled": ("false", "a web server is started that nobody asked for"),
     "spark.ui.showConsoleProgress": ("false", "progress bars are drawn over what the program prints"),
@@ -38,21 +38,21 @@ if hasattr(socket, "AF_UNIX"):
 
 
 class SparkSettingWarning(UserWarning):
-    """A SparkSession that was there already lacks a setting that cannot, or should not, be changed under it."""
+    """An existing SparkSession lacks a setting, which cannot or should not change while it runs."""
 
 
 def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
-    """Returns the SparkSession of this process: the one that runs, or a new local one.
+    """Returns the running SparkSession of this process, or a new local one.
 
-    A new one runs in this process and its JVM with ``cores`` threads, in UTC, without web interface and console noise,
-    with Python workers of this very interpreter, and with a thread stack large enough to stop a query whose function is
-    inside an action of its own (with the default stack Spark prints a StackOverflowError of a thousand lines; a sink needs no such
-    stack). One that runs is returned as it is, with a :class:`SparkSettingWarning` for each setting that differs.
+    A new session runs in this process and its JVM with ``cores`` threads, in UTC, without web interface and progress bars. Its
+    Python workers use this interpreter. Its thread stacks are large enough to stop a query whose function runs a Spark
+    action; with the default stack Spark prints a StackOverflowError of a thousand lines. (A sink does not need the larger stack.)
+    A running session is returned unchanged, with a :class:`SparkSettingWarning` for each setting that differs.
 
     Args:
         name: The application's name.
         cores: Threads that run tasks, at least 1.
-        **conf: Further Spark options, or other values for the ones above: ``**{"spark.driver.memory": "2g"}``.
+        **conf: Further Spark options, or other values for the settings above: ``**{"spark.driver.memory": "2g"}``.
 
     Raises:
         JavaMissing: If no Java 17 or newer is found.
@@ -61,7 +61,7 @@ def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
     if cores < 1:
         raise ValueError(f"cores is {cores!r}, but must be at least 1")
     wanted = {key: value for key, (value, _) in _SETTINGS.items()} | conf
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - the builder would change a session that it finds
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - the builder would change an existing session
         existing = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
         _warn(existing, wanted)
         return existing
@@ -73,7 +73,7 @@ def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
     settings = SparkConf().setMaster(f"local[{cores}]").setAppName(name).setAll(list(wanted.items()))
     settings.set("spark.driver.extraJavaOptions", f"{options} {given}".rstrip())
     with warnings.catch_warnings():
-        # It is said to everybody who has pandas 3, which nothing here uses.
+        # PySpark warns whenever pandas 3 is installed, although nothing here uses pandas.
         warnings.filterwarnings(
             "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
         )
@@ -83,7 +83,7 @@ def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
 
 
 def _warn(session: SparkSession, wanted: dict[str, str]) -> None:
-    """Says which settings the running session lacks, one warning each, at the caller of :func:`spark_session`."""
+    """Warns about each setting that the running session lacks, at the caller of :func:`spark_session`."""
     running = session.sparkContext.getConf()
     for key, value in wanted.items():
         found = session.conf.get(key, None) if key.startswith("spark.sql.") else running.get(key)

@@ -70,7 +70,7 @@ _numbers: Final = count(1)
 
 
 class _Stoppable(Protocol):
-    """What is needed of a ``StreamingQuery``."""
+    """The part of a ``StreamingQuery`` that `ChangeSink.stop` uses."""
 
     @property
     def id(self) -> str: ...
@@ -80,21 +80,21 @@ class _Stoppable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SinkStatistics:
-    """What a sink has done, and how long its last batch took; to be shown beside Spark's ``addBatch``.
+    """Totals of a sink, and the timings of its last batch, which break down Spark's ``addBatch``.
 
     Attributes:
         batches: Batches committed.
-        repeated: Batches that the log had already.
+        repeated: Batches that the log already had.
         rows: Rows committed.
-        bad_rows: Rows that were left out.
-        unchanged: Rows that were left out because the log's state has them as they are; see ``compare``.
-        batch_id: The last batch committed, or None.
-        batch_rows: Its rows.
-        version: The version it became.
-        abandoned: Files of killed tasks, or of a killed driver, that were removed; see ``staging``.
-        gate_seconds: How long it waited for gating subscribers.
-        encode_seconds: How long Spark computed it and Arrow brought it here.
-        commit_seconds: How long the log took to write, sync and publish it.
+        bad_rows: Bad rows skipped.
+        unchanged: Rows skipped because they equal the log's state; see ``compare``.
+        batch_id: The last committed batch, or None.
+        batch_rows: Rows of that batch.
+        version: Version of that batch in the log.
+        abandoned: Removed files of killed tasks or a killed driver; see ``staging``.
+        gate_seconds: Seconds that the batch waited for gating subscribers.
+        encode_seconds: Seconds in which Spark computed and encoded the batch, and the driver received it.
+        commit_seconds: Seconds in which the log wrote, synced and published it.
     """
 
     batches: int = 0
@@ -114,72 +114,76 @@ class SinkStatistics:
 class ChangeSink:
     """Commits the micro-batches of a streaming query to a change log: ``df.writeStream.foreachBatch(ChangeSink(...))``.
 
-    Spark runs a batch again after a failure, a kill, and often after an ordinary stop. Each batch is committed under the
-    query's id, the sink's name and the batch's number, so a batch that the log has already costs no job and writes
-    nothing, whatever order its rows would come in. One batch is one version, however large: what does not fit into memory
-    is spooled by the log and appears at once. A batch without rows commits nothing. A query with a new checkpoint has a
-    new id, and its batches are new batches.
+    Spark runs a batch again after a failure, a kill, and often after an ordinary stop. The sink commits each batch under the
+    query's id, the sink's name and the batch's number. So a batch that the log already has costs no job and writes nothing,
+    even if its rows would come in another order. One batch is one version of any size: the log spools what exceeds memory and
+    publishes the batch at once. A batch without rows commits nothing. A query with a new checkpoint has a new id, and its batches
+    are new batches.
 
-    Rows become changes in the order of partitions, or of ``order_by``. Their key is the text of the ``key`` columns,
-    several joined by ``/``; their body is JSON of the other columns and the key's, made in the JVM without loss.
+    Rows become changes in the order of partitions, or of ``order_by``. The key is the text of the ``key`` columns, joined by
+    ``/``. The body is JSON of all other columns and the key columns; the JVM encodes it without loss.
 
-    Whatever fails inside, fails the query with its message; Spark loses the object, which stays in :attr:`error`.
+    An error in the sink fails the query with the error's message. Spark loses the error object; :attr:`error` keeps it.
 
-    A sink may serve several queries at once. It is called on Spark's threads in the driver, and keeps them waiting, and so
-    Spark from planning further batches, while a gating subscriber lags behind.
+    A sink may serve several queries at once. Spark calls it on its own threads in the driver. While a gating subscriber lags, the
+    sink blocks that thread, so Spark plans no further batch.
 
     Args:
-        log: Where to commit: a log that is open for writing in this process, or the address of a server whose clients may append:
-            ``"wss://host/ws"``. Then the sink works in the driver of any cluster, can be pickled, and works in Spark Connect,
-            where ``name`` or ``producer`` has to be given. A batch has at most ``transaction_bytes``, a
-            limit of the server, and is held in memory as a whole.
-        token: Shown to the server.
-        log_name: The log of the server; may be left out if it has one.
-        entity_type: The entity type of all rows, unless ``entity_type_column`` is given.
+        log: The log to commit to: a log open for writing in this process, or the address of a server that accepts appends from
+            clients: ``"wss://host/ws"``. With a server, the sink works in the driver of any cluster, can be pickled, and works in Spark
+            Connect, where ``name`` or ``producer`` is required. With a server, a batch is limited to the server's
+            ``transaction_bytes`` and is held in memory as a whole.
+        token: Access token for the server.
+        log_name: Name of the server's log; None if the server has only one.
+        entity_type: The entity type of all rows; required unless ``entity_type_column`` is given.
         key: Column or columns of the key.
-        name: Tells apart the sinks of one query; the entity type if None.
-        operation: ``"upsert"`` or ``"remove"``, for all rows. Removed rows have no body.
-        operation_column: Column that tells the operation of each row: ``upsert`` (also ``insert``, ``update``), ``remove``
-            (also ``delete``), ``expire``, or ``truncate``, which concerns all entities of the type and needs no key.
-        operations: What that column holds instead, in letters of any case: ``{"c": "upsert", "d": "remove"}``.
-        entity_type_column: Column that tells the entity type of each row.
-        order_by: Column or columns that order the rows of a batch, nulls first. Where operations come in a column and this is left
-            out, an ``UnorderedWarning`` says that rows of one key may come in any order; ``()`` says that they may.
+        name: Name of the sink, unique among the sinks of one query; None for the entity type.
+        operation: Operation of all rows, ``"upsert"`` or ``"remove"``. Removals have no body.
+        operation_column: Column with the operation of each row: ``upsert`` (also ``insert``, ``update``), ``remove`` (also
+            ``delete``), ``expire``, or ``truncate``, which removes all entities of the type and needs no key.
+        operations: Other words for that column, regardless of case: ``{"c": "upsert", "d": "remove"}``.
+        entity_type_column: Column with the entity type of each row.
+        order_by: Column or columns that order the rows of a batch, nulls first. With ``operation_column`` and without
+            ``order_by``, an ``UnorderedWarning`` says that rows of one key may come in any order; ``()`` accepts this.
         body: Columns of the body; None for all but before, operation, entity type and order columns.
-        before: Column of the images before: a struct whose fields are those of the body, null where there is none. With it
-            subscribers may ask for what changed (``Images.CHANGE``, ``CHANGED_WITH_OLD``), for transitions, and for what
-            was removed.
-        compare: Whether each row is compared with the log's state (the log is open with ``state=True``): a new entity is committed as
-            such, another one with its image before and the names of the fields that differ, and what is as the row says is left out;
-            so is the removal of what is not there. Another writer may commit meanwhile: then the batch is compared again.
-        compare_bytes: Most bytes of changes that a batch may come to with ``compare``; they are held until all are known.
-        producer: A name to commit under instead of the query's id and the sink's name. Needed outside of streaming queries. It
-            outlives a checkpoint: the last number is refused if it comes with other rows.
-        on_rerun: What is done with a batch that the log has already under the query's id: ``"trust"`` takes it for what it was, without
-            a job; ``"verify"`` computes it again and refuses other rows, as is always done under ``producer`` and through a server. A
-            number below the last one, which Spark never runs again, is refused in any case.
-        tell_schema: Whether to tell each entity type's schema by a change of the area SCHEMA, in the form of
-            ``publishers.lossless``, ahead of the first row that needs it and in its transaction, whenever the types of the
-            body's columns are not contained in what was told last, which grows by them; and so to stamp each row with the version of its schema. None for
-            True, or False with the log of a server, to which no schemas are told.
-        on_bad_row: What becomes of a row whose key is null, empty or longer than ``max_key_bytes``, or whose operation or entity
-            type is unknown: ``"fail"`` fails the batch, ``"skip"`` leaves it out and counts it, ``"dead_letter"`` also
-            commits it to ``dead_letters``, before the batch and exactly once.
-        dead_letters: The log of bad rows; None for one beside ``log``, of its path with ``.dead`` behind it, which is open
-            for as long as a batch writes to it.
-        bad_rows_max: Bad rows of one batch above which it fails all the same; as many are held in memory.
-        stall_timeout: Seconds for which a gating subscriber may make no progress, or a server not answer, before the query fails.
-        collect_bytes: About how much of a large batch is brought to the driver in one Spark job; the heap of the driver needs
-            several times as much. A batch with a larger partition, and the first one, is stored on the disks of the executors
-            meanwhile. One of which more than four times as much is to be ordered is computed three times more.
-        staging: Where rows are made into what the log stores: ``"driver"``, to which they are brought, or ``"executors"``, which write
-            it into the directory of the log, each partition in a task of its own; the driver then commits these files as one version,
-            without looking at rows. The directory has to be on storage that all executors see under the same path, and penstock in
-            their Python. A batch with ``order_by`` is computed twice then, and its annotations tell neither rows nor digest.
+        before: Column of the before images: a struct with the fields of the body, null if a row has none. With before images,
+            subscribers can request differences (``Images.CHANGE``, ``CHANGED_WITH_OLD``), transitions, and removed bodies.
+        compare: Whether to compare each row with the log's state; the log must be open with ``state=True``. A new entity is
+            committed as new. A changed entity is committed with its before image and the names of the changed fields. Rows that
+            equal the state, and removals of entities that do not exist, are skipped. If another writer commits meanwhile, the sink
+            compares the batch again.
+        compare_bytes: Maximum bytes of a batch's changes with ``compare``, at least 1; the driver holds them until the batch is
+            complete.
+        producer: Name to commit under instead of the query's id and the sink's name; required outside of streaming queries. The
+            name outlives a checkpoint, so the sink refuses the last committed batch number if it comes with other rows.
+        on_rerun: How to handle a batch that the log already has under the query's id. ``"trust"`` accepts it without a job;
+            ``"verify"`` computes it again and refuses other rows. With ``producer``, and through a server, the sink always verifies. A
+            number below the last one is always refused, since Spark never runs it again.
+        tell_schema: Whether to publish each entity type's schema as a SCHEMA change in the form of ``publishers.lossless``, and to
+            stamp each row with the version of its schema. The sink publishes it ahead of the first row that needs it, in the same
+            transaction (before it, with ``staging="executors"``), when the newest published schema does not contain the types of the
+            body's columns; the new schema merges both. None means True for a log in this process, and False for the log of a server,
+            which takes no schemas from a sink.
+        on_bad_row: How to handle a row whose key is null, empty or longer than ``max_key_bytes``, or whose operation or entity
+            type is invalid: ``"fail"`` fails the batch, ``"skip"`` skips and counts the row, ``"dead_letter"`` also commits the row
+            to ``dead_letters``, before the batch and exactly once.
+        dead_letters: The log of bad rows. None for a log beside ``log``, with ``.dead`` appended to its path; the sink opens it only
+            while a batch writes to it.
+        bad_rows_max: Maximum number of bad rows in a batch, at least 0; the batch fails above it. Memory holds up to so many.
+        stall_timeout: Seconds, at least 0, without progress of a gating subscriber, or without an answer of the server, before the
+            query fails.
+        collect_bytes: Approximate bytes of a large batch that one Spark job brings to the driver, at least 1; the driver's heap
+            needs several times as much. The first batch, and batches with a larger partition, are stored on the disks of the executors
+            meanwhile. A batch with ``order_by`` above four times this size is computed three more times.
+        staging: Where rows are encoded for the log. ``"driver"`` brings the rows to the driver. ``"executors"`` writes each partition
+            into the directory of the log, in a task of its own; the driver commits these files as one version, without reading the
+            rows. All executors must see the directory under the same path, and have penstock in their Python. With ``"executors"``,
+            a batch with ``order_by`` is computed twice, and the annotations of a batch contain neither row count nor digest.
 
     Raises:
-        InvalidOption: If an argument is of the wrong kind, out of its bounds, or contradicts another.
-        LogReadOnly: If the log was opened to be followed.
+        InvalidOption: If an argument is of the wrong kind, out of bounds, or contradicts another.
+        LogReadOnly: If the log was opened read-only.
+        StateOff: If ``compare`` is set, and the log was opened without its state.
     """
 
     def __init__(
@@ -251,7 +255,9 @@ class ChangeSink:
         self._compare_bytes = compare_bytes if compare else None
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
-        self._row_bytes: float | None = None  # what a row needs, as long as partitions are not too large
+        self._row_bytes: float | None = (
+            None  # bytes of an encoded row in the last batch; None before the first, and after a large partition
+        )
         self._number = next(_numbers)
         self._gates: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
@@ -259,23 +265,24 @@ class ChangeSink:
         self._error: BaseException | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Commits one batch; what ``foreachBatch`` calls.
+        """Commits one batch; ``foreachBatch`` calls this.
 
         Raises:
-            ConnectRefused: If the query runs in Spark Connect.
+            ConnectRefused: If the query runs in Spark Connect, and the log is not a server's.
             SchemaRefused: If the columns cannot become changes.
-            RowRefused: If a row cannot.
-            SinkNameTaken: If another sink of this name takes part in the batch.
-            CheckpointLost: If the log has a later batch of the query, or under ``producer``.
+            RowRefused: If a row cannot become a change.
+            SinkNameTaken: If another sink with this name commits the same batch.
+            CheckpointLost: If the log has a later batch of the query or of ``producer``.
             BatchChanged: If the log has other rows under this number.
-            TooManyBadRows: If more rows are bad than may be.
-            JobFailed: If a job fails in Java in a way that Spark does not tell Python, or is interrupted.
-            BatchTooLarge: If a few rows alone are above what Spark hands to the driver.
-            SubscriberStalled: If a gating subscriber made no progress for ``stall_timeout``.
-            ComparisonTooLarge: If it changes more than is held to be compared.
-            ExpectationFailed: If others went on changing what it was compared with for ``stall_timeout``.
+            TooManyBadRows: If the batch has more bad rows than ``bad_rows_max``.
+            JobFailed: If a job fails in Java with an error that Spark does not convert for Python, or is interrupted.
+            BatchTooLarge: If a few rows alone exceed ``spark.driver.maxResultSize``.
+            StagingLost: If the driver does not find the files that executors have staged.
+            SubscriberStalled: If a gating subscriber makes no progress for ``stall_timeout``.
+            ComparisonTooLarge: If the changes of the batch exceed ``compare_bytes``.
+            ExpectationFailed: If other writers keep changing the compared entities for ``stall_timeout``.
             LogError: If the log refuses the commit.
-            SinkFailed: If something that is no ``Exception`` ended the batch; Spark would wait for ever for an answer.
+            SinkFailed: If a ``BaseException`` that is no ``Exception`` ends the batch; Spark would wait for ever for an answer.
         """
         self._error = None
         try:
@@ -293,18 +300,18 @@ class ChangeSink:
 
     @property
     def error(self) -> BaseException | None:
-        """What ended the last batch, as it was raised; None if it went well."""
+        """The error that ended the last batch, as raised; None if the batch succeeded."""
         return self._error
 
     def statistics(self) -> SinkStatistics:
-        """What this sink has done so far."""
+        """Returns the statistics of this sink since its creation."""
         return self._statistics
 
     def stop(self, query: "StreamingQuery | _Stoppable") -> None:
-        """Stops a query, first opening the gates at which its sinks may be waiting.
+        """Stops a query; first opens the gates at which its sinks may be waiting.
 
-        A plain ``query.stop()`` waits until the running batch is over, and so for the subscriber that holds it back. The
-        batch that waited is committed all the same; should Spark run it again, the log knows it.
+        A plain ``query.stop()`` waits for the running batch, and thus for the gating subscriber that holds it back. The waiting
+        batch is committed nevertheless; if Spark runs it again, the log recognizes it.
         """
         gate = self._gate(str(query.id))
         gate.set()
@@ -314,10 +321,10 @@ class ChangeSink:
             gate.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Is made anew where it is sent to, which only Spark Connect asks for.
+        """Pickles the arguments, from which the receiver creates a new sink; only Spark Connect pickles sinks.
 
         Raises:
-            ConnectRefused: If the log is open in this process, and nowhere else.
+            ConnectRefused: If the log is open in this process and not a server's.
         """
         if self._remade is None:
             raise ConnectRefused("it asks for a pickled sink")
@@ -338,9 +345,9 @@ class ChangeSink:
                 if connect_module(frame) is None:
                     plan_of(self._encoding, frame)
                 else:
-                    self._encoding.check(frame.schema)  # what it refuses is refused before anything waits
+                    self._encoding.check(frame.schema)  # refuse a wrong schema before the gate waits
                 self._commit(frame, batch, producer)
-            # Without a run there is no telling a second sink from a caller that tries again.
+            # Without a run id, a second sink looks like a caller that retries.
             kept = batch.run_id is not None
         finally:
             if not kept:
@@ -358,8 +365,13 @@ class ChangeSink:
         return uuid5(UUID(batch.query_id), self.name)
 
     def _check_repeated(self, frame: DataFrame, batch: QueryBatch, known: Produced) -> None:
-        """Looks whether the log has this very batch; under the query's id it has, as long as its checkpoint is not an older copy."""
-        assert isinstance(self._log, ChangeLog)  # which alone tells beforehand what it has
+        """Checks that a batch number in the log is this batch. Under the query's id it is, unless the checkpoint is an older copy.
+
+        Raises:
+            CheckpointLost: If the log has a later batch.
+            BatchChanged: If the log has other rows under this number; checked only if this sink verifies.
+        """
+        assert isinstance(self._log, ChangeLog)  # produced() of a server's log returns None
         producer = self._producer or f"{self.name} of query {batch.query_id}"
         if known.sequence > batch.batch_id:
             raise CheckpointLost(producer, batch.batch_id, known.sequence)
@@ -377,7 +389,7 @@ class ChangeSink:
 
     def _commit(self, frame: DataFrame, batch: QueryBatch, producer: str | UUID) -> None:
         started = perf_counter()
-        # An opened gate lets the batch through: the query is being stopped and waits for it.
+        # An opened gate admits the batch: the query is stopping and waits for it.
         with suppress(AdmissionStopped):
             self._log.admit(
                 stopped=self._gate(batch.query_id or self.name), stall_timeout=self._stall_timeout
@@ -393,7 +405,7 @@ class ChangeSink:
     def _collected(
         self, frame: DataFrame, batch: QueryBatch, producer: str | UUID, found: Iterable[Window]
     ) -> Outcome:
-        """Commits what the driver is brought."""
+        """Commits the windows that the driver receives."""
         bad = self._aside.begin(self._encoding)
         gathered = _Gathered(self._columns(found, bad), self._begin_comparing())
         commit = self._write(gathered, bad, frame, batch, producer)
@@ -403,7 +415,7 @@ class ChangeSink:
         return Outcome(commit, gathered.digest.rows, gathered.seconds, bad.count, gathered.unchanged)
 
     def _count(self, batch: QueryBatch, outcome: Outcome, gate_seconds: float, seconds: float) -> None:
-        """Counts a batch; of one that the log had already only that it had."""
+        """Adds a batch to the statistics; a repeated batch counts only as repeated."""
         commit = outcome.commit
         fresh = commit is None or not commit.duplicate
         with self._lock:
@@ -439,7 +451,7 @@ class ChangeSink:
         columns: Iterable[Columns] = self._then_aside(gathered, bad, batch, producer)
         if self._tell_schema and isinstance(self._log, ChangeLog):
             columns = with_schema(columns, self._encoding.told(frame.schema), self._log.schema)
-        # Spark forgets the batch once this returns, so it must be on the disk under every sync policy.
+        # Spark forgets the batch once this returns, so it must be durable under every sync policy.
         return self._log.commit_columns(
             columns,
             meta={"spark": self._annotations(batch) | gathered.told(bad.count)},
@@ -451,11 +463,11 @@ class ChangeSink:
     def _begin_comparing(self) -> BatchComparison | None:
         if self._compare_bytes is None:
             return None
-        assert isinstance(self._log, ChangeLog)  # which alone has a state
+        assert isinstance(self._log, ChangeLog)  # check_comparable refuses other logs, which have no state
         return BatchComparison(self._log, self._compare_bytes, self._stall_timeout)
 
     def _settled(self, frame: DataFrame, use: Callable[[Iterable[Window]], _T]) -> _T:
-        """What is brought, and once more whenever others have changed meanwhile what it was compared with."""
+        """Collects and commits a batch; repeats both while other writers change the compared entities, up to ``stall_timeout``."""
         ends = monotonic() + self._stall_timeout
         while True:
             try:
@@ -467,12 +479,12 @@ class ChangeSink:
     def _then_aside(
         self, gathered: "_Gathered", bad: BadRows, batch: QueryBatch, producer: str | UUID
     ) -> Iterator[Columns]:
-        """The columns of a batch; behind the last of them, and so before the commit, bad rows are carried aside."""
+        """Yields the columns of a batch; commits bad rows after the last column, and thus before the batch is committed."""
         yield from gathered
         self._aside.carry(bad, self.name, producer, batch.batch_id)
 
     def _brought(self, frame: DataFrame, use: Callable[[Iterable[Window]], _T]) -> _T:
-        """What ``use`` makes of the windows of a batch, by the cheapest way that brings it."""
+        """Calls ``use`` with the windows of a batch, collected in the cheapest way that can bring them; returns its result."""
         encoding, collect, row_bytes = self._encoding, self._collect_bytes, self._row_bytes
         if connect_module(frame) is not None:
             return use(connect_windows(frame, encoding))
@@ -487,7 +499,7 @@ class ChangeSink:
         return made
 
     def _columns(self, found: Iterable[Window], bad: BadRows) -> Iterator[list[Columns]]:
-        """The batch as columns of frames, a window of partitions at a time."""
+        """Yields the batch as columns of frames, one list per window of partitions."""
         for window in found:
             cut = pieces(map(bad.without, window), self._log.options.frame_bytes)
             yield [columns_of(piece, self._encoding, self._entity_type) for piece in cut]
@@ -506,10 +518,10 @@ class ChangeSink:
 
 
 class _Gathered:
-    """The columns of a batch, to be passed over once.
+    """The columns of a batch; can be iterated once.
 
-    Two windows are looked at ahead, which tells whether there is anything and whether there is only one; of a batch in
-    one window row count and digest are known before it is committed, and go into its annotations. What was compared is one window.
+    Reads two windows ahead to learn whether the batch is empty, and whether it has only one window. The row count and digest of
+    a batch with one window are known before the commit, and go into its annotations. A compared batch is always one window.
     """
 
     def __init__(
@@ -526,7 +538,7 @@ class _Gathered:
         self.whole = self._second is None
 
     def _next(self) -> list[Columns] | None:
-        """The next window that has rows."""
+        """Returns the next window with rows; None at the end."""
         started = perf_counter()
         found = next(filter(None, self._windows), None)
         for columns in found or ():
@@ -537,21 +549,21 @@ class _Gathered:
 
     @property
     def rows(self) -> int:
-        """Rows that Spark has brought."""
+        """Rows received from Spark."""
         return self.digest.rows if self._comparison is None else self._comparison.content.rows
 
     @property
     def bytes(self) -> int:
-        """Bytes of these."""
+        """Bytes of these rows."""
         return self._bytes if self._comparison is None else self._comparison.nbytes
 
     @property
     def unchanged(self) -> int:
-        """Rows of them that change nothing."""
+        """Received rows that change nothing."""
         return 0 if self._comparison is None else self._comparison.unchanged
 
     def told(self, bad_rows: int) -> dict[str, Any]:
-        """What annotations say of the rows, as far as it is known before they are committed."""
+        """Returns the annotations about the rows; empty if the batch has several windows."""
         if not self.whole:
             return {}
         told: dict[str, Any] = {"rows": self.digest.rows, "digest": str(self.digest)}
@@ -563,7 +575,7 @@ class _Gathered:
 
     @property
     def expected(self) -> dict[str, Any]:
-        """What the commit must expect of the log."""
+        """The argument ``expect`` of the commit, if the batch was compared."""
         return {} if self._comparison is None else {"expect": self._comparison.expect}
 
     def __iter__(self) -> Iterator[Columns]:
@@ -573,10 +585,10 @@ class _Gathered:
 
 
 def _check_words(operation: str, on_rerun: str) -> None:
-    """Refuses words that are none of those which there are.
+    """Checks the values of ``operation`` and ``on_rerun``.
 
     Raises:
-        InvalidOption: If one is another.
+        InvalidOption: If a value is not one of the allowed words.
     """
     if operation not in ("upsert", "remove"):
         raise InvalidOption("operation", operation, "'upsert' or 'remove'")

@@ -1,4 +1,4 @@
-"""The format ``penstock`` of Spark: logs are read in batches and streams, and written in batches."""
+"""The Spark data source ``penstock``: reads logs in batches and streams, and writes them in batches."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -22,19 +22,19 @@ __all__ = ["ChangeSource", "register"]
 
 
 class ChangeSource(DataSource):
-    """``spark.read.format("penstock").load("var/orders")``, ``readStream`` likewise, and ``df.write.format("penstock")``."""
+    """The data source of ``spark.read.format("penstock").load("var/orders")``, of ``readStream``, and of ``df.write``."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Returns the name of the format."""
         return "penstock"
 
     def schema(self) -> StructType:
-        """The columns that were asked for.
+        """Returns the selected columns.
 
         Raises:
             InvalidOption, InvalidCriteria, SchemaRefused: If an option is wrong.
-            LogError: If rows are to be typed by the schema that the log was told, and the log cannot be read.
+            LogError: If ``schema=entity`` needs the entity type's schema, and the log cannot be read.
         """
         options = SourceOptions.of(self.options)
         if options.entity is None:
@@ -49,21 +49,21 @@ class ChangeSource(DataSource):
         return typed_schema(told, options.columns)
 
     def reader(self, schema: StructType) -> ChangeReader | ServerReader:
-        """Reads in a batch."""
+        """Returns the reader of a batch query."""
         options = SourceOptions.of(self.options)
         return reader_for(options, schema) if options.server is None else ServerReader(options, schema)
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader | ServerStreamReader:  # noqa: N802 - Spark's name
-        """Reads in a stream."""
+        """Returns the reader of a streaming query."""
         options = SourceOptions.of(self.options)
         reader = ChangeStreamReader if options.server is None else ServerStreamReader
         return reader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> ChangeWriter:
-        """Writes a batch."""
+        """Returns the writer of a batch job."""
         return ChangeWriter(WriterOptions.of(self.options, schema, overwrite=overwrite), schema)
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes ``format("penstock")`` known to a session whose Python does not find the module ``pyspark_penstock`` by itself."""
+    """Registers ``format("penstock")`` with a session whose Python does not discover the module ``pyspark_penstock``."""
     spark.dataSource.register(ChangeSource)

@@ -1,4 +1,4 @@
-"""Changes as Arrow record batches: of a large frame the buffers of its columns as they lie in the log, of small ones many together."""
+"""Changes as Arrow record batches: a large frame shares its column buffers without a copy; small frames are collected."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -32,24 +32,22 @@ def _type_of(name: str) -> LongType | TimestampType | StringType:
 
 
 CHANGE_SCHEMA: Final = StructType([StructField(name, _type_of(name)) for name in _ORDER])
-"""The columns of a source."""
+"""All columns of the source."""
 
 _IMAGES: Final = ("body", "before")
-_FEW: Final = 64  # changes of a frame up to which they are taken one by one
-_ROWS: Final = 8192  # of a record batch of changes that are taken one by one, about
+_FEW: Final = 64  # up to so many changes of a frame are collected one by one
+_ROWS: Final = 8192  # approximate rows of a record batch of collected changes
 _BYTES: Final = 4 * 1024 * 1024
-_ENOUGH_ROWS: Final = (
-    2048  # of a record batch that is not joined to others: a copy costs more than what Java does for a batch
-)
+_ENOUGH_ROWS: Final = 2048  # from here on joining record batches costs more, for the copy, than it saves in Java's work per batch
 _ENOUGH_BYTES: Final = 512 * 1024
 _THOUSAND: Final = 1000
 
 
 def chosen_schema(names: Sequence[str]) -> StructType:
-    """The named columns.
+    """Returns the schema of the named columns.
 
     Raises:
-        SchemaRefused: If there is no such column.
+        SchemaRefused: If a name is not a column of `CHANGE_SCHEMA`.
     """
     for name in names:
         if name not in CHANGE_SCHEMA.names:
@@ -58,15 +56,15 @@ def chosen_schema(names: Sequence[str]) -> StructType:
 
 
 class RecordBatches:
-    """Makes the record batches of a range of the log.
+    """Converts changes of a log range to record batches.
 
     Args:
-        schema: Its columns: some of `CHANGE_SCHEMA`, in any order.
-        content: Whether images are wanted; they are null if not.
-        prefixes: What tokens begin with.
+        schema: The columns: any of `CHANGE_SCHEMA`, in any order.
+        content: With HEADER, images are null.
+        prefixes: The token prefixes of the range.
 
     Raises:
-        SchemaRefused: If a column is unknown, or of another type.
+        SchemaRefused: If a column is unknown or has another type.
     """
 
     def __init__(self, schema: StructType, content: Content, prefixes: TokenPrefixes) -> None:
@@ -80,10 +78,10 @@ class RecordBatches:
         self._count = self._weight = 0
 
     def of(self, found: Iterable[tuple[Block, Sequence[int]]]) -> Iterator[pa.RecordBatch]:
-        """The batches of some changes of some frames."""
+        """Yields the record batches of selected changes; ``found`` has pairs of a block and its selected indices."""
         ready: list[pa.RecordBatch] = []
         for block, indices in found:
-            # The TRANSACTION event is not among the rows of a frame.
+            # The TRANSACTION event is not a row of the frame, so it is collected.
             few = len(indices) if len(indices) <= _FEW else int(not indices[0])
             if few:
                 self._take(block, indices[:few])
@@ -100,7 +98,7 @@ class RecordBatches:
             yield _joined(ready)
 
     def _flushed(self) -> list[pa.RecordBatch]:
-        """What was taken one by one."""
+        """Returns the collected changes as a record batch, and starts a new collection."""
         if not self._count:
             return []
         arrays = [array_of(self._few[field.name], field) for field in self.schema]
@@ -140,7 +138,7 @@ class RecordBatches:
         return [self._stored(block, name, index) for index in indices]
 
     def _stored(self, block: Block, name: str, index: int) -> bytes | None:
-        """A column as it is stored; the TRANSACTION event, which has none, is made."""
+        """Returns the stored bytes of a column; computes them for the TRANSACTION event, which has no row."""
         if name in _IMAGES and not self._whole:
             return None
         if not index:
@@ -149,7 +147,7 @@ class RecordBatches:
         return None if column is None else column[index - block.first_index]
 
     def _many(self, block: Block, indices: Sequence[int]) -> pa.RecordBatch:
-        """Stored rows of one frame."""
+        """Converts rows of one frame, sharing its buffers."""
         arrays = [self._column(block, field) for field in self.schema]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if len(indices) == block.count:
@@ -179,7 +177,7 @@ class RecordBatches:
                 ids = pa.Array.from_buffers(pa.uint16(), rows, [None, pa.py_buffer(columns.type_ids)])
                 return pa.array(columns.entity_types).take(ids)
             case "position":
-                # A frame begins no epoch, so that its rows are all of one.
+                # An epoch never begins inside a frame, so one prefix serves all rows.
                 prefix = f"{self._prefixes.of(block.version, block.first_index)}:{block.version}:"
                 return _numbered(prefix, block.first_index, rows)
             case _:
@@ -198,14 +196,14 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def array_of(values: list[Any], field: pa.Field) -> pa.Array:
-    """A column of changes that were taken one by one."""
-    if field.name in _STORED:  # bytes of the log, whether or not they are UTF-8
+    """Returns the values of collected changes as a column."""
+    if field.name in _STORED:  # a view, not a cast: the log's bytes may not be valid UTF-8
         return pa.array(values, pa.binary()).view(pa.string())
     return pa.array(values, field.type)
 
 
 def _borrowed(column: Column, rows: int) -> pa.Array:
-    """A column of the log as an array, whose memory it is."""
+    """Returns a column of the log as an array that shares its memory."""
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(pa.string(), rows, buffers)
@@ -219,11 +217,11 @@ def _named(block: Block, kind: type[Area | Operation], shift: int) -> pa.Array:
 
 
 def _numbered(prefix: str, first: int, count: int) -> pa.Array:
-    """The texts of a prefix and a number, which rises; several times as fast as Arrow writes and joins numbers."""
+    """Returns the texts ``prefix`` + number for ``count`` numbers from ``first``; several times as fast as Arrow's own functions."""
     found = []
     end = first + count
     while first < end:
-        # Those of as many digits are of one length, and of a thousand all but the last three digits are the same.
+        # Numbers with equally many digits give texts of one length; a thousand numbers share all but the last three digits.
         digits = len(str(first))
         stop = min(end, 10**digits)
         data = b"".join(
@@ -259,7 +257,7 @@ def _indices(block: Block) -> pa.Array:
 
 
 def _counting(count: int, kind: pa.DataType) -> pa.Array:
-    """So many numbers from 0."""
+    """Returns the numbers from 0 up to ``count``, exclusive."""
     return _counted((count - 1).bit_length(), kind).slice(0, count)
 
 
@@ -270,6 +268,6 @@ def _counted(bits: int, kind: pa.DataType) -> pa.Array:
 
 @lru_cache(maxsize=2)
 def _names(kind: type[Area | Operation], shift: int) -> pa.Array:
-    """Of each kind that a frame may store the name of its area or operation; not made at import, when Arrow would load pandas."""
+    """Returns the name of the area or operation for each kind byte. Not made at import, since Arrow would load pandas then."""
     named = {member.value: member.name for member in kind}
     return pa.array([named.get(stored >> shift & 15) for stored in range(256)])

@@ -1,7 +1,7 @@
-"""Changes of one entity type as rows with its own columns, typed by the schema that was told of it.
+"""Changes of one entity type as rows with the entity's own columns, typed by its schema in the log.
 
-To the columns of the entity come those that Spark's own change feeds have, and the key. An image before is a row of its own, ahead of
-the row that it belongs to.
+Rows also have the columns of Spark's change feeds, and the key. The before image of an update is a row of its own, ahead of the
+row of the after image.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ FEED_SCHEMA: Final = StructType(
         StructField("_index", LongType()),
     ]
 )
-"""The columns beside those of the entity; three of them are named as in Spark's ``CHANGES`` and in Delta's change feed."""
+"""The columns in addition to the entity's. Three have the names of Spark's ``CHANGES`` and of Delta's change feed."""
 
 CHANGE_TYPES: Final[Mapping[Operation, str]] = {
     Operation.UPSERT: "update_postimage",
@@ -41,25 +41,25 @@ CHANGE_TYPES: Final[Mapping[Operation, str]] = {
     Operation.EXPIRE: "delete",
     Operation.TRUNCATE: "truncate",
 }
-"""What ``_change_type`` says; an image before that has a row of its own is an ``update_preimage``."""
+"""The ``_change_type`` of each operation; the row of a before image is an ``update_preimage``."""
 
 _PREIMAGE: Final = "update_preimage"
 _TEXTS: Final = frozenset({"char", "varchar", "uuid", "duration", "interval", "void"})
 _MADE_OF: Final = ("key", "operation", "version", "timestamp", "index")
 _IMAGES: Final = ("body", "before")
 CHANGE_COLUMNS: Final = (*_MADE_OF, *_IMAGES)
-"""The columns of changes of which rows of an entity are made."""
+"""The columns of changes that entity rows are made from."""
 
 
 def typed_schema(told: Any, columns: Sequence[str] | None = None) -> StructType:
-    """The columns of an entity as its schema tells them, and those of `FEED_SCHEMA`.
+    """Returns the columns of an entity by its schema, followed by those of `FEED_SCHEMA`.
 
     Args:
         told: The part of the schema that describes the entity, parsed.
-        columns: Which of them; None for all.
+        columns: The columns to select; None for all.
 
     Raises:
-        SchemaRefused: If a type has no column in Spark, or a name is unknown or there twice.
+        SchemaRefused: If Spark has no such type, a name is unknown, or the entity has a column of `FEED_SCHEMA`.
     """
     try:
         entity = StructType.fromJson(_nullable(told))
@@ -77,7 +77,7 @@ def typed_schema(told: Any, columns: Sequence[str] | None = None) -> StructType:
 
 
 def _nullable(told: Any) -> Any:
-    """The same with null allowed everywhere, as rows of removals are, and as text what Spark keeps as text."""
+    """Returns the type with null allowed everywhere, as removals need, and with string for types without a Spark column."""
     if isinstance(told, str):
         return "string" if told.partition("(")[0].partition(" ")[0] in _TEXTS else told
     match told["type"]:
@@ -97,14 +97,14 @@ def _nullable(told: Any) -> Any:
 
 
 class TypedBatches:
-    """Makes the record batches of a range of the log, of changes that concern whole entities.
+    """Converts changes of whole entities in a log range to record batches.
 
     Args:
-        schema: Its columns: any of `FEED_SCHEMA`, and fields of the entity.
-        prefixes: Of tokens; none are made.
+        schema: The columns: any of `FEED_SCHEMA`, and fields of the entity.
+        prefixes: The token prefixes of the range; unused, as no row has a token.
 
     Raises:
-        SchemaRefused: If a type has no column in Arrow, or a column of the feed is of another type.
+        SchemaRefused: If Arrow lacks a type, or a column of `FEED_SCHEMA` has another type.
     """
 
     def __init__(self, schema: StructType, prefixes: TokenPrefixes) -> None:
@@ -119,13 +119,13 @@ class TypedBatches:
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
     def of(self, found: Iterable[tuple[Block, Sequence[int]]]) -> Iterator[pa.RecordBatch]:
-        """The batches of some changes of some frames."""
+        """Yields the record batches of selected changes; ``found`` has pairs of a block and its selected indices."""
         whole = ((block, _of_entities(block, indices)) for block, indices in found)
         for batch in self._changes.of((block, indices) for block, indices in whole if indices):
             yield self.typed(batch)
 
     def typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of some changes of whole entities, which have `CHANGE_COLUMNS`."""
+        """Converts a batch of changes of whole entities, with `CHANGE_COLUMNS`, to typed rows."""
         upserts = pc.equal(batch.column("operation"), Operation.UPSERT.name)
         body, before = batch.column("body"), batch.column("before")
         columns = [batch.column(name) for name in _MADE_OF]
@@ -140,7 +140,7 @@ class TypedBatches:
 
 
 def _of_entities(block: Block, indices: Sequence[int]) -> Sequence[int]:
-    """Without changes of one field, which come beside that of the entity."""
+    """Returns the indices without field-level changes, which accompany a change of the whole entity."""
     if block.columns.meta is None:
         return indices
     whole = [index for index in indices if block.attached(index).field is None]
@@ -148,12 +148,12 @@ def _of_entities(block: Block, indices: Sequence[int]) -> Sequence[int]:
 
 
 def _with_preimages(rows: list[pa.Array], before: pa.Array, both: pa.Array) -> list[pa.Array]:
-    """Ahead of each row that has both images one for that before."""
+    """Inserts a preimage row ahead of each row that has both images."""
     places = pa.array(range(len(both)), pa.int64())
     order = pc.sort_indices(pa.concat_arrays([places.filter(both), places]))
     extra = [column.filter(both) for column in [*rows[:-1], before]]
     extra[1] = pa.repeat(_PREIMAGE, len(extra[1]))
-    # Of two rows of one place the first one stays first: the sort is stable.
+    # The sort is stable: of two equal places, the preimage stays first.
     return [pa.concat_arrays(pair).take(order) for pair in zip(extra, rows, strict=True)]
 
 

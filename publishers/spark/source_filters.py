@@ -1,4 +1,4 @@
-"""Filters that Spark hands down, on the columns of record batches: by the rules of SQL, where null is neither true nor false."""
+"""Filters that Spark pushes down, applied to record batches by the rules of SQL, where null is neither true nor false."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -40,7 +40,7 @@ _UNBOUNDED: Final = 2**63 - 2
 
 
 def is_known(one: Any, schema: StructType) -> bool:
-    """Whether `filtered` does what Spark would do."""
+    """Returns whether `filtered` supports a filter with exactly Spark's result."""
     if isinstance(one, Not):
         return is_known(one.child, schema)
     if (
@@ -56,7 +56,7 @@ def is_known(one: Any, schema: StructType) -> bool:
 
 
 def filtered(batch: pa.RecordBatch, filters: Sequence[Any]) -> pa.RecordBatch:
-    """The rows for which all of some known filters hold."""
+    """Returns the rows that satisfy all filters; each filter must be known (`is_known`)."""
     for one in filters:
         batch = batch.filter(_mask(batch, one))
     return batch
@@ -75,7 +75,7 @@ def _mask(batch: pa.RecordBatch, one: Any) -> pa.Array:
 
 
 def version_bounds(filters: Sequence[Any], column: str) -> tuple[int, int]:
-    """The first and the last version that some known filters can hold for; ``column`` holds versions."""
+    """Returns the first and the last version that can satisfy the filters; ``column`` is the column of versions."""
     first, last = 0, _UNBOUNDED
     for one in filters:
         if getattr(one, "attribute", None) == (column,) and type(one) in _COMPARED:

@@ -1,4 +1,4 @@
-"""JSON of entities as columns of their types: by Arrow's own parser where it says what ours does, and by ours everywhere else."""
+"""Parses JSON images into typed columns: with Arrow's parser if it gives the same result as ours, else with ours."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -22,13 +22,13 @@ _FROM_TEXT: Final = frozenset({"decimal", "date", "timestamp"})
 
 
 class EntityImages:
-    """Turns images, which are JSON, into the columns of an entity.
+    """Parses JSON images into the columns of an entity.
 
     Args:
         entity: The columns.
 
     Raises:
-        SchemaRefused: If a type has no column in Arrow.
+        SchemaRefused: If Arrow lacks a type.
     """
 
     def __init__(self, entity: StructType) -> None:
@@ -43,15 +43,15 @@ class EntityImages:
         self._parsing = _parsing(entity, self._schema)
 
     def read(self, images: pa.Array, versions: pa.Array, indices: pa.Array) -> dict[str, pa.Array]:
-        """The columns of some rows, by name; null where there is no image, or no such member in it.
+        """Returns the columns by name; a value is null if the row has no image, or the image lacks the member.
 
         Args:
             images: JSON of each row, or null.
-            versions: Where each row is from, for the error.
-            indices: The same.
+            versions: Version of each row, for the error.
+            indices: Index of each row in its version, for the error.
 
         Raises:
-            ValueRefused: If an image is not what the types say.
+            ValueRefused: If an image does not match the types.
         """
         if not self._names:
             return {}
@@ -66,7 +66,7 @@ class EntityImages:
         return dict(zip(self._names, columns, strict=True))
 
     def _by_arrow(self, images: pa.Array) -> list[pa.Array] | None:
-        """The same from Arrow's parser, several times as fast; None if anything is not plainly as the types say."""
+        """Parses with Arrow, several times as fast; returns None if a type or a value is unsuitable for Arrow's parser."""
         if self._parsing is None:
             return None
         lines = pc.binary_join(pa.ListArray.from_arrays([0, len(images)], pc.fill_null(images, "{}")), "\n")
@@ -86,7 +86,7 @@ class EntityImages:
     def _exactly(
         self, texts: list[bytes | None], first: int, refused: Callable[[int, Exception], ValueRefused]
     ) -> pa.Array:
-        """An array of structs; a text of all images is parsed at once, and halved to find out which one is wrong."""
+        """Parses all images as one JSON text into an array of structs; on an error, bisects to find the faulty image."""
         try:
             parsed = msgspec.json.decode(
                 b"[%b]" % b",".join(b"null" if one is None else one for one in texts)
@@ -113,15 +113,15 @@ class EntityImages:
 
 
 def _reading(dtype: DataType) -> Callable[[Any], Any] | None:
-    """What a value is read with; None if it is what it was parsed as."""
+    """Returns the function that converts a parsed value; None if the value needs no conversion."""
     told = dtype.jsonValue()
     return None if isinstance(told, str) and told in _AS_PARSED else reader(told)
 
 
 def _parsing(entity: StructType, schema: pa.Schema) -> Any:
-    """What Arrow's parser is told; None if there is a type that it does not know or takes in another form.
+    """Returns the options of Arrow's parser; None if it lacks a type, or accepts another form of it.
 
-    Decimals and times are read as text and cast: the parser would take numbers for them as well.
+    Decimals and times are read as text and cast, because the parser would also accept numbers for them.
     """
     kinds = [field.dataType.typeName().partition("(")[0] for field in entity]
     if not _BY_ARROW.union(_FROM_TEXT).issuperset(kinds):

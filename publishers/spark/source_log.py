@@ -1,4 +1,4 @@
-"""A log on this machine as Spark's processes read it: its files, read-only, without a thread, a lock or a subscriber."""
+"""A log on this machine as Spark's processes read it: from its files, without a thread, a lock or a subscriber."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -24,25 +24,25 @@ __all__ = ["LogRange", "SourceLog", "TokenPrefixes"]
 
 
 class TokenPrefixes(tuple[tuple[int, str], ...]):
-    """What the tokens of a range begin with: pairs of a version, and the text for what stands behind it; rising."""
+    """The token prefixes of a range: pairs of a version and the prefix from that version on, in ascending order."""
 
     __slots__ = ()
 
     def of(self, version: int, index: int) -> str:
-        """What the token of a place begins with; it names the epoch that wrote what stands right before the place."""
+        """Returns the prefix of a position's token; it names the epoch that wrote the change just before the position."""
         wrote = version if index else version - 1
         return self[max(bisect_right(self, wrote, key=lambda pair: pair[0]) - 1, 0)][1]
 
 
 @dataclass(frozen=True)
 class LogRange(InputPartition):
-    """What one task reads.
+    """The range of the log that one task reads.
 
     Attributes:
-        start: Token of its first place.
-        end: Token of the place behind it.
-        opening: The log, and number and random bits of its writer's epoch, for which both were found good.
-        prefixes: Of its tokens.
+        start: Token of the first position.
+        end: Token of the position after the last one.
+        opening: Id of the log, and number and random bits of its writer's epoch, when the planner validated both tokens.
+        prefixes: The token prefixes of the range.
     """
 
     start: PositionToken
@@ -52,17 +52,17 @@ class LogRange(InputPartition):
 
 
 class SourceLog:
-    """The log of a source, for a planner or a task; a context manager that closes.
+    """The log of a source, for a planner or a task. The caller must close it.
 
     Args:
-        path: Its directory.
-        consumer: Read through the hard links of that name, which retention does not take.
-        planning: Whether this process is the consumer: one at a time may be.
+        path: Directory of the log.
+        consumer: Name of a consumer whose hard links to read through; retention does not delete these. None for the log itself.
+        planning: Whether this process acts as the consumer; only one process at a time can.
 
     Raises:
         LogError: If there is no such log, or it cannot be read.
         InvalidOption: If the owner of the log makes no links for the consumer.
-        ConsumerBusy: If another process is the consumer.
+        ConsumerBusy: If another process acts as the consumer.
     """
 
     def __init__(self, path: Path, consumer: str | None = None, *, planning: bool = False) -> None:
@@ -74,28 +74,28 @@ class SourceLog:
         self.refresh()
 
     def close(self) -> None:
-        """Closes its files."""
+        """Closes the files."""
         self._catalog.close()
         self._files.close()
 
     def refresh(self) -> None:
-        """Looks how far the log goes.
+        """Reads the current end of the log.
 
         Raises:
-            LogGone, LogReplaced: If it is not there any more, or something else is.
-            WalCorrupted: If it is damaged there.
+            LogGone, LogReplaced: If the log was deleted, or replaced by another one.
+            WalCorrupted: If the log is damaged at its end.
         """
         self._files.refresh()
         self._catalog.newest = self._files.extent[1].segment
         self._catalog.refresh()
 
     def release(self, position: Position) -> None:
-        """Gives up the consumer's links of segments that end before a position."""
+        """Removes the consumer's links to segments that end before a position."""
         self._files.release(position.version)
 
     @property
     def oldest(self) -> Position:
-        """The oldest position that is kept."""
+        """The oldest retained position."""
         return Position(self._reader.oldest)
 
     @property
@@ -104,27 +104,28 @@ class SourceLog:
         return Position(self._files.visible + 1)
 
     def token(self, position: Position) -> PositionToken:
-        """A position with the history that it belongs to."""
+        """Returns the token of a position, which includes its epoch."""
         return self._lineage.token(position)
 
     def schema(self, entity_type: str) -> Any:
-        """What was told last of the entities of a type, parsed; None if nothing was."""
+        """Returns the newest schema of an entity type, parsed; None if the log has none."""
         found = Schemas(self._files, RealFileSystem()).find(entity_type)
         return None if found is None else found.body
 
     def judge(self, token: PositionToken) -> Position:
-        """The position of a token.
+        """Validates a token and returns its position.
 
         Raises:
-            PositionError: If it cannot be read from.
+            PositionError: If the position cannot be read from.
         """
         return self._lineage.judge(token, self.oldest, self.head)
 
     def find(self, place: str) -> Position:
-        """The position of ``"earliest"``, ``"latest"``, a version or a token.
+        """Returns the position of ``"earliest"``, ``"latest"``, a version or a token.
 
         Raises:
-            PositionError: If it cannot be read from.
+            InvalidOption: If the version is 0.
+            PositionError: If the position cannot be read from.
         """
         if place in (Start.EARLIEST, Start.LATEST):
             return self.oldest if place == Start.EARLIEST else self.head
@@ -140,7 +141,7 @@ class SourceLog:
         return position
 
     def within(self, start: Position, end: Position, most_bytes: int) -> Position:
-        """The end of the last transaction up to which there are at most so many bytes; of the first one if that has more."""
+        """Returns the end of the last transaction within ``most_bytes`` of ``start``, but at least of the first transaction."""
         fit, used = start, 0
         for position, size in self._marks(start, end):
             if size > most_bytes:
@@ -158,10 +159,10 @@ class SourceLog:
         return fit
 
     def ranges(self, start: Position, end: Position, nbytes: int) -> list[LogRange]:
-        """Cuts what lies between two positions into ranges of about so many bytes, each of whole frames.
+        """Splits the log between two positions into ranges of whole frames, each of about ``nbytes`` bytes.
 
         Raises:
-            HistoryPruned: If something of it is no longer kept.
+            HistoryPruned: If retention has deleted a part of it.
             WalCorrupted: If a frame on the way is damaged.
         """
         cuts: list[tuple[Position, Position]] = []
@@ -174,11 +175,11 @@ class SourceLog:
         return [LogRange(self.token(low), self.token(high), opening, prefixes) for low, high in cuts]
 
     def blocks(self, found: LogRange) -> Iterator[Block]:
-        """The frames of a range.
+        """Yields the frames of a range as blocks.
 
         Raises:
-            PositionError: If the log is not what it was when the range was planned, or the range is no longer kept.
-            LogGone, LogReplaced: If it ceased to be that meanwhile.
+            PositionError: If the log's history has changed since the range was planned, or retention has deleted the range.
+            LogGone, LogReplaced: If the log was deleted or replaced while it was read.
             WalCorrupted: If a frame is damaged.
         """
         start, end = found.start.position, found.end.position
@@ -203,8 +204,8 @@ class SourceLog:
         return TokenPrefixes((version, text.rsplit(":", 2)[0]) for version, text in tokens)
 
     def _marks(self, start: Position, end: Position) -> Iterator[tuple[Position, int]]:
-        """The begins of frames between two positions, about every 64 KiB, and ``end``; each with the bytes from ``start``."""
-        # To look for the end fills the index of the last segment, which is in no file yet.
+        """Yields starts of frames between two positions, about every 64 KiB, then ``end``; each with its bytes from ``start``."""
+        # Locating the end also fills the index of the last segment, which has no index file yet.
         first, last = self._reader.locate(*start), self._reader.locate(*end)
         base, expected = -first.offset, first.segment
         for entry in self._catalog.entries:

@@ -1,4 +1,4 @@
-"""The options of a source, which are all texts."""
+"""The options of the source; Spark passes all of them as strings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ _PARTITIONS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a log of a server is.
+    """The address of a server's log.
 
     Attributes:
-        url: Of the server.
-        token: Shown to it, or None.
-        log_name: Of the log; None if the server has one.
-        partitions: Most tasks of a batch.
+        url: Address of the server.
+        token: Access token for the server, or None.
+        log_name: Name of the log; None if the server has only one.
+        partitions: Maximum number of tasks of a batch.
     """
 
     url: str
@@ -44,10 +44,10 @@ class ServerAddress:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "ServerAddress | None":
-        """Reads it; None if a directory was named.
+        """Parses the address from options; returns None if ``path`` is a directory.
 
         Raises:
-            InvalidOption: If an option belongs to the other of them.
+            InvalidOption: If an option for directories comes with a server, or one for servers with a directory.
         """
         url = given.get("path") or ""
         served = url.startswith(("ws://", "wss://"))
@@ -61,21 +61,21 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a source was asked for.
+    """The parsed options of a source.
 
     Attributes:
-        path: The directory of the log; nothing if it is one of a server.
-        server: Where it is, if so.
-        since: Where to begin: a word, a version or a token; None for what a batch or a stream does by itself.
+        path: Directory of the log; ``Path()`` for a server's log.
+        server: Address of a server's log, or None.
+        since: Start position: a word, a version or a token; None for the default (batch: earliest, stream: latest).
         until: The last version, or None.
-        criteria: Which changes.
-        content: Whether images are wanted.
-        columns: Which columns, or None for all.
-        entity: The entity type by whose schema rows are typed; None for rows that are changes.
-        consumer: The name of the hard links to read through, or None.
-        max_bytes: Most bytes of a micro-batch, or None.
-        max_versions: Most versions of a micro-batch, or None.
-        partition_bytes: About the bytes of a task.
+        criteria: Criteria of the changes.
+        content: HEADER or BODY; HEADER leaves images null.
+        columns: Names of the columns; None for all.
+        entity: The entity type whose schema types the rows; None for rows that are changes.
+        consumer: Name of the consumer whose hard links to read through, or None.
+        max_bytes: Maximum bytes of a micro-batch, or None.
+        max_versions: Maximum versions of a micro-batch, or None.
+        partition_bytes: Approximate bytes of a task.
     """
 
     path: Path
@@ -93,11 +93,11 @@ class SourceOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
-        """Reads options.
+        """Parses options.
 
         Raises:
-            InvalidOption: If one is unknown, or has a value that it does not take.
-            InvalidCriteria: If what is wished for is none.
+            InvalidOption: If an option is unknown, or its value is invalid.
+            InvalidCriteria: If the criteria are invalid.
         """
         check_known(given, _KNOWN)
         content = given.get("content", "BODY")
@@ -123,10 +123,10 @@ class SourceOptions:
 
 
 def check_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Checks that nothing was misspelt; letters may be of any case.
+    """Checks the names of options against the known ones, regardless of case.
 
     Raises:
-        InvalidOption: If an option is none of those that are known.
+        InvalidOption: If an option is unknown.
     """
     names = {name.lower() for name in known}
     for name, value in given.items():
@@ -135,10 +135,10 @@ def check_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
 
 
 def path_of(given: Mapping[str, str]) -> Path:
-    """The directory of a log.
+    """Returns the directory of the log from the option ``path``.
 
     Raises:
-        InvalidOption: If there is none, or it is an address.
+        InvalidOption: If ``path`` is missing, or is an address.
     """
     path = given.get("path")
     if not path:
@@ -156,7 +156,7 @@ def path_of(given: Mapping[str, str]) -> Path:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The parts of a text that commas separate."""
+    """Splits a text at commas and strips each part."""
     return tuple(part.strip() for part in text.split(","))
 
 

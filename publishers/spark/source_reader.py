@@ -1,4 +1,4 @@
-"""What Spark's processes do with a log: a planner cuts what is to be read into ranges, and each task reads one."""
+"""Readers of a log on this machine: a planner splits the log into ranges, and each task reads one range."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ _FILTERING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class ChangeReader(DataSourceReader):
-    """Reads what a log has when a query is planned."""
+    """Batch reader: reads the log up to its end at planning time."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -42,7 +42,7 @@ class ChangeReader(DataSourceReader):
         self._filters: tuple[Filter, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Cuts it into ranges."""
+        """Splits the log into ranges, within the bounds of pushed-down version filters."""
         options = self._options
         with closing(SourceLog(options.path, options.consumer, planning=True)) as log:
             start = log.find(options.since or Start.EARLIEST)
@@ -52,30 +52,30 @@ class ChangeReader(DataSourceReader):
             return log.ranges(max(start, Position(first)), end, options.partition_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one range; Spark wants a partition also where there is none."""
+        """Reads one range; if there are no ranges, Spark passes a placeholder, which has no rows."""
         if isinstance(partition, LogRange):
             for batch in _read(self._options, self._schema, partition):
                 yield filtered(batch, self._filters)
 
 
 class FilteringReader(ChangeReader):
-    """The same where Spark hands down filters; it refuses a reader that takes them where it does not."""
+    """A `ChangeReader` with filter pushdown. A class of its own, as Spark refuses ``pushFilters`` where pushdown is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Keeps those that are done here, and gives back the others."""
+        """Keeps the filters that this reader applies, and returns the others to Spark."""
         self._filters = tuple(one for one in filters if is_known(one, self._schema))
         return (one for one in filters if not is_known(one, self._schema))
 
 
 def reader_for(options: SourceOptions, schema: StructType) -> ChangeReader:
-    """The reader for the process that this is: Spark hands down filters in one that it starts for that."""
+    """Returns the reader for this process: Spark pushes filters down only in a worker that it starts for this."""
     main = getattr(sys.modules["__main__"], "__spec__", None)
     pushing = _FILTERING in sys.modules or (main is not None and main.name == _FILTERING)
     return (FilteringReader if pushing else ChangeReader)(options, schema)
 
 
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what a log gets; offsets are tokens of positions between transactions."""
+    """Stream reader: follows the log. Offsets are tokens of positions between transactions."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -84,15 +84,15 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _log(self) -> SourceLog:
-        """Of the planner, which lives as long as the query; a task has none."""
+        """The planner's log, open as long as the query; tasks open their own."""
         return SourceLog(self._options.path, self._options.consumer, planning=True)
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins."""
+        """Returns the start offset of a query without a checkpoint."""
         return self._offset(self._log.find(self._options.since or Start.LATEST))
 
     def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """The end of the next micro-batch; before PySpark 4.2 there are neither a start nor limits."""
+        """Returns the end offset of the next micro-batch. PySpark before 4.2 passes neither start nor limit."""
         end = self._end()
         if start is None:
             return self._offset(end)
@@ -108,34 +108,34 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(end)
 
     def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802 - Spark's name
-        """Tells Spark whether there are limits; what they are is known here."""
+        """Returns a limit if the options set one, so that Spark asks for limited batches; `latestOffset` applies the options."""
         options = self._options
         if options.max_bytes is not None:
             return ReadMaxBytes(options.max_bytes)
         return ReadAllAvailable() if options.max_versions is None else ReadMaxFiles(options.max_versions)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Notes where the query ends."""
+        """Fixes the current end of the log as the end of the query."""
         self._target = self._end()
 
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """The end of the log, for who asks how far behind a query is."""
+        """Returns the end of the log, from which Spark reports how far behind the query is."""
         return self._offset(self._end())
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Cuts a micro-batch into ranges."""
+        """Splits a micro-batch into ranges."""
         log = self._log
         log.refresh()
         begin, until = (log.judge(PositionToken.parse(offset[_POSITION])) for offset in (start, end))
         return log.ranges(begin, until, self._options.partition_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one range."""
+        """Reads one range of a micro-batch."""
         assert isinstance(partition, LogRange)
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, str]) -> None:
-        """Gives up the consumer's links to what was processed, which a checkpoint asks for no more."""
+        """Removes the consumer's links to processed segments, which no checkpoint needs any more."""
         if self._options.consumer is not None:
             self._log.release(PositionToken.parse(end[_POSITION]).position)
 
@@ -158,7 +158,7 @@ def _end(options: SourceOptions, log: SourceLog) -> Position:
 
 
 def _read(options: SourceOptions, schema: StructType, found: LogRange) -> Iterator[pa.RecordBatch]:
-    """The record batches of a range, in the process of a task."""
+    """Yields the record batches of a range, in the process of a task."""
     spare_what_is_loaded()
     predicate = Predicate(options.criteria)
     start, end = found.start.position, found.end.position

@@ -1,4 +1,4 @@
-"""The log of a server as Spark's processes read it: tasks on any host, each a subscription of its own with a start and an end."""
+"""Readers of a server's log: tasks run on any host, and each uses a subscription of its own with a start and an end."""
 
 import asyncio
 import threading
@@ -34,10 +34,10 @@ from publishers.views.view import Content
 __all__ = ["ServerRange", "ServerReader", "ServerStreamReader", "told_schema"]
 
 _POSITION: Final = "position"
-_ATTEMPTS: Final = 8  # to connect, in a row, before a task or a planner fails and Spark tries again
+_ATTEMPTS: Final = 8  # consecutive attempts to connect before a task or planner fails and Spark retries it
 _LONGEST_WAIT: Final = 5.0
-_STEP: Final = 0.002  # seconds after which a planner looks again whether the server has answered
-_WINDOW: Final = 1024  # changes under way to a task
+_STEP: Final = 0.002  # seconds between a planner's checks for the server's answer
+_WINDOW: Final = 1024  # changes in flight to a task
 _ROWS: Final = 8192
 _BYTES: Final = 4 * 1024 * 1024
 _ATTACHED: Final = ("schema_version", "entry_version", "origin", "meta", "expires_at", "linked", "field", "action")  # fmt: skip
@@ -45,11 +45,11 @@ _ATTACHED: Final = ("schema_version", "entry_version", "origin", "meta", "expire
 
 @dataclass(frozen=True)
 class ServerRange(InputPartition):
-    """What one task reads.
+    """The range of the log that one task reads.
 
     Attributes:
-        start: Token of its first place.
-        until: Its last version.
+        start: Token of the first position.
+        until: The last version.
     """
 
     start: str
@@ -57,28 +57,28 @@ class ServerRange(InputPartition):
 
 
 class ServerReader(DataSourceReader):
-    """Reads what the log of a server has when a query is planned."""
+    """Batch reader: reads a server's log up to its end at planning time."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Cuts it into ranges."""
+        """Splits the log into ranges."""
         with _Planning.of(self._options) as log:
             begin, head = log.place(self._options.since or Start.EARLIEST)
             return log.ranges(begin, log.end(head).position)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one range; Spark wants a partition also where there is none."""
+        """Reads one range; if there are no ranges, Spark passes a placeholder, which has no rows."""
         if isinstance(partition, ServerRange):
             yield from _read(self._options, self._schema, partition)
 
 
 class ServerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what the log of a server gets; offsets are tokens of positions between transactions.
+    """Stream reader: follows a server's log. Offsets are tokens of positions between transactions.
 
-    Nothing is connected between two micro-batches, so that a server may be stopped and started meanwhile.
+    No connection is open between two micro-batches, so the server may restart meanwhile.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -87,12 +87,12 @@ class ServerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: PositionToken | None = None
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins."""
+        """Returns the start offset of a query without a checkpoint."""
         with _Planning.of(self._options) as log:
             return _offset(log.place(self._options.since or Start.LATEST)[0])
 
     def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """The end of the next micro-batch; before PySpark 4.2 there are neither a start nor limits."""
+        """Returns the end offset of the next micro-batch. PySpark before 4.2 passes neither start nor limit."""
         with _Planning.of(self._options) as log:
             begin, head = log.place(Start.LATEST if start is None else start[_POSITION])
             end = log.end(head, self._target)
@@ -108,27 +108,27 @@ class ServerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _offset(end)
 
     def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802 - Spark's name
-        """Tells Spark whether there are limits; what they are is known here."""
+        """Returns a limit if the options set one, so that Spark asks for limited batches; `latestOffset` applies the options."""
         most = self._options.max_versions
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Notes where the query ends."""
+        """Fixes the current end of the log as the end of the query."""
         self._target = self._end()
 
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """The end of the log, for who asks how far behind a query is."""
+        """Returns the end of the log, from which Spark reports how far behind the query is."""
         return _offset(self._end())
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Cuts a micro-batch into ranges."""
+        """Splits a micro-batch into ranges."""
         with _Planning.of(self._options) as log:
             begin, _ = log.place(start[_POSITION])
             until, _ = log.place(end[_POSITION])
             return log.ranges(begin, until.position)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one range."""
+        """Reads one range of a micro-batch."""
         assert isinstance(partition, ServerRange)
         return _read(self._options, self._schema, partition)
 
@@ -138,7 +138,7 @@ class ServerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def told_schema(options: SourceOptions) -> Any:
-    """What was told last of the entities of the type that was asked for, parsed; None if nothing was."""
+    """Returns the newest schema of the entity type in the options, parsed; None if the log has none."""
     with _connected(_address(options)) as remote:
         asked = remote.schema(options.entity, log=_address(options).log_name)
         found = asyncio.run_coroutine_threadsafe(asked, remote.loop).result()
@@ -146,7 +146,7 @@ def told_schema(options: SourceOptions) -> Any:
 
 
 class _Planning:
-    """The log of a server, for a planner."""
+    """A planner's connection to the log of a server."""
 
     def __init__(self, options: SourceOptions, remote: Any) -> None:
         self._options = options
@@ -155,15 +155,15 @@ class _Planning:
     @classmethod
     @contextmanager
     def of(cls, options: SourceOptions) -> "Iterator[_Planning]":
-        """Connects to it."""
+        """Connects to the server, and disconnects on exit."""
         with _connected(_address(options)) as remote:
             yield cls(options, remote)
 
     def place(self, since: str | int) -> tuple[PositionToken, PositionToken]:
-        """The token of a place, as the server judges it, and that of the end of the log.
+        """Returns the token that the server resolves a start position to, and the token of the end of the log.
 
         Raises:
-            RemoteError: If it cannot be read from; with ``HISTORY_PRUNED`` if it is no longer kept.
+            RemoteError: If the position cannot be read from; the code is ``HISTORY_PRUNED`` if retention has deleted it.
             ConnectionLost: If the server does not answer.
         """
         if isinstance(since, str) and since.isascii() and since.isdigit():
@@ -177,17 +177,17 @@ class _Planning:
                 cursor, head = found.cursor, found.head
                 found.cancel()
                 return PositionToken.parse(cursor), PositionToken.parse(head)
-        assert asked.error is not None  # as nothing without an end is completed
+        assert asked.error is not None  # a subscription without an end never completes
         raise asked.error
 
     def end(self, head: PositionToken, target: PositionToken | None = None) -> PositionToken:
-        """Where to stop: at ``until``, at the target of a query that ends, or at the head."""
+        """Returns the end to read to: the earliest of ``until``, the query's fixed end (``target``), and the head."""
         end = head if target is None or head.position < target.position else target
         until = self._options.until
         return end if until is None or until + 1 >= end.position.version else self.place(until + 1)[0]
 
     def ranges(self, begin: PositionToken, end: Position) -> list[ServerRange]:
-        """Cuts what lies between two places into ranges of about as many versions each."""
+        """Splits the log between two positions into at most ``partitions`` ranges, each with about as many versions."""
         versions = range(begin.position.version, end.version)
         step = max(1, -(-len(versions) // _address(self._options).partitions))
         return [
@@ -200,7 +200,7 @@ class _Planning:
 
 
 class _Asked:
-    """Subscribes for the answer of the server alone: nothing is requested."""
+    """A subscriber that waits only for the server's confirmation and requests no changes."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -220,14 +220,14 @@ class _Asked:
 
 
 def _address(options: SourceOptions) -> ServerAddress:
-    assert options.server is not None  # for which these readers are made
+    assert options.server is not None  # the source uses these readers only with a server
     return options.server
 
 
 @contextmanager
 def _connected(address: ServerAddress) -> Iterator[Any]:
-    """A ``RemoteLog`` on an event loop in a thread of its own, as this one waits for Spark."""
-    # The layers of this project are for imports by name: a client is found where one is wanted, and in no other program.
+    """Connects a ``RemoteLog`` on an event loop in a thread of its own, since the calling thread blocks in Spark."""
+    # Imported dynamically: publishers must not depend on transports, and only programs that use a server need the client.
     transports = import_module("transports")
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="penstock-source", daemon=True)
@@ -251,7 +251,7 @@ def _offset(token: PositionToken) -> dict[str, str]:
 
 
 def _read(options: SourceOptions, schema: StructType, found: ServerRange) -> Iterator[pa.RecordBatch]:
-    """The record batches of a range, in the process of a task."""
+    """Yields the record batches of a range, in the process of a task."""
     spare_what_is_loaded()
     entities = None if options.entity is None else TypedBatches(schema, TokenPrefixes())
     rows = _Rows(schema if entities is None else chosen_schema(CHANGE_COLUMNS), options.content, found.start)
@@ -270,7 +270,7 @@ def _read(options: SourceOptions, schema: StructType, found: ServerRange) -> Ite
 
 
 class _Rows:
-    """Makes the record batches of changes that came from a server."""
+    """Converts changes from a server to record batches."""
 
     def __init__(self, schema: StructType, content: Content, start: str) -> None:
         self._names = schema.names
@@ -279,7 +279,7 @@ class _Rows:
         self._prefix = start.rsplit(":", 2)[0]
 
     def of(self, changes: Iterator[Any], *, whole: bool) -> Iterator[pa.RecordBatch]:
-        """The batches; with ``whole`` without changes of one field, which come beside that of the entity."""
+        """Yields the record batches; ``whole`` skips field-level changes, which accompany a change of the whole entity."""
         found: list[list[Any]] = []
         weight = 0
         for change in changes:
@@ -311,7 +311,7 @@ class _Rows:
             case "attached":
                 return _attached(change)
             case "position":
-                # What stands before the first event of a version was written in the epoch of the version before.
+                # A token names the epoch of the change before it, so index 0 needs the epoch of the previous version.
                 prefix = change.cursor.rsplit(":", 2)[0] if change.index else self._prefix
                 return f"{prefix}:{change.version}:{change.index}"
             case _:
@@ -319,14 +319,14 @@ class _Rows:
 
 
 def _attached(change: Change) -> bytes | None:
-    """What else there is, as the log stores it."""
+    """Returns the remaining properties of a change as JSON, in the form in which the log stores them."""
     if not change.index:
-        # Its id is in the body alone, which a server does not send with HEADER.
+        # The transaction id is only in the body, which a server omits with HEADER.
         named = {} if change.body is None else {"id": change.body["id"]}
         noted = {} if change.meta is None else {"meta": change.meta}
         return msgspec.json.encode(named | noted) if named or noted else None
     told = {name: getattr(change, name) for name in _ATTACHED}
     if change.area is Area.DATA and change.entry_version == change.version:
-        told["entry_version"] = None  # which is what it is unless it is told
+        told["entry_version"] = None  # the default, which the log does not store
     kept = {name: value for name, value in told.items() if value is not None}
     return msgspec.json.encode(kept) if kept else None

@@ -1,8 +1,8 @@
-"""Brings a batch to the driver of which nothing is known beforehand, computing its rows once.
+"""Brings a batch of unknown size to the driver, and computes its rows once.
 
-Rows are encoded and serialised as record batches, and those are stored on the disks of the executors while the first job runs. That job
-brings the size of each, and as many of them as should fit; further jobs bring the others from the disks. So a partition may be of any
-size, at the price of writing the batch once more.
+The first job encodes the rows, serialises them as record batches, and stores these on the disks of the executors. It returns the size of
+each record batch, and the values of as many as should fit; further jobs fetch the others from the disks. So a partition may have any
+size, at the cost of writing the batch to disk.
 """
 
 import zlib
@@ -21,7 +21,7 @@ from publishers.spark.schema import Encoding
 __all__ = ["StoredBatches"]
 
 _PARTITION_BITS: Final = (
-    33  # a monotonically increasing id is a partition and, in so many bits, a place in it
+    33  # low bits of a monotonically increasing id: the row in the partition; above them: the partition
 )
 
 
@@ -29,10 +29,10 @@ class _Stored(NamedTuple):
     """A serialised record batch on the disk of an executor.
 
     Attributes:
-        number: Its partition and place, as Spark numbers rows.
-        size: Its bytes.
-        checksum: CRC-32 of them.
-        value: Themselves, if they came with the first job.
+        number: Its monotonically increasing id: partition, and place in the partition.
+        size: Size in bytes.
+        checksum: CRC-32 of its bytes.
+        value: The bytes, if the first job returned them; else None.
     """
 
     number: int
@@ -42,15 +42,15 @@ class _Stored(NamedTuple):
 
 
 class StoredBatches:
-    """The windows of a batch, in the order of its partitions or of ``order_by``; to be passed over once.
+    """The windows of a batch, in the order of its partitions or sorted by ``order_by``. Iterate once: each iteration computes the batch.
 
     Attributes:
         largest: Bytes of the largest partition; 0 before the first window.
 
     Args:
         frame: The batch.
-        encoding: What to make of its rows.
-        collect_bytes: About how many bytes one job may bring.
+        encoding: The encoding of its rows.
+        collect_bytes: Approximate bytes that one job may bring.
     """
 
     def __init__(self, frame: DataFrame, encoding: Encoding, *, collect_bytes: int) -> None:
@@ -63,13 +63,14 @@ class StoredBatches:
         """Yields the windows.
 
         Raises:
-            TooMuchAtOnce: If rows to be ordered are too many to be held together, if a record batch is above what Spark hands to the
-                driver, or if one was lost with its executor and computed again with other rows. This may show at any time.
+            TooMuchAtOnce: If rows to sort exceed ``HELD`` times ``collect_bytes``, if a record batch exceeds Spark's limit of a job's
+                result, or if a record batch was lost with its executor and computed again with other rows; possibly after some
+                windows.
         """
         plan, session = plan_of(self._encoding, self._frame), self._frame.sparkSession
         selected = plan.select(self._frame, IN_PARTITION)
         schema = plan.arrow_schema(selected)
-        # A classic DataFrame is a shell around a Dataset of the JVM; nothing public gives out Arrow by partitions.
+        # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
         dataset: Any = selected._jdf  # noqa: SLF001 - see above
         java: Any = session.sparkContext._jvm  # noqa: SLF001 - see above
         rdd = dataset.toArrowBatchRdd()
@@ -93,7 +94,7 @@ class StoredBatches:
             yield in_order(held, len(self._encoding.order_by))
 
     def _listed(self, numbered: DataFrame, partitions: int) -> list[_Stored]:
-        """Runs the job that computes the batch."""
+        """Runs the first job, which computes and stores the batch; lists its record batches."""
         value = F.col("value")
         size, place = F.octet_length(value), F.col("number").bitwiseAND(IN_PARTITION)
         share = self._collect_bytes // max(1, partitions)
@@ -106,7 +107,7 @@ class StoredBatches:
         return stored
 
     def _values(self, numbered: DataFrame, stored: list[_Stored]) -> Iterator[list[bytes]]:
-        """Those that came, and between them those that did not, of about ``collect_bytes`` a job."""
+        """Yields the record batches in order: returned ones as they are, others fetched in jobs of about ``collect_bytes``."""
         for there, run in groupby(stored, lambda one: one.value is not None):
             some = list(run)
             if there:
@@ -120,7 +121,11 @@ class StoredBatches:
 
 
 def _fetched(numbered: DataFrame, wanted: list[_Stored]) -> list[bytes]:
-    """Some record batches that follow each other, from the disk; what is not as it was listed is not taken."""
+    """Fetches consecutive record batches from the disks of the executors.
+
+    Raises:
+        TooMuchAtOnce: If a checksum differs from the listed one, or the result exceeds Spark's limit.
+    """
     first, last = wanted[0].number, wanted[-1].number
     chosen = numbered.where(F.col("number").between(first, last)).select("value")
     start, end = first >> _PARTITION_BITS, last >> _PARTITION_BITS

@@ -1,4 +1,4 @@
-"""Collections of garbage in the Python workers of Spark, which come after every task."""
+"""Cheaper garbage collection in Spark's Python workers, which collect after every task."""
 
 import gc
 import itertools
@@ -9,10 +9,10 @@ _tasks = itertools.count(1)
 
 
 def spare_what_is_loaded() -> None:
-    """Lets collections pass over what the second task of this process finds.
+    """Exempts all existing objects from garbage collection, once, at the second task of this process.
 
-    A worker of Spark collects all garbage after each of its tasks, and for that goes through every object of every module: it takes
-    as long as reading some hundred thousand rows. At the second task nothing that is there is garbage, since Spark has just looked.
+    A worker of Spark runs a full collection after each task. It visits every object of every module, which takes as long as reading
+    some hundred thousand rows. At the start of the second task no existing object is garbage, since a collection has just run.
     """
     if next(_tasks) == 2:
         gc.freeze()

@@ -1,4 +1,4 @@
-"""Rows of a batch job to a log: tasks stage keys and bodies in files, and the commit makes one version of them all."""
+"""Writes the rows of a batch job to a log: tasks stage keys and bodies in files, and the driver commits all as one version."""
 
 import glob
 import shutil
@@ -35,20 +35,20 @@ __all__ = ["ChangeWriter", "WriterOptions"]
 _KNOWN: Final = (
     "path", "entity_type", "entity_type_column", "key", "operation", "operation_column", "body", "before", "tell_schema",
 )  # fmt: skip
-_ROWS: Final = 2_000  # encoded at once
+_ROWS: Final = 2_000  # rows encoded at once
 _PRIVATE: Final = 0o700
-_ABANDONED_US: Final = 86_400_000_000  # after which nothing is added any more to what a living job has staged
+_ABANDONED_US: Final = 86_400_000_000  # a staging directory unchanged for longer belongs to a dead job
 
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions:
-    """What a writer was asked for.
+    """The parsed options of a writer.
 
     Attributes:
-        path: The directory of the log, which is made if it is missing.
-        entity_type: The entity type of all rows, or None.
-        encoding: What columns mean.
-        told: The schema to tell, or None.
+        path: Directory of the log; created if missing.
+        entity_type: The entity type of all rows; None if a column names it.
+        encoding: The encoding of rows.
+        told: The schema to publish, or None.
     """
 
     path: Path
@@ -58,10 +58,10 @@ class WriterOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Self:
-        """Reads options, and looks whether rows of a schema can become changes.
+        """Parses options, and checks that rows of the schema can become changes.
 
         Raises:
-            InvalidOption: If one is unknown, missing or of no use.
+            InvalidOption: If an option is unknown, missing or invalid.
             SchemaRefused: If the columns cannot become changes.
         """
         check_known(given, _KNOWN)
@@ -97,20 +97,20 @@ class WriterOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Staged(WriterCommitMessage):
-    """What one task has staged."""
+    """The result of one task: the name of its staged file, and the number of rows."""
 
     file: str
     rows: int
 
 
 class ChangeWriter(DataSourceArrowWriter):
-    """Appends the rows of a batch job to a log that nobody has open for writing, as one version."""
+    """Appends the rows of a batch job to a log as one version; no process may have the log open for writing."""
 
     def __init__(self, options: WriterOptions, schema: StructType) -> None:
-        """Looks whether the log is free before anything is computed.
+        """Checks that the log has no writer, before Spark computes any row.
 
         Raises:
-            LogBusy: If it is open for writing.
+            LogBusy: If the log is open for writing.
         """
         owner = writer_of(RealFileSystem(), options.path)
         if owner.alive:
@@ -118,11 +118,11 @@ class ChangeWriter(DataSourceArrowWriter):
         self._options = options
         self._schema = schema
         _remove_abandoned(options.path)
-        # Beside the log, and so where it is in reach of the tasks and of the commit.
+        # Beside the log, where both the tasks and the commit can reach it.
         self._staged = options.path.with_name(f"{_staging(options.path)}{uuid4().hex}")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stages the rows of one partition; in a task, of which there may be several for a partition."""
+        """Stages the rows of one partition; runs in a task, and Spark may run several attempts per partition."""
         encoder = _RowEncoder(self._options.encoding, self._schema)
         self._staged.mkdir(_PRIVATE, parents=True, exist_ok=True)
         file = f"{uuid4().hex}.arrow"
@@ -138,10 +138,10 @@ class ChangeWriter(DataSourceArrowWriter):
         return _Staged(file, rows)
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Makes one version of what the tasks have staged, in the order of partitions.
+        """Commits the staged rows as one version, in the order of partitions.
 
         Raises:
-            LogBusy: If the log was opened meanwhile.
+            LogBusy: If the log was opened for writing meanwhile.
             RowRefused: If a row cannot become a change.
             LogError: If the log refuses the commit.
         """
@@ -149,7 +149,7 @@ class ChangeWriter(DataSourceArrowWriter):
         rows = sum(message.rows for message in messages)
         try:
             if rows:
-                # Whoever owns the log decides what is deleted of it.
+                # No retention: only the owner of the log decides what to delete.
                 with ChangeLog.open(options.path, retain_bytes=None, retain_age=None) as log:
                     cut = pieces(self._batches(messages), log.options.frame_bytes)
                     columns: Iterator[Columns] = (
@@ -162,7 +162,7 @@ class ChangeWriter(DataSourceArrowWriter):
             self.abort(messages)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Removes what was staged, also by tasks that were killed."""
+        """Removes all staged files, including those of killed tasks."""
         shutil.rmtree(self._staged, ignore_errors=True)
 
     def _batches(self, messages: Sequence[Any]) -> Iterator[pa.RecordBatch]:
@@ -179,16 +179,16 @@ def _staging(path: Path) -> str:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Removes what jobs have left behind that were killed with their driver."""
+    """Removes staging directories of jobs that were killed with their driver."""
     for staged in path.parent.glob(f"{glob.escape(_staging(path))}*"):
-        with suppress(OSError):  # another job removes it, or its own
+        with suppress(OSError):  # its own job, or another one, removes it concurrently
             newest = max(file.stat().st_mtime_ns for file in (staged, *staged.iterdir()))
             if SYSTEM_CLOCK.now_us() - newest // 1000 > _ABANDONED_US:
                 shutil.rmtree(staged)
 
 
 class _RowEncoder:
-    """Makes keys and bodies of rows by the rules of ``publishers.lossless``, as a sink has the JVM make them."""
+    """Encodes keys and bodies by the rules of ``publishers.lossless``, with the same result as the JVM's in a sink."""
 
     def __init__(self, encoding: Encoding, schema: StructType) -> None:
         self._encoding = encoding
@@ -203,10 +203,10 @@ class _RowEncoder:
         )
 
     def encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns that `columns_of` takes, of some rows.
+        """Returns the rows as the columns that `columns_of` expects.
 
         Raises:
-            RowRefused: If a row holds what JSON cannot tell.
+            RowRefused: If a row holds a NaN or an infinity, which JSON lacks.
         """
         made = {name: batch.column(column).cast(pa.string()) for name, column in self._kept.items()}
         if "operation" in made:
@@ -237,7 +237,7 @@ class _RowEncoder:
         return values if plain is None else [None if value is None else plain(value) for value in values]
 
     def _gone(self, operations: pa.Array | None, rows: int) -> Sequence[bool]:
-        """Which rows are removals, and so have no body."""
+        """Returns which rows are removals, which have no body."""
         if operations is None:
             return [self._encoding.operation is Operation.REMOVE] * rows
         bodiless = {word for word, meaning in self._encoding.operations if meaning is Operation.REMOVE}
@@ -261,7 +261,7 @@ class _RowEncoder:
 
 
 def _text(value: Any) -> str:
-    """A value of a key: what it is in JSON, without quotes."""
+    """Returns the text of a key value: its JSON form without quotes."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -276,7 +276,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(dtype: DataType) -> Callable[[Any], Any] | None:
-    """What makes values as Arrow gives them fit for JSON: times in UTC, and maps; None if they are."""
+    """Returns the function that converts Arrow values for JSON (times to UTC, maps to objects); None if none is needed."""
     match dtype:
         case StructType():
             parts = {
