@@ -126,7 +126,7 @@ class AppendLane:
                 if self._refused:
                     raise PredecessorFailed
                 submission = self._last = append.submit(self._last)
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this run only
+            except Exception as error:  # noqa: BLE001 - any error concerns only this run
                 self._refused = True
                 found.append((append, error))
             else:

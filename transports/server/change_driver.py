@@ -150,8 +150,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         link: The accepted WebSocket.
         server: Name and version that the client receives.
         appending: The server's shared state for appends; by default one for this connection alone.
-        leases: The slots that clients of the server have open; default likewise.
-        members: The group consumers that clients of the server have joined; default likewise.
+        leases: The slot leases of the server; by default those of this connection alone.
+        members: The consumer leases of the server; by default those of this connection alone.
         **serving: See ``DriverOptions``.
     """
 
@@ -262,7 +262,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             name, log, grant = self._access.find(self._logs, wish.log, self._principal, action)
             if wish.slot is not None:
                 grant.check_slot(wish.slot.name)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self._perform(self._session.failed(entry, describe(error)))
             return
         if wish.stated and (refused := self._crowded()) is not None:
@@ -307,7 +307,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             wanted = () if wish.empty and subscriber.grant.criteria is None else criteria
             make = partial(wished_feed, subscriber.log, wish, wanted, view)
             self._subscribe(subscriber, cost, make, scans=reads_disk(wish.start))
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self.ended(subscriber, error)
         self._link.flush()
 
@@ -336,7 +336,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
             since = None if wish.since is None else subscriber.log.position_of(wish.since)
             self._consume(subscriber, slot, cost, view, since)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self.ended(subscriber, error)
         self._link.flush()
 

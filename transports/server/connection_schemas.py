@@ -60,7 +60,7 @@ class ConnectionSchemas:
         action = LogAction.READ if isinstance(asked, SchemaQuestion) else LogAction.CONSUME
         try:
             name, log, grant = self._access.find(self._logs, asked.log, principal, action)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this question
             self._perform(self._session.failed(entry, describe(error)))
             return
 
@@ -74,7 +74,7 @@ class ConnectionSchemas:
         def told(result: Callable[[], SchemaAnswer | list[SlotTold] | dict[str, Any] | None]) -> None:
             try:
                 answer = self._session.answered(entry, result())
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this question only
+            except Exception as error:  # noqa: BLE001 - any error concerns only this question
                 answer = self._session.failed(entry, describe(error))
             self._perform(answer)
 

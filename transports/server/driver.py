@@ -365,7 +365,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
                     batch_events=subscriber.batch_events,
                     batch_bytes=subscriber.lane.batch_bytes,
                 )
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self.ended(subscriber, error)
         self._link.flush()
 
@@ -396,7 +396,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
     def _begun(self, subscriber: _Subscriber, result: Callable[[], None]) -> None:
         try:
             result()
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self.ended(subscriber, error)
             self._link.flush()
 

@@ -159,7 +159,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         engine: Executes the operations.
         link: The accepted WebSocket.
         leases: The slots that clients of the server have open; by default those of this connection alone.
-        members: The group consumers that clients of the server have joined; default likewise.
+        members: The group consumers that clients of the server have joined; by default those of this connection alone.
         **serving: See ``DriverOptions``.
     """
 
@@ -279,7 +279,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
                 self._queries[entry] = operation
         except RequestRefused as refused:
             self._perform(self._session.failed(entry, refused.errors))
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this operation only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this operation
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
         self._ask()
         self._link.flush()
@@ -335,7 +335,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             _, criteria = narrow(subscriber.grant, operation.source.view, lease.held.criteria)
             self._weight.take(subscriber.entry, subscriber.log.name, criteria, lease.cost)
             self._consume(subscriber, lease.held, lease.cost, operation.view)
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this subscription only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self.ended(subscriber, error)
         self._link.flush()
 
@@ -447,7 +447,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             return
         entry, operation = next(iter(self._queries.items()))
         if operation.kind == "mutation" and (self._preparing or self._groups.joining):
-            return  # it may be of a consumer that is about to join by what was sent before
+            return  # the mutation may be for a consumer that is still joining
         del self._queries[entry]
         try:
             pools = self._pools

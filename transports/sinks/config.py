@@ -67,7 +67,7 @@ class SinksFile:
     Attributes:
         path: The path of the file.
         directory: The directory of the log or the store.
-        log_name: The name of the log in a store; None for a directory of one log.
+        log_name: The name of the log in a store; None if the directory has one log only.
         sinks: The sinks by their names.
         lease: The lease that decides which of several processes runs the sinks; None for one process.
         http_kinds: The kinds of sinks that may be declared over HTTP in addition.

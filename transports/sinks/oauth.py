@@ -15,9 +15,7 @@ from transports.sinks.secrets import SecretReference
 
 __all__ = ["ClientCredentials", "TokenAnswer"]
 
-_MARGIN: Final = (
-    30.0  # seconds before its expiry at which a token is replaced; at most a tenth of its lifetime
-)
+_MARGIN: Final = 30.0  # seconds before its expiry at which a token is replaced, at most a tenth of its life
 _LIFE: Final = 300.0  # seconds; the lifetime if the server reports none
 _LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TEXT: Final = 64
