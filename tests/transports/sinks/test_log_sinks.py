@@ -159,3 +159,16 @@ def test_every_metric_of_a_sink_is_where_its_statistics_have_it(log):
     mine = [metric for metric in TABLE if metric.name.startswith("penstock_sink_")]
     assert len(mine) == 15
     assert [metric.name for metric in mine if not list(samples(metric, told))] == []
+
+
+def test_a_sink_that_takes_the_name_of_a_dropped_one_carries_the_rows_itself(tmp_path):
+    """F88, F119: though the dropped sink had carried them, and was COMPLETED."""
+    rows = SinkOptions(snapshot="initial_only", linger=0.0)
+    with ChangeLog.open(tmp_path / "shop", state=True, **QUICK) as log, LogSinks(log) as sinks:
+        log.commit([upsert("order", "a", {})])
+        for _ in range(2):
+            target = Target()
+            runner = sinks.add("stock", target, rows)
+            arrived(target, "a")
+            wait_until(lambda runner=runner: runner.state is SinkState.COMPLETED)
+            sinks.drop("stock")
