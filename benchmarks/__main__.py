@@ -34,7 +34,7 @@ NAMES = (
 
 
 def main() -> int:
-    """Runs what was asked for; of several, each in a process of its own."""
+    """Runs the named benchmarks; if there are several, each in a process of its own."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="one of " + ", ".join(NAMES))
     parser.add_argument("--dir", default=None, help="where logs are written (default: a temporary directory)")
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def one(name: str, directory: str | None) -> None:
-    """Runs a benchmark and keeps its figures."""
+    """Runs a benchmark and stores its figures."""
     on = environment()
     print(f"== {name}: " + ", ".join(f"{key} {value}" for key, value in on.items()), end="\n\n")
     with tempfile.TemporaryDirectory(dir=directory, prefix="bench") as place:

@@ -14,9 +14,9 @@ from publishers.wal import Wal
 BODY = b'{"carrier":"B6","flight":725,"origin":"JFK","dest":"BQN","status":"DEPARTED","delay":-1,"tailnum":"N804JB"}'
 SIZES = (1, 10, 100, 1000)
 CHANGES = (2_000, 50_000)
-"""Least and most changes of a round."""
+"""Minimum and maximum number of changes of a round."""
 SQLITE = {1: 1 / 0.9, 10: 1 / 0.45}
-"""Of its rate with synchronous=OFF what is to be reached; of larger transactions eight times as much."""
+"""The goal, as a multiple of SQLite's rate with synchronous=OFF, by transaction size; for larger transactions it is 8."""
 _RAW = "os.write of ready bytes"
 _OBJECTS = "penstock, sync=os"
 _COLUMNS = "penstock, sync=os, columns as from Arrow"
@@ -42,7 +42,7 @@ def table(directory: Path, size: int) -> Table:
     live = files._writer.active
     before = live.offset
     logs[0].commit(rows)
-    payload = bytes(live.offset - before)  # as many as a transaction takes in the log
+    payload = bytes(live.offset - before)  # the bytes of a transaction in the log
 
     def write() -> int:
         for _ in range(transactions):

@@ -1,6 +1,6 @@
 """Appends from another process, one change each, in windows of 100 on every connection; beside Redis Streams, pipelined as much.
 
-Both sync before they answer. The clients of both are in Python, in one process, which has its share of the time.
+Both servers sync before they answer. All clients are in one Python process, whose own work is part of the measured time.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def run(directory: Path) -> dict[str, Table]:
 
 
 def table(directory: Path, count: int) -> Table:
-    """Appends a second, by the wall clock, of all connections together."""
+    """Appends per second of wall-clock time, over all connections."""
     place = Path(tempfile.mkdtemp(dir=directory))
     others = [one for one in peers(place, synced=True) if isinstance(one, RedisStream)]
     grant = Grant({LogAction.READ, LogAction.WRITE})
@@ -66,7 +66,7 @@ def table(directory: Path, count: int) -> Table:
 
 
 class Appender:
-    """A connection to a server of ours."""
+    """A connection to a penstock server."""
 
     def __init__(self, where: str) -> None:
         self._log = connect(where)
@@ -84,7 +84,7 @@ class Pipeline:
     """A connection to Redis."""
 
     def __init__(self, where: str) -> None:
-        from redis.asyncio import Redis  # noqa: PLC0415 - not where the figures are taken
+        from redis.asyncio import Redis  # noqa: PLC0415 - the measuring process does not need it
 
         self._client: Any = Redis(unix_socket_path=where, single_connection_client=True)
 
@@ -100,7 +100,7 @@ class Pipeline:
 
 
 async def main(kind: str, where: str, count: int, windows: int, window: int) -> None:
-    """Appends once for each line that comes, and prints the seconds that took."""
+    """For each line of standard input, runs all appends once and prints their duration in seconds."""
     make: Callable[[str], Any] = Appender if kind == "penstock" else Pipeline
     connections = [await make(where).open() for _ in range(count)]
 

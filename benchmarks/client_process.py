@@ -9,11 +9,11 @@ __all__ = ["ClientProcess"]
 
 
 class ClientProcess:
-    """A module that runs in another process: of each line that it is told, it answers one. It tells one when it is ready.
+    """A module that runs in another process. It writes one line when it is ready, and answers each line with one line.
 
     Args:
-        module: Its name.
-        arguments: What it is run with.
+        module: The name of the module.
+        arguments: Its command-line arguments.
     """
 
     def __init__(self, module: str, *arguments: object) -> None:
@@ -27,7 +27,7 @@ class ClientProcess:
         self._answer()
 
     def ask(self, line: str = "") -> str:
-        """Tells a line, and waits for the answer."""
+        """Sends a line, and waits for the answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()

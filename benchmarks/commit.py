@@ -1,7 +1,7 @@
-"""Durable commits: one caller against a bare write and sync, and many callers who share one; beside SQLite, LMDB and Redis.
+"""Durable commits: one caller against a bare write and sync, and many callers that share syncs; beside SQLite, LMDB and Redis.
 
-What a disk takes for a sync differs from one to the other and from moment to moment, so both are measured once more with a
-sync that always takes a millisecond.
+The duration of a sync differs between disks, and from one moment to the next. So both measurements are repeated with a sync
+that always takes one millisecond.
 """
 
 import os
@@ -25,11 +25,11 @@ COMMITS = 200
 """Commits of one caller in a round."""
 CALLERS = (10, 100, 1000)
 GROUPED = 4_000
-"""Commits of all callers together in a round, of those who commit groups."""
+"""Commits of all callers together in a round, for variants with group commit."""
 LARGE = (100, 1000)
 FACTORS = {10: 5, 100: 20, 1000: 30}
 SYNC = 0.001
-"""Seconds of a sync that is not the disk's."""
+"""Seconds of a simulated sync."""
 _BARE = "bare write + fdatasync"
 _OURS = "penstock, sync=always"
 _SQLITE = "SQLite WAL, synchronous=FULL"
@@ -37,7 +37,7 @@ _REDIS = "Redis Streams, appendfsync=always"
 
 
 def run(directory: Path) -> dict[str, Table]:
-    """One caller, larger transactions, then many callers; one and many again with a sync of one length."""
+    """One caller, larger transactions, many callers; then one and many callers with a simulated sync."""
     found = {
         **one(directory),
         **{f"durable commit, {size} changes": larger(directory, size) for size in LARGE},
@@ -57,13 +57,13 @@ def run(directory: Path) -> dict[str, Table]:
 
 @contextmanager
 def even_sync() -> Iterator[None]:
-    """Lets each sync of a file take as long as any other, whatever the disk does."""
+    """Replaces each sync of a file by a sleep of `SYNC` seconds."""
     with patch("os.fdatasync", lambda _: time.sleep(SYNC)):  # noqa: TID251 - it stands for the disk
         yield
 
 
 class Bare:
-    """Writes into space that is there already, and syncs: what the disk can do."""
+    """Writes into preallocated space, and syncs: the limit of the disk."""
 
     def __init__(self, place: Path, nbytes: int) -> None:
         self.file = os.open(place / "bare", os.O_RDWR | os.O_CREAT)
@@ -82,7 +82,7 @@ class Bare:
 
 
 def one(directory: Path, *, even: bool = False) -> dict[str, Table]:
-    """Each commit is timed, for the distribution. Peers sync in ways of their own, so with an even sync there are none."""
+    """Times each commit, for the distribution. Peers do not use the simulated sync, so they are left out with it."""
     place = Path(tempfile.mkdtemp(dir=directory))
     log, bare = ChangeLog.open(place / "log"), Bare(place, 240)
     others = [] if even else peers(place, synced=True)
@@ -168,7 +168,7 @@ def larger(directory: Path, size: int) -> Table:
 
 
 def many(directory: Path, callers: int, *, even: bool = False) -> Table:
-    """Callers on threads of their own; SQLite and LMDB commit one after the other whatever the callers do."""
+    """Each caller on a thread of its own; SQLite and LMDB commit one after the other all the same."""
     place = Path(tempfile.mkdtemp(dir=directory))
     log, bare = ChangeLog.open(place / "log"), Bare(place, 240)
     others = [] if even else peers(place, synced=True, callers=callers)
@@ -228,7 +228,7 @@ def many(directory: Path, callers: int, *, even: bool = False) -> Table:
 
 
 def end(log: ChangeLog, bare: Bare, others: list[Peer]) -> None:
-    """Closes what was measured."""
+    """Closes the log and the peers."""
     log.close()
     bare.close()
     for peer in others:

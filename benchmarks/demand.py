@@ -1,4 +1,4 @@
-"""``request(1)`` for each change of a backlog: inside ``on_next``, and from another thread, which waits for each of them."""
+"""``request(1)`` for each change of a backlog: inside ``on_next``, and from another thread that waits for each change."""
 
 import tempfile
 import threading

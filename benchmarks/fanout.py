@@ -14,7 +14,7 @@ COMMITS = 200
 SIZE = 10
 SUBSCRIBERS = (1, 100, 1000)
 BESIDE = {1: 1 / 6, 100: 0.7, 1000: 1.2}
-"""Of the rate of reactivex, which has no log to write, what is to be reached."""
+"""The goal, as a part of the rate of reactivex, which writes no log, by number of subscribers."""
 ROWS = [upsert("flight", f"B6/{n}", b'{"status":"DEPARTED"}') for n in range(SIZE)]
 _LOOP = "a loop that calls on_next"
 _NEXT = "penstock, commit included, on_next"
@@ -50,7 +50,7 @@ def run(directory: Path) -> dict[str, Table]:
 
 
 def followed(place: Path, kind: type[Counting], subscribers: int) -> tuple[ChangeLog, list[Counting]]:
-    """A log, and who follows it."""
+    """A log, and its subscribers."""
     log = ChangeLog.open(place, sync="os")
     followers = [kind() for _ in range(subscribers)]
     for follower in followers:

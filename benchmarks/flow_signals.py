@@ -1,7 +1,7 @@
-"""Signals a second from one writer to its subscribers, the cost of a request, and the memory of who only waits.
+"""Signals a second from one writer to its subscribers, the cost of a request, and the memory of an idle subscriber.
 
 The peers are those that a Python program would use instead: a reactivex ``Subject``, an eventkit ``Event``, aiostream, and a
-bounded ``asyncio.Queue`` for each subscriber. CPU time, since nothing here waits for anything else.
+bounded ``asyncio.Queue`` for each subscriber. The figures are CPU time, since no variant waits for I/O.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ IDLE = 2_000
 
 
 class Counting:
-    """Takes everything that comes, and counts it."""
+    """Requests without bound, and counts elements."""
 
     __slots__ = ("count", "subscription")
 
@@ -54,7 +54,7 @@ class Counting:
 
 
 class Batched(Counting):
-    """Takes batches."""
+    """Counts elements of batches."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class Asking(Counting):
 
 
 class Idle(Counting):
-    """Asks for nothing."""
+    """Never requests."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ def run(_directory: Path) -> dict[str, Table]:
 
 
 def cpu(work: Callable[[], int]) -> tuple[int, float]:
-    """What was done, and the CPU seconds that it took."""
+    """The number of units done, and the CPU seconds that they took."""
     gc.collect()
     began = time.process_time()
     done = work()
@@ -103,7 +103,7 @@ def cpu(work: Callable[[], int]) -> tuple[int, float]:
 
 
 class Audience:
-    """One writer's subscribers, of each kind."""
+    """The subscribers of one writer, for each peer."""
 
     def __init__(self, subscribers: int, turns: int) -> None:
         self.turns = turns
@@ -149,7 +149,7 @@ class Audience:
 
 
 def signals(subscribers: int) -> Table:
-    """Elements that are written one by one, and ten at a time."""
+    """Elements written one by one, and ten at a time."""
     to = Audience(subscribers, max(SIZE, DELIVERIES // subscribers // SIZE * SIZE))
     figures = compare(
         f"one writer, S={subscribers}, B=1 and {SIZE}, no durability",
@@ -175,7 +175,7 @@ def signals(subscribers: int) -> Table:
 
 
 def streams() -> Table:
-    """From an iterable to one subscriber: how much demand costs."""
+    """From an iterable to one subscriber: the cost of demand."""
 
     def through(make: Callable[[], Counting], *operators: flow.Operator[int, int]) -> Callable[[], int]:
         def work() -> int:
@@ -237,7 +237,7 @@ def streams() -> Table:
 
 
 def coroutines(subscribers: int) -> Table:
-    """Tasks that take element by element, by demand or out of a bounded queue each."""
+    """Tasks that receive element by element, by demand or from a bounded queue each."""
     turns = DELIVERIES // subscribers
 
     async def by_demand() -> int:
@@ -308,8 +308,8 @@ def memory() -> Table:
 
 
 def weigh(make: Callable[[], object]) -> float:
-    """Bytes for each of those that ``make`` keeps."""
-    make()  # whatever is made once for all
+    """Bytes for each object that ``make`` returns and keeps alive."""
+    make()  # creates shared objects, which do not count
     gc.collect()
     tracemalloc.start()
     try:

@@ -1,7 +1,7 @@
-"""Groups: reading what is new and acknowledging it, beside a consumer group of Redis Streams, and a pull consumer of NATS JetStream.
+"""Groups: reading and acknowledging new changes, beside a consumer group of Redis Streams, and a pull consumer of NATS JetStream.
 
-A group is used in the process that owns its log, the others by their Python clients over a socket of this machine. Two classes of durability: what was
-acknowledged is synced some time later (here after 200 ms, there every second), or before the acknowledgement returns.
+A group is used in the process that owns its log, the peers through their Python clients over a local socket. There are two classes of durability: an
+acknowledgement is synced later (by penstock after 200 ms, by the peers every second), or before the call returns.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from benchmarks.peers import missing, redis_stream
 from publishers import ChangeLog, upsert
 
 SIZES: Final = {1: (3_000, 300), 100: (20_000, 5_000), 1_000: (50_000, 20_000)}
-"""Changes of a round by how many are read and acknowledged at once: synced later, and before the call returns."""
+"""Changes of a round, with a later sync and with a sync before the call returns, by the number acknowledged at once."""
 GOALS: Final = {True: 1.8, False: 1.15}
 _BODY: Final = b'{"carrier":"B6","flight":725,"origin":"JFK","dest":"BQN","status":"DEPARTED","delay":-1,"tailnum":"N804JB"}'
 _NAMES: Final = {"key": "group", "none": 'group, ordering="none"'}
@@ -34,7 +34,7 @@ def run(directory: Path) -> dict[str, Table]:
 
 
 def shared(place: Path, size: int, changes: int, *, durable: bool) -> Table:
-    """One consumer reads and acknowledges everything, so many at a time."""
+    """One consumer reads and acknowledges all changes, ``size`` at a time."""
     here = Path(tempfile.mkdtemp(dir=place))
     rows = [upsert("flight", f"B6/{number}", _BODY) for number in range(changes)]
     log = ChangeLog.open(here / "log", sync="os")

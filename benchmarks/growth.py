@@ -1,4 +1,4 @@
-"""What a commit costs as everything around it grows: the log, idle subscribers, predicates that match nothing, laggards."""
+"""The cost of a commit as its surroundings grow: the log, idle subscribers, predicates that match nothing, laggards."""
 
 import gc
 import tempfile
@@ -17,7 +17,7 @@ COMMITS = 500
 """Commits of a round."""
 SIZE = 10
 HISTORIES = (0, 1_000_000)
-"""Changes that are in the log before."""
+"""Changes in the log before the measurement."""
 IDLE = (10, 10_000)
 PREDICATES = (10, 1_000, 100_000)
 LIVE = 100
@@ -31,7 +31,7 @@ _FLAT = 0.8
 
 
 class Silent:
-    """A subscriber that asks for something, or for nothing."""
+    """A subscriber that requests a given number of changes, or none."""
 
     __slots__ = ("demand", "subscription")
 
@@ -47,14 +47,15 @@ class Silent:
         raise AssertionError("nothing was to come")
 
     def on_error(self, error: Exception, /) -> None:
-        assert isinstance(error, LogClosed), error  # at the end, for those who have not asked for everything
+        # The log is closed before a subscriber without demand has all changes.
+        assert isinstance(error, LogClosed), error
 
     def on_complete(self) -> None:
         return
 
 
 class Live(Silent):
-    """Takes batches at once, and remembers when each came."""
+    """Requests without bound, and notes the time of each batch."""
 
     __slots__ = ("count", "times")
 
@@ -69,7 +70,7 @@ class Live(Silent):
 
 
 class Lagging(Silent):
-    """Reads the history as fast as it comes, a few hundred changes at a time."""
+    """Reads the history at full speed, a few hundred changes at a time."""
 
     __slots__ = ("count",)
 
@@ -83,7 +84,7 @@ class Lagging(Silent):
 
 
 def run(directory: Path) -> dict[str, Table]:
-    """What is around a commit, few and many."""
+    """Commits in small and large surroundings of each kind."""
     return {
         "growth of the log": histories(directory),
         "growth of idle subscribers": idle(directory),
@@ -102,7 +103,7 @@ def filled(place: Path, changes: int) -> ChangeLog:
 
 
 def grown(title: str, logs: dict[str, ChangeLog], sizes: str, unit: str = "commits/CPU-s") -> Table:
-    """The CPU time of commits to logs around which there is more and more."""
+    """The CPU time of commits to logs with growing surroundings."""
     before = {name: log.head.version for name, log in logs.items()}
 
     def commits(log: ChangeLog) -> Callable[[], int]:
@@ -136,7 +137,7 @@ def histories(directory: Path) -> Table:
 
 
 def idle(directory: Path) -> Table:
-    """Subscribers to everything who ask for nothing."""
+    """Subscribers to all changes that never request."""
     place = Path(tempfile.mkdtemp(dir=directory))
     logs = {}
     for size in IDLE:
@@ -170,7 +171,7 @@ def memory(directory: Path) -> Table:
 
 
 def predicates(directory: Path) -> Table:
-    """Subscribers with a predicate each, who ask for everything that matches: nothing does."""
+    """Subscribers with demand and a predicate each, which no change matches."""
     place = Path(tempfile.mkdtemp(dir=directory))
     logs = {}
     for size in PREDICATES:
@@ -186,7 +187,7 @@ def predicates(directory: Path) -> Table:
 
 
 def beside(directory: Path) -> Table:
-    """Live subscribers, alone and while many others read the history; by wall clock, commits at a pace."""
+    """Live subscribers, alone and beside many that read the history; wall-clock time, with paced commits."""
     place = Path(tempfile.mkdtemp(dir=directory))
     log = ChangeLog.open(place / "log", sync="os", ring_events=4096)
     for _ in range(BACKLOG // len(_BULK)):
@@ -205,7 +206,8 @@ def beside(directory: Path) -> Table:
         behind = [Lagging() for _ in range(laggards)]
         for late in behind:
             log.changes(everything, since=Position(1), content=Content.BODY).subscribe(late)
-        while behind and not behind[0].count:  # else a busy machine measures before they read
+        # On a busy machine the measurement would begin before they read.
+        while behind and not behind[0].count:
             pause.wait(PACE)
         begun, latencies, busy = sum(one.count for one in live), [], 0
         for _ in range(COMMITS):

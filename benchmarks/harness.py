@@ -1,8 +1,8 @@
-"""How everything here is measured.
+"""The measuring method of all benchmarks.
 
-The variants of a benchmark take turns in one run, in rotating order, for several rounds; what counts is the median, over the
+The variants of a benchmark take turns in one run, in rotating order, for several rounds. The result is the median, over the
 rounds, of the ratio of two variants in the same round. Absolute numbers are printed for orientation and do not carry over to
-another machine. Each benchmark checks that everything it gave away arrived, and prints whether a figure to reach was reached.
+another machine. Each benchmark checks that all changes arrived, and prints whether it reached its goals.
 """
 
 import json
@@ -37,7 +37,7 @@ _PACKAGES = (
 
 @dataclass
 class Variant:
-    """One way to do the work: ``run`` does it once, and answers how many units it did and in how many seconds."""
+    """One way to do the work: ``run`` does it once, and returns the number of units done and the seconds."""
 
     name: str
     run: Callable[[], tuple[int, float]]
@@ -46,7 +46,7 @@ class Variant:
 
 @dataclass
 class Figure:
-    """What a benchmark found of one variant: its median, and the median of its ratios to the first variant."""
+    """The result of one variant: its median, and the median of its ratios to the first variant."""
 
     variant: str
     rate: float
@@ -56,7 +56,7 @@ class Figure:
 
 @dataclass
 class Goal:
-    """A figure to reach, and what was found."""
+    """A bound to reach, and the measured figure."""
 
     text: str
     found: str
@@ -64,12 +64,12 @@ class Goal:
 
 
 class Table(list[Figure]):
-    """The figures of one comparison, the first one being that to which the others are set in relation.
+    """The figures of one comparison; the first variant is the base of the ratios.
 
     Args:
-        title: What was done.
-        unit: Of the rates.
-        rounds: What each variant reached in each round.
+        title: The work that was measured.
+        unit: The unit of the rates.
+        rounds: The rate of each variant in each round.
         sizes: S subscribers, B changes a commit, C callers or connections, P predicates; and the durability class.
     """
 
@@ -102,14 +102,14 @@ class Table(list[Figure]):
         return self
 
     def ratio(self, name: str, other: str) -> float:
-        """Median over the rounds of what one variant reached by what another one did."""
+        """The median, over the rounds, of the ratio of two variants."""
         found = {figure.variant: figure.rounds for figure in self}
         return statistics.median(a / b for a, b in zip(found[name], found[other], strict=True))
 
     def reach(self, name: str, kind: Literal[">=", "<="], bound: float, other: str | None = None) -> None:
-        """Prints a figure to reach beside what was found: of a variant alone, or in relation to another one.
+        """Prints a goal beside the measured figure: of a variant alone, or of its ratio to another one.
 
-        A variant that could not be measured here is told of by a note, and has no goal.
+        A variant that could not be measured on this machine gets a note instead of a goal.
         """
         names = {figure.variant for figure in self}
         if name not in names or (other is not None and other not in names):
@@ -130,7 +130,7 @@ class Table(list[Figure]):
         print(f"  {text}")
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """The table as JSON values."""
         return {
             "title": self.title,
             "unit": self.unit,
@@ -158,7 +158,7 @@ def compare(
 
 
 def progress(text: str = "") -> None:
-    """Shows on a terminal how far it is; without a text, clears that."""
+    """Shows the progress on a terminal; without a text, clears it."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{text}")
         sys.stderr.flush()
@@ -179,12 +179,12 @@ def cpu(work: Callable[[], int]) -> tuple[int, float]:
 
 
 def percentile(samples: Sequence[float], part: float) -> float:
-    """The smallest sample that at least so great a part of all does not exceed."""
+    """The smallest sample that at least this part of all samples does not exceed."""
     return sorted(samples)[min(len(samples) - 1, int(len(samples) * part))]
 
 
 def environment() -> dict[str, str]:
-    """On what this ran."""
+    """The machine and the versions of this run."""
     found = {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "machine": f"{platform.system()} {platform.machine()}",
@@ -211,7 +211,7 @@ def redis_version() -> str:
 
 
 def save(name: str, tables: Mapping[str, Table], on: Mapping[str, str]) -> Path:
-    """Writes what was found beside the code, and answers where."""
+    """Writes the figures beside the code, and returns the path."""
     RESULTS.mkdir(exist_ok=True)
     plain = {title: table.plain() for title, table in tables.items()}
     path = RESULTS / f"{name}.json"

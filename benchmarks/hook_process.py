@@ -1,4 +1,4 @@
-"""A receiver of webhooks in a process of its own that does as little as it can: ``python -m benchmarks.hook_process`` prints its port."""
+"""A minimal receiver of webhooks in a process of its own: ``python -m benchmarks.hook_process`` prints its port."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ _LENGTH = b"content-length:"
 
 
 class Hook(asyncio.Protocol):
-    """Answers each request when its body is there."""
+    """Answers each request once its body has arrived."""
 
     def __init__(self) -> None:
         self._got = bytearray()

@@ -24,7 +24,7 @@ _WAIT = 30.0
 
 
 class JetStream:
-    """A server of its own, by a socket of this machine; ``synced``: it syncs what it stores each time, not every two minutes."""
+    """A server of its own on a local socket. With ``synced`` it syncs each message, otherwise every two minutes."""
 
     def __init__(self, place: Path, *, synced: bool) -> None:
         self.name = f"NATS JetStream, sync_interval={'always' if synced else '2m'}"
@@ -48,16 +48,16 @@ class JetStream:
         self._run(self._stream.add_stream(name="changes", subjects=["changes"], num_replicas=1))
 
     def write(self, rows: Sequence[Mutation]) -> None:
-        """Publishes rows, and waits for the server to have all of them."""
+        """Publishes rows, and waits until the server has all of them."""
 
         async def publish() -> None:
-            # Several at once, else each waits for an answer of the server.
+            # Published concurrently: one by one, each would wait for an answer of the server.
             await asyncio.gather(*(self._stream.publish("changes", row.body or b"") for row in rows))
 
         self._run(publish())
 
     def share(self, group: str, most: int) -> int:
-        """Has a consumer of a new group read everything and acknowledge it, so many at a time; answers how many that were."""
+        """Reads and acknowledges all messages with a new consumer, ``most`` at a time; returns their number."""
         return int(self._run(self._share(group, most)))
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class JetStream:
             try:
                 socket.create_connection(("127.0.0.1", port), 1.0).close()
                 return await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False)
-            except OSError:  # it has not started yet
+            except OSError:  # the server has not started yet
                 if time.monotonic() > end:
                     raise
                 await asyncio.sleep(0.05)
@@ -92,7 +92,7 @@ class JetStream:
             found = await consumer.fetch(min(most, left - done), timeout=_WAIT)
             for one in found[:-1]:
                 await one.ack()
-            await found[-1].ack_sync()  # the server has all before it, too
+            await found[-1].ack_sync()  # then the server has all earlier messages as well
             done += len(found)
         await consumer.unsubscribe()
         await self._stream.delete_consumer("changes", group)
@@ -100,5 +100,5 @@ class JetStream:
 
 
 def jet_stream(place: Path, *, synced: bool) -> JetStream | None:
-    """The peer, if this machine has it."""
+    """The peer, if it is installed on this machine."""
     return JetStream(place, synced=synced) if nats is not None and shutil.which("nats-server") else None

@@ -22,12 +22,12 @@ ROWS = [upsert("flight", f"B6/{n}", b'{"status":"DEPARTED","n":%d}' % n) for n i
 
 
 def run(directory: Path) -> dict[str, Table]:
-    """What is delivered of a backlog of 10,000 transactions, and of what a writer flat out writes."""
+    """Delivery of a backlog of 10,000 transactions, and beside a writer at full speed."""
     return {"backlog": backlog(directory), "beside a writer": beside(directory)}
 
 
 def backlog(directory: Path) -> Table:
-    """Several who read the same, beside one who reads it alone."""
+    """Ten subscribers that read the same backlog, beside a single one."""
     with ChangeLog.open(
         Path(tempfile.mkdtemp(dir=directory)) / "log", sync="os", replay_bytes=16 << 20
     ) as log:
@@ -55,7 +55,7 @@ def backlog(directory: Path) -> Table:
 
 
 def beside(directory: Path) -> Table:
-    """A writer that never pauses: what is written, and what arrives."""
+    """A writer that never pauses: changes written, and changes delivered."""
     rounds: dict[str, list[float]] = {_DUE: [], _GIVEN: [], _DRAINED: []}
     for number in range(harness.ROUNDS):
         with ChangeLog.open(Path(tempfile.mkdtemp(dir=directory)) / "log", sync="os") as log:

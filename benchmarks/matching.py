@@ -1,4 +1,4 @@
-"""Finding which of many predicates a block concerns, against a no-op call a change and against asking each predicate."""
+"""Finding the predicates that match a block, against a no-op call for each change and against evaluating each predicate."""
 
 from itertools import count
 from pathlib import Path
@@ -14,7 +14,7 @@ from publishers.mutations.mutation import columns_of, upsert
 
 CHANGES = 1000
 SIZES = {1: 0, 100: 0, 1_000: 100, 10_000: 1_000, 100_000: 1_000}
-"""Predicates, and how much faster than a filter for each of them the index is to be."""
+"""The number of predicates, and the goal for the index as a multiple of the speed of a filter for each predicate."""
 CONDITIONS = 1_000
 GROWN = 100_000
 _INDEX = "the matching index"
@@ -23,7 +23,7 @@ _versions = count(1)
 
 
 def block() -> Block:
-    """A thousand orders with keys of their own; made anew, since what was found in a block is kept with it."""
+    """A thousand orders with distinct keys; a new block each time, since a block caches its matches."""
     rows = [
         upsert(
             "order",
@@ -47,7 +47,7 @@ def block() -> Block:
 
 
 def wish(number: int) -> Criterion:
-    """Keys, types, globs, patterns and changed fields in turn; of the first three hundred some match."""
+    """A criterion by key, type, glob, pattern or changed field in turn; some of the first three hundred match."""
     near = f"eu/{number % 50}" if number % 50 < 10 and number < 300 else f"us/{number}"
     kinds = (
         Criterion(entity_types={"order"}, keys={f"{near}/{number}"}),
@@ -60,7 +60,7 @@ def wish(number: int) -> Criterion:
 
 
 def valued(number: int) -> Criterion:
-    """A customer each, a tenth of whom have an order in the block."""
+    """A criterion for one customer; a tenth of the customers have an order in the block."""
     return Criterion(entity_types={"order"}, where=Where("customer", "==", number * 10))
 
 
@@ -121,7 +121,7 @@ def table(size: int) -> Table:
 
 
 def conditions(size: int) -> Table:
-    """Equalities on a field of the body: parsed once, looked up, against each predicate alone."""
+    """Equality conditions on a field of the body: a lookup after one parse, against each predicate alone."""
     predicates = [Predicate(Criteria.of(valued(number))) for number in range(size)]
     index = MatchingIndex((predicate, predicate) for predicate in predicates)
     one = block()
@@ -148,7 +148,7 @@ def conditions(size: int) -> Table:
 
 
 def growing() -> Table:
-    """Putting predicates in, the first and the last tenth compared: the cost of one must not grow."""
+    """Adding predicates: the first and the last tenth are compared, since the cost of one must not grow."""
     index: MatchingIndex[int] = MatchingIndex()
     predicates = [Predicate(Criteria.of(wish(number))) for number in range(GROWN)]
     spans = []

@@ -1,7 +1,7 @@
-"""What else a program could write its changes to: SQLite, LMDB and Redis Streams, each as it is best used.
+"""The alternatives to a log: SQLite, LMDB and Redis Streams, each configured at its best.
 
-All store the same: entity type, key and body of each change, in order, a transaction at a time. Each comes in two durability
-classes, ``SYNCED`` (a transaction is on the disk when the call returns) and ``LEFT`` (it is with the operating system).
+All store entity type, key and body of each change, in order, one transaction at a time. Each comes in two durability classes:
+``SYNCED`` (a transaction is on the disk when the call returns) and ``LEFT`` (it is with the operating system).
 """
 
 import contextlib
@@ -33,21 +33,21 @@ _PLACE = struct.Struct(">QI")
 
 
 class Peer(Protocol):
-    """Somewhere to write changes to."""
+    """A store for changes."""
 
     name: str
 
     def write(self, rows: Sequence[Mutation], caller: int = 0) -> None:
-        """Writes a transaction; callers of different numbers may do so at the same time."""
+        """Writes a transaction; callers with different numbers may write concurrently."""
 
     def read(self) -> int:
-        """Reads everything in order, from the beginning, and answers how many changes that were."""
+        """Reads all changes in order, from the beginning; returns their number."""
 
     def count(self) -> int:
-        """How many changes are there."""
+        """The number of stored changes."""
 
     def close(self) -> None:
-        """Lets go of everything."""
+        """Closes connections and servers."""
 
 
 class Sqlite:
@@ -92,7 +92,7 @@ class Sqlite:
 
 
 class Lmdb:
-    """A database by version and index, which puts keys in order at the end of its tree."""
+    """A database keyed by version and index, so that new keys are appended at the end of its tree."""
 
     def __init__(self, place: Path, *, synced: bool) -> None:
         self.name = "LMDB" if synced else "LMDB, nosync"
@@ -178,7 +178,7 @@ class RedisStream:
         return int(self._clients[0].xlen("changes"))
 
     def share(self, group: str, most: int) -> int:
-        """Has a consumer of a new group read everything and acknowledge it, so many at a time; answers how many that were."""
+        """Reads and acknowledges all changes with a consumer of a new group, ``most`` at a time; returns their number."""
         client, done = self._clients[0], 0
         client.xgroup_create("changes", group, id="0")
         while answer := client.xreadgroup(group, "one", {"changes": ">"}, count=most):
@@ -199,7 +199,7 @@ class RedisStream:
 
 
 def peers(place: Path, *, synced: bool, callers: int = 1) -> list[Peer]:
-    """Those that this machine has."""
+    """The peers that are installed on this machine."""
     found: list[Peer] = [Sqlite(place, synced=synced)]
     if lmdb is not None:
         found.append(Lmdb(place, synced=synced))
@@ -216,7 +216,7 @@ def redis_stream(place: Path, *, synced: bool) -> RedisStream | None:
 
 
 def missing() -> list[str]:
-    """What this machine has not, in words."""
+    """A sentence for each peer that is not installed on this machine."""
     found = []
     if lmdb is None:
         found.append("LMDB not measured: no package lmdb")
@@ -228,6 +228,6 @@ def missing() -> list[str]:
 
 
 def tell_missing(table: Table) -> None:
-    """Says in a table what is not in it."""
+    """Adds a note to a table for each missing peer."""
     for text in missing():
         table.note(text)

@@ -28,7 +28,7 @@ def draw(name: str, tables: Mapping[str, Table], path: Path) -> None:
 
 
 def _table(table: Table, top: int, parts: list[str]) -> int:
-    """One comparison; answers where the next one begins."""
+    """Draws one comparison; returns the top of the next one."""
     ratios = [max(figure.ratio, 1e-6) for figure in table]
     low, high = floor(min(0.0, *map(log10, ratios))), ceil(max(0.0, *map(log10, ratios)))
     high = max(high, low + 1)

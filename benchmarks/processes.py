@@ -1,4 +1,4 @@
-"""What all processes of a measurement use together."""
+"""The CPU time of all processes of a measurement."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ __all__ = ["cpu_seconds"]
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process, of all that it began, and of all that those did."""
+    """CPU seconds of this process and of all its descendants."""
     parents: dict[int, list[int]] = {}
     used: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):

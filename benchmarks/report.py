@@ -1,4 +1,4 @@
-"""The figures of the last run of each benchmark, put into the page that tells of them."""
+"""Writes the figures of the last run of each benchmark into their page of the documentation."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,16 +42,16 @@ SUMMARY = (
         {"penstock": "of equal criteria"},
     ),
 )
-"""Rows of the first table: what they are called, the title of the comparison, and the variant of each column."""
+"""Rows of the first table: their names, the title of the comparison, and the variant of each column."""
 
 
 def write(names: Sequence[str], remark: str = "", page: Path = PAGE) -> None:
-    """Replaces what stands between the marks of a page.
+    """Replaces the text between the marks of a page.
 
     Args:
-        names: The benchmarks, in the order in which they are told of.
-        remark: What a reader should know of this run.
-        page: Where the marks are.
+        names: The benchmarks, in the order of the page.
+        remark: A remark on this run for the reader.
+        page: The page.
     """
     text = page.read_text()
     found = {
@@ -70,10 +70,10 @@ def _replaced(text: str, begin: str, end: str, lines: Iterator[str]) -> str:
 
 
 def _summary(found: dict[str, Any]) -> Iterator[str]:
-    """The table with which the page opens, and how many goals were reached."""
+    """The first table of the page, and the number of goals that were reached."""
     tables: dict[str, Any] = {}
     for table in chain.from_iterable(run["tables"].values() for run in found.values()):
-        tables.setdefault(table["title"], table)  # some are taken again where a sync takes as long as told
+        tables.setdefault(table["title"], table)  # some comparisons are repeated with a simulated sync
     yield "\n| | unit | " + " | ".join(_SYNCED) + " |"
     yield "|---|---|" + "---:|" * len(_SYNCED)
     for label, title, variants in SUMMARY:
@@ -91,7 +91,7 @@ def _shown(rate: float | None) -> str:
 
 
 def _goals(runs: Iterable[dict[str, Any]]) -> str:
-    """How many of how many goals were reached."""
+    """The number of goals reached, and of all goals."""
     goals = [
         goal
         for table in chain.from_iterable(run["tables"].values() for run in runs)

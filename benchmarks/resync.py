@@ -15,7 +15,7 @@ from publishers.wal import Follower
 CHANGES = 100_000
 SIZES = (10, 100)
 SQLITE = {10: (0.45, 0.3), 100: (2, 0.9)}
-"""Of SQLite's rows a second what batches and objects are to reach."""
+"""The goals for batches and for objects, as multiples of SQLite's rows a second, by transaction size."""
 _SQLITE = "SQLite WAL, synchronous=OFF"
 _FRAMES = "penstock, frames, verified"
 _BATCHES = "penstock, on_next_batch"

@@ -1,7 +1,7 @@
-"""Sinks: carrying a backlog to each target, beside the target's own bulk client that is fed from a list; and how late changes are.
+"""Sinks: transfer of a backlog to each target, beside the target's own bulk client that is fed from a list; and the lag of changes.
 
-Both sides send equal batches, one after the other, to the same server on this machine. The bare side has everything ready in memory:
-it reads no log, keeps no place, and signs nothing. Kafka's and the search engine's own clients are called as their users call them.
+Both sides send equal batches, one after the other, to the same server on this machine. The bare side has all changes ready in memory:
+it reads no log, stores no position, and signs nothing. The clients of Kafka and of the search engine are called as their users call them.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from transports.sinks.formats import FORMATS, WebhookSource
 from transports.sinks.webhook import WebhookSink
 
 CHANGES: Final = 20_000
-"""Of a round."""
+"""Changes of a round."""
 BATCH: Final = 100
 LATE: Final = 300
 """Commits of one change each, whose lag is measured."""
@@ -54,7 +54,7 @@ _numbers = itertools.count()
 
 
 def run(directory: Path) -> dict[str, Table]:
-    """Each target that there is, and the lag of all."""
+    """Each available target, and the lag of all."""
     tables: dict[str, Table] = {}
     late: dict[str, list[float]] = {}
     notes: list[str] = []
@@ -88,12 +88,12 @@ def run(directory: Path) -> dict[str, Table]:
 
 
 class _Counted:
-    """Counts what a sink has confirmed, and wakes when it is all.
+    """Counts the changes that a sink has confirmed, and wakes the waiter after the last one.
 
     Args:
-        sink: It, whose ``write`` is looked at.
-        count: How many changes there are to be.
-        when: Whether to keep when each of them was confirmed.
+        sink: The sink; its ``write`` is wrapped.
+        count: The number of changes to wait for.
+        when: Whether to note the time of each confirmation.
     """
 
     def __init__(self, sink: Sink, count: int, *, when: bool = False) -> None:
@@ -123,7 +123,7 @@ def _carried(log: ChangeLog, sink: Sink) -> int:
 
 
 def _lags(log: ChangeLog, name: str, make: Callable[[], Sink]) -> dict[str, list[float]]:
-    """Half of the commits, and 99 of 100, are confirmed within so many milliseconds."""
+    """The milliseconds within which 50 % and 99 % of the commits are confirmed."""
     sink = make()
     counted, began = _Counted(sink, LATE, when=True), dict[Position, float]()
     with SinkRunner(log, f"s{next(_numbers)}", sink, SinkOptions(criteria=_FLIGHTS, linger=0.0)) as runner:
@@ -178,7 +178,7 @@ def _hook_sink(url: str) -> Sink:
 
 
 class _Bodies:
-    """A sink that keeps what a webhook would be sent."""
+    """A sink that stores the bodies that it would send to a webhook."""
 
     stores_position = idempotent = partial = False
     ordered = True
@@ -228,7 +228,7 @@ def _webhook(log: ChangeLog, url: str) -> Table:
 
 
 def _batches() -> Iterator[list[tuple[str, int, int]]]:
-    """Keys, versions and indices, as the log has them."""
+    """Keys, versions and indices, as in the log."""
     for version, start in enumerate(range(0, CHANGES, BATCH), 1):
         yield [(f"B6/{start + n}", version, n + 1) for n in range(BATCH)]
 

@@ -1,7 +1,7 @@
-"""Acknowledging to a slot, by 1, 100 and 1,000 changes, beside an SQLite row that keeps the place.
+"""Acknowledgements to a slot, every 1, 100 and 1,000 changes, beside an SQLite row that stores the position.
 
-A consumer reads a backlog and says after so many changes how far it is. The log stores that 0.2 s later at the latest, SQLite in each
-transaction, left to the operating system; a durable acknowledgement is synced before it returns, twice, as SQLite's is once.
+A consumer reads a backlog and acknowledges its position after each so many changes. The log stores it within 0.2 s; SQLite stores it in
+each transaction without a sync. A durable acknowledgement is synced before it returns: twice by the log, once by SQLite.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from publishers import ChangeLog, Position, upsert
 
 EVERY = (1, 100, 1_000)
 CHANGES = 100_000
-"""Of a round; acknowledgements of a round are as many as that makes, at most `ACKS`."""
+"""Changes of a round; its acknowledgements follow from them, and are at most `ACKS`."""
 ACKS = 20_000
 DURABLE = 200
 """Durable acknowledgements of a round."""
@@ -22,7 +22,7 @@ _SYNCED, _SYNCED_ROW = "penstock, ack(durable=True)", "SQLite WAL, synchronous=F
 
 
 class Row:
-    """The place of a consumer in a table."""
+    """The position of a consumer in a table."""
 
     def __init__(self, path: Path, *, synced: bool) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
@@ -56,7 +56,7 @@ def run(directory: Path) -> dict[str, Table]:
 
 
 def table(log: ChangeLog, place: Path, size: int) -> Table:
-    """So many changes for each acknowledgement; what it takes to read them is in it."""
+    """One acknowledgement for each ``size`` changes; the time to read them is included."""
     row = Row(place / f"every-{size}.sqlite", synced=False)
     most = min(CHANGES, ACKS * size)
 
@@ -98,7 +98,7 @@ def table(log: ChangeLog, place: Path, size: int) -> Table:
 
 
 def durable(log: ChangeLog, place: Path) -> Table:
-    """Each synced before it returns; nothing is read for them."""
+    """Durable acknowledgements, each synced before it returns; no changes are read."""
     row = Row(place / "durable.sqlite", synced=True)
 
     def slot() -> int:

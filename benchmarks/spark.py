@@ -1,4 +1,4 @@
-"""The sink of streaming queries, against Spark's own sink of JSON files: the same rows, the same micro-batches, what they cost and weigh."""
+"""The sink of streaming queries, against Spark's own sink of JSON files: time and size for the same rows and micro-batches."""
 
 import tempfile
 import time
@@ -20,13 +20,13 @@ ROWS = 1_000_000
 WIDE_ROWS = 200_000
 BATCHES = 10
 WARMING = 2
-"""Rounds that do not count, in which Java compiles what it runs."""
+"""Rounds that do not count, in which the JVM compiles."""
 _COLUMNS: Final = 24  # of a wide row, beside the two of a narrow one
 _JSON: Final = "Spark, JSON files"
 _SINK: Final = "penstock, ChangeSink"
 _COMPRESSED: Final = "penstock, ChangeSink, compress=True"
 _GOALS: Final = {"narrow": (1.4, 1.5), "wide": (1.2, 1.2)}
-"""What the sink may cost of what Spark's does: CPU time, and time."""
+"""The goals for the sink, as ratios to Spark's sink: CPU time, and wall-clock time."""
 
 
 def run(_directory: Path) -> dict[str, Table]:
@@ -34,7 +34,7 @@ def run(_directory: Path) -> dict[str, Table]:
     spark = spark_session("penstock-bench")
     tables: dict[str, Table] = {}
     for kind, rows in (("narrow", ROWS), ("wide", WIDE_ROWS)):
-        # Checkpoints of some hundred files are removed here, and not when all is over.
+        # Checkpoints of some hundred files are removed after each round, not at the end.
         with tempfile.TemporaryDirectory(dir=_directory) as place:
             tables |= _tables(spark, Path(place), kind, rows)
     return tables

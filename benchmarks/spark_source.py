@@ -1,4 +1,4 @@
-"""The source of Spark, against Parquet files of the same rows: read by as many tasks, and thrown away."""
+"""The data source for Spark, against Parquet files of the same rows, read by as many tasks and discarded."""
 
 import time
 from functools import partial
@@ -17,7 +17,7 @@ from publishers.spark import ChangeSink, register, spark_session
 ROWS = 1_000_000
 COMMITS = 10
 WARMING = 2
-"""Rounds that do not count, in which Java compiles what it runs."""
+"""Rounds that do not count, in which the JVM compiles."""
 _CHOSEN: Final = {"all columns": "", "key and body": "key,body"}
 _PARQUET: Final = "Spark, Parquet"
 _SOURCE: Final = "penstock, from its directory"
@@ -25,7 +25,7 @@ _GOAL: Final = 0.5
 
 
 def run(directory: Path) -> dict[str, Table]:
-    """A million rows of ten commits, all that is told of them, and key and body alone."""
+    """A million rows of ten commits: all columns, and key and body alone."""
     spark = spark_session("penstock-bench")
     register(spark)
     log = directory / "log"

@@ -1,8 +1,8 @@
-"""The compacted state: what it takes from those who commit, and how long a newcomer needs to have all of it and the changes after it.
+"""The compacted state: its cost for writers, and the time of a new subscriber to receive all rows and the first change after them.
 
-A state is behind while commits come without a pause, so what it takes from them is told beside what it takes in all, of which the rest
-comes when they pause. Handing over is compared with reading the same rows from an SQLite table of keys and bodies, which tells of no
-changes that come later.
+The state lags while commits come without a pause. So there are two figures: its cost during the commits, and its whole cost, which
+includes catching up when they pause. The handover is compared with reading the same rows from an SQLite table of keys and bodies,
+which delivers no later changes.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ from benchmarks.harness import Table, Variant, compare, cpu, timed
 from publishers import ChangeLog, Content, Criterion, upsert
 
 CHANGES = {1: 60_000, 100: 400_000}
-"""Of a round, in commits of each size."""
+"""Changes of a round, by the size of a commit."""
 ROWS = 1_000_000
 _BODY = b'{"carrier":"B6","flight":725,"origin":"JFK","dest":"BQN","status":"DEPARTED","delay":-1,"tailnum":"N804JB"}'
 _WITHOUT, _WITH = "without a state", "with a state"
@@ -24,7 +24,7 @@ _ALL = "with a state, until it has everything"
 
 
 def run(directory: Path) -> dict[str, Table]:
-    """Commits of 1 and 100 changes beside the state, and a million rows to a newcomer."""
+    """Commits of 1 and 100 changes beside the state, and a million rows to a new subscriber."""
     place = Path(tempfile.mkdtemp(dir=directory))
     found = {}
     for size in CHANGES:
@@ -33,7 +33,7 @@ def run(directory: Path) -> dict[str, Table]:
 
 
 def beside(place: Path, size: int) -> Table:
-    """The writer's own rate, and the CPU time of the process until the state has everything."""
+    """The writer's own rate, and the CPU time of the process until the state has caught up."""
     logs = {
         name: ChangeLog.open(place / f"{size}-{number}", sync="os", state=name != _WITHOUT, retain_bytes=None)
         for number, name in enumerate((_WITHOUT, _WITH))
@@ -51,7 +51,7 @@ def beside(place: Path, size: int) -> Table:
         return commits * size
 
     def settle() -> None:
-        """The pause in which the state catches up, of which no other variant is to bear anything."""
+        """Waits until the state has caught up, so that no other variant pays for it."""
         logs[_WITH].state.wait(logs[_WITH].visible)
 
     def beside_it(name: str) -> tuple[int, float]:
@@ -65,7 +65,7 @@ def beside(place: Path, size: int) -> Table:
         settle()
         return done
 
-    for name in logs:  # tables and files are there
+    for name in logs:  # creates tables and files
         write(name)
     figures = compare(
         f"commits of {size} beside the compacted state",
@@ -90,7 +90,7 @@ def beside(place: Path, size: int) -> Table:
 
 
 class Newcomer:
-    """Takes rows and the change behind them."""
+    """Receives the rows and the first change after them."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -117,7 +117,7 @@ class Newcomer:
 
 
 def handing_over(place: Path) -> Table:
-    """Rows and the first change behind them, to a subscriber with bodies, beside a `SELECT` of all rows."""
+    """Rows and the first change after them, to a subscriber with bodies, beside a `SELECT` of all rows."""
     log = ChangeLog.open(place / "rows", sync="os", state=True, retain_bytes=None)
     step = min(ROWS, 1_000)
     for start in range(0, ROWS, step):

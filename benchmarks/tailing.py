@@ -1,7 +1,7 @@
 """From a commit to another process: to its reader of frames, and to ``on_next``, against a poll of 1 ms and a reader that spins.
 
-``perf_counter`` is one clock for all processes of a machine. Commits come at random moments, some milliseconds apart, so that a
-reader has gone to sleep, and a poll is met at any phase. A bare datagram from process to process tells what the machine can do.
+``perf_counter`` is one clock for all processes of a machine. Commits come at random times, some milliseconds apart, so that a
+reader is asleep, and a poll is hit at any phase. A bare datagram between two processes shows the limit of the machine.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from publishers.wal.disk.notify import PollingListener, listen
 COMMITS = 300
 BULK = 100_000
 FINDING = 0.6
-"""Seconds until the owner has found a reader that listens."""
+"""Seconds until the owner has found a new reader's socket."""
 READERS = {
     "frames, poll of 1 ms": ("tail", "poll"),
     "frames, inotify": ("tail", "inotify"),
@@ -44,14 +44,14 @@ _STAMP = struct.Struct("<q")
 
 
 class Spinning(PollingListener):
-    """An listener that never waits; its owner takes a whole processor."""
+    """A listener that never waits; its process uses a whole CPU core."""
 
     def wait(self, timeout: float, /) -> bool:
         return False
 
 
 class Hearing(RealFileSystem):
-    """Lets a reader hear in one certain way."""
+    """A file system that gives a reader one certain kind of listener."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -65,7 +65,7 @@ class Hearing(RealFileSystem):
 
 
 class Stamping:
-    """Tells at what time each change came; of many, only that the last one did."""
+    """Reports the time of each change; of many changes, only the arrival of the last one."""
 
     def __init__(self, expected: int) -> None:
         self.expected = expected
@@ -124,7 +124,7 @@ def tail(path: str, kind: str) -> None:
 
 
 def receive(path: str, *, handed: bool) -> None:
-    """A process that does nothing but receive datagrams, and maybe hand each over to a second thread, as executors do."""
+    """A process that only receives datagrams; with ``handed`` it passes each to a second thread, as executors do."""
 
     def stamp() -> None:
         os.write(1, _STAMP.pack(time.perf_counter_ns()))
@@ -228,7 +228,7 @@ def latency(place: Path) -> dict[str, Table]:
 
 
 def throughput(place: Path) -> Table:
-    """Ten changes a commit, as fast as the writer can; the clock stops when the reader has the last one."""
+    """Ten changes a commit, at the writer's full speed; the clock stops when the reader has the last change."""
     columns = [upsert("flight", f"B6/{n}", b'{"status":"DEPARTED","n":1}') for n in range(10)]
     log = ChangeLog.open(place / "bulk", sync="os")
 
@@ -262,7 +262,7 @@ def throughput(place: Path) -> Table:
 
 
 class Counting:
-    """Takes batches until it has everything."""
+    """Receives batches until it has all changes."""
 
     def __init__(self, expected: int) -> None:
         self.left = expected
@@ -286,7 +286,7 @@ class Counting:
 
 
 def catching_up(place: Path) -> Table:
-    """What a reader can take that has fallen behind: the log is there, ten changes a commit."""
+    """The rate of a reader that catches up with an existing log of ten changes a commit."""
     log = ChangeLog.open(place / "backlog", sync="os")
     rows = [upsert("flight", f"B6/{n}", b'{"status":"DEPARTED","n":1}') for n in range(10)]
     for _ in range(BULK // 10):

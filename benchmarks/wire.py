@@ -1,7 +1,7 @@
 """From a commit to WebSocket clients, beside a server that writes ready bytes to as many raw sockets.
 
-The clients are in another process and only count bytes. What is compared is the CPU time of the serving process for each
-event that was delivered, the commits included.
+The clients are in another process and only count bytes. The comparison is by CPU time of the serving process for each
+delivered event, including the commits.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from transports import serve
 SIZE = 10
 CONNECTIONS = (10, 100, 1000)
 EVENTS = 300_000  # delivered in one round, roughly
-_AHEAD = 20  # commits that clients may not have yet
+_AHEAD = 20  # commits that the clients may be behind
 _MARK = b'"entity_type":'
 _OURS = "penstock, WebSocket, commit included"
 _RAW = "a raw socket write a commit, no log"
@@ -38,7 +38,7 @@ def run(directory: Path) -> dict[str, Table]:
 
 
 def table(directory: Path, count: int) -> Table:
-    """CPU time of each way, in turns."""
+    """CPU time of each variant, in turns."""
     rounds: dict[str, list[float]] = {_RAW: [], _OURS: []}
     delays: dict[str, list[float]] = {_RAW: [], _OURS: []}
     commits = max(20, EVENTS // (count * SIZE))
@@ -75,7 +75,7 @@ def table(directory: Path, count: int) -> Table:
 
 
 def burst(write: Callable[[], object], clients: "Clients", done: int, commits: int) -> float:
-    """CPU seconds for commits that follow each other as fast as the clients take them."""
+    """CPU seconds for commits at the full speed of the clients."""
     began = time.process_time()
     for number in range(1, commits + 1):
         write()
@@ -86,7 +86,7 @@ def burst(write: Callable[[], object], clients: "Clients", done: int, commits: i
 
 
 def latency(write: Callable[[], object], clients: "Clients", done: int, commits: int) -> float:
-    """Microseconds from a commit to the last client that has it, half of all."""
+    """Median microseconds from a commit until the last client has it."""
     found = []
     for number in range(1, commits + 1):
         began = time.perf_counter()
@@ -119,7 +119,7 @@ class Raw:
         return int(self._server.sockets[0].getsockname()[1])
 
     def write(self, data: bytes) -> None:
-        """Writes to all."""
+        """Writes to all sockets."""
         self._loop.call_soon_threadsafe(self._write, data)
 
     def _write(self, data: bytes) -> None:
@@ -140,10 +140,10 @@ class Raw:
 
 
 class Clients(ClientProcess):
-    """Some connections, seen from here.
+    """The connections of the client process, seen from the server's process.
 
     Attributes:
-        sample: What the first of them got with the first commit.
+        sample: The bytes that the first client received for the first commit.
     """
 
     def __init__(self, kind: str, port: int, count: int) -> None:
@@ -151,16 +151,16 @@ class Clients(ClientProcess):
         self.sample = b""
 
     def wait(self, commits: int) -> None:
-        """Waits until every client has everything of so many commits."""
+        """Waits until every client has received this number of commits."""
         answer = self.ask(str(commits))
         self.sample = self.sample or base64.b64decode(answer)
 
 
-# What runs in the process of the clients.
+# Runs in the client process.
 
 
 class Counter(asyncio.Protocol):
-    """One client: counts events by a mark that each of them has."""
+    """One client: counts events by a mark that each event contains."""
 
     behind: ClassVar[set["Counter"]] = set()
     due = 0
@@ -217,7 +217,7 @@ class Counter(asyncio.Protocol):
 
 
 async def clients(kind: str, port: int, count: int) -> None:
-    """Connects all, then answers each line of the standard input when it has come true."""
+    """Connects all clients, then answers each line of standard input once its condition holds."""
     loop = asyncio.get_running_loop()
     every: list[Counter] = []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""What the writer of a log has to do with other processes: the lock, the fence behind it, TAIL, notifications."""
+"""The writer's side of coordination with other processes: the lock, its fence, TAIL, and notifications."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,23 +11,23 @@ __all__ = ["Peers"]
 
 
 class Peers:
-    """Keeps other writers out, and followers informed.
+    """Excludes other writers, and notifies followers.
 
-    ``flock`` excludes a second writer. If LOCK is removed or replaced under a living writer, a second one can open the log,
-    and the first must not write any more. TAIL says so, which the second one marks before it looks at anything (asked
-    before each commit), so do HEAD (asked before it is written), and the file LOCK itself (now and then).
+    ``flock`` excludes a second writer. If LOCK is removed or replaced under a living writer, a second writer can open the log,
+    and the first must stop writing. It finds out from TAIL, which the second writer marks before it reads anything (checked
+    before each commit), from HEAD (checked before HEAD is written), and from the file LOCK (checked by the housekeeping).
 
     Attributes:
-        tail: TAIL, which tells what the writer before has shown until this one publishes. It is claimed unless another
-            writer has opened the log: asked before each commit, and as cheap as a look at memory.
+        tail: TAIL, which holds the visible position of the previous writer until this one publishes. The check before each
+            commit that no other writer has claimed it is one read of memory.
         unannounced: Whether TAIL has moved since followers were notified.
     """
 
     def __init__(self, filesystem: FileSystem, directory: Path, files: ExitStack) -> None:
-        """Takes the lock, which is freed with ``files``.
+        """Acquires the lock; ``files`` releases it.
 
         Raises:
-            LogBusy: If another writer has it.
+            LogBusy: If another writer holds it.
             OSError: What the file system raises.
         """
         self._filesystem = filesystem
@@ -42,21 +42,21 @@ class Peers:
         self.unannounced = False
 
     def sign(self, epoch: int) -> None:
-        """Tells in LOCK who holds it."""
+        """Writes the identity of this process and its epoch into LOCK."""
         sign(self._lock, self._filesystem, epoch)
 
     def notify(self) -> None:
         """Wakes followers if TAIL has moved. Any thread may call it."""
         if self.unannounced:
-            # Cleared first: what is published from now on gets a notification of its own, or this one comes after it.
+            # Cleared first: a later publication sets it again and is notified, or precedes this notification.
             self.unannounced = False
             self._notifier.notify()
 
     def tend(self) -> bool:
-        """One step of housekeeping; answers whether there may be more to do.
+        """One step of housekeeping; returns whether there may be more to do.
 
         Raises:
-            FencedError: If LOCK is no longer what this writer has locked.
+            FencedError: If LOCK is no longer the file that this writer has locked.
         """
         if not self._lock.is_at(self._directory / LOCK_NAME):
             raise FencedError

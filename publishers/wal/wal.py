@@ -1,4 +1,4 @@
-"""The owner's face of a log: the one opening that may write."""
+"""The log as its owner sees it: the only opening that may write."""
 
 import contextlib
 import logging
@@ -31,26 +31,27 @@ __all__ = ["Wal"]
 
 _LOG: Final = logging.getLogger(__name__)
 _AHEAD: Final = 1.0
-"""Seconds above which a last commit ahead of the clock is worth a warning: no burst of commits gets so far by itself."""
+"""Seconds by which the last commit must be ahead of the clock for a warning; a burst of commits alone never gets so far."""
 
 
 class Wal:
     """A log that is open for writing.
 
     Threads: `append`, `sync`, `close` and `abandon` are called under the caller's write gate, by one thread at a time.
-    `publish_tail` has a gate of its own, likewise. `maintain` is for one housekeeping thread, which may be at work
-    during all of these. `reader`, `producer` and the properties are for any thread at any time.
+    `publish_tail` likewise has a gate of its own. `maintain` is for one housekeeping thread, which may run concurrently with
+    all of these. `reader`, `producer` and the properties are for any thread at any time.
 
     Attributes:
-        log_id: Made at creation.
-        directory: Where the log lies.
-        reader: Reads what is durable and not withheld.
-        retention: Deletes what nobody needs any more; its holds say who needs something.
-        torn_bytes: What recovery cut off: writes that were never acknowledged.
+        log_id: The unique id of the log, made at its creation.
+        directory: The directory of the log.
+        reader: Reads durable transactions that are not withheld.
+        retention: Deletes segments that no hold, and no bound, keeps.
+        torn_bytes: Bytes that recovery truncated: writes that were never acknowledged.
         links: Hard links for consumers that must not depend on retention.
         space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
-        notify: Wakes followers in other processes if `publish_tail` has moved; any thread may, and no gate is needed.
-        inherited: What to raise in a child of ``fork``; None in the process that opened it.
+        notify: Wakes followers in other processes if `publish_tail` was called since the last call; any thread may call it,
+            without a gate.
+        inherited: The error that calls raise in a child of ``fork``; None in the process that opened the log.
     """
 
     inherited: LogForked | None = None
@@ -63,14 +64,14 @@ class Wal:
         clock: Clock,
         files: contextlib.ExitStack,
     ) -> None:
-        """Not to be called; see `open`. Here stands what an open log consists of, in the order in which it is opened.
+        """Internal; use `open`. Makes the parts of an open log, in the order in which they are opened.
 
         Args:
-            directory: Of the log.
+            directory: The directory of the log.
             options: Bounds and policies.
-            filesystem: Where it is.
-            clock: For commits.
-            files: Closes what is opened here, in the reverse order.
+            filesystem: The file system of the directory.
+            clock: Stamps commits, and measures durations.
+            files: Closes the files that are opened here, in reverse order.
         """
         self.directory = directory
         self.space_low = self._closed = self._stamps_ahead = False
@@ -78,7 +79,7 @@ class Wal:
         self._options = options
         self._filesystem = filesystem
         self._clock = clock.monotonic
-        # The lock comes first, and owners before are fenced off before anything is looked at.
+        # The lock comes first, and earlier owners are fenced off before any other file is read.
         self._peers = peers = Peers(filesystem, directory, files)
         self._tail = peers.tail
         self.notify = peers.notify
@@ -92,12 +93,12 @@ class Wal:
             filesystem, directory, options, clock, catalog, head, epoch, active, chain, tables, reserve
         )
         files.callback(writer.close)
-        # Before a new epoch, which may begin a segment: links are made in the order of the segments.
+        # Links are opened before a new epoch, which may begin a segment: they are made in the order of the segments.
         self.links = Links(filesystem, directory, lambda: catalog.entries, options.held_max_bytes)
         writer.open_epoch()
         _fill(reserve)
         peers.sign(epoch)
-        # What stands on the writer, and owns no file.
+        # These use the writer, and own no file.
         self._head_writer = head_writer = HeadWriter(head, writer)
         self._withholding = Withholding(writer, head, head_writer, catalog, filesystem, directory)
         self._head_at = self._clock()
@@ -114,7 +115,7 @@ class Wal:
         forks.register(self)
 
     def forked(self, pid: int, /) -> None:
-        """See `flow.forks.Forkable`: each file lets go by itself, and nothing is done with them any more."""
+        """See `flow.forks.Forkable`: each file releases its own resources, and this object uses them no more."""
         self.inherited = self.retention.holds.inherited = LogForked(self.directory, pid)
         self._closed = True
 
@@ -127,13 +128,13 @@ class Wal:
         filesystem: FileSystem | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> "Wal":
-        """Opens a log, after recovering what a crash may have left, or creates one in a new or empty directory.
+        """Opens a log, with recovery after a crash, or creates one in a new or empty directory.
 
         Args:
-            directory: Of the log.
+            directory: The directory of the log.
             options: Bounds and policies.
-            filesystem: The real one by default.
-            clock: What time it is, for commits; how long something has lasted.
+            filesystem: The file system; the real one if None.
+            clock: Stamps commits, and measures durations.
 
         Raises:
             LogBusy: If the log is open for writing elsewhere.
@@ -157,112 +158,112 @@ class Wal:
             wal._files = files.pop_all()
         return wal
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
-        """Number of this opening for writing; `forget_after` begins another one."""
+        """The epoch: the number of this opening for writing; `forget_after` begins another epoch."""
         return self._writer.epoch
 
     @property
     def appended(self) -> int:
-        """Newest version written; 0 if there is none."""
+        """The newest version written; 0 if there is none."""
         return self._writer.appended
 
     @property
     def durable(self) -> int:
-        """Newest version that a crash cannot take (under ``sync="os"``: the newest written); 0 if there is none."""
+        """The newest version that survives a crash (under ``sync="os"``: the newest written); 0 if there is none."""
         return self._writer.limit.version
 
     @property
     def synced(self) -> int:
-        """Newest version that was synced, whatever the policy calls durable."""
+        """The newest version that was synced, under any sync policy."""
         return self._writer.synced
 
     @property
     def visible(self) -> int:
-        """Newest version that may be shown: the durable one, or the one HEAD names while others are withheld."""
+        """The newest visible version: the durable one, or the version in HEAD while later ones are withheld."""
         return self._withholding.visible
 
     @property
     def withholding(self) -> bool:
-        """Whether HEAD tells that what is above ``visible`` is withheld."""
+        """Whether HEAD records that versions above ``visible`` are withheld."""
         return self._withholding.active
 
     @property
     def oldest(self) -> int:
-        """Oldest version that is kept; 0 if the log is empty."""
+        """The oldest kept version; 0 if the log is empty."""
         return self._catalog.entries[0].first_version if self._writer.appended else 0
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
-        """The openings for writing as far as the history is kept, those without versions left out.
+        """The openings for writing within the kept history, without those that wrote no version.
 
-        What survived of an epoch ends before the ``first_version`` of the first *greater* epoch here.
+        The surviving versions of an epoch end before the ``first_version`` of the first *greater* epoch here.
         """
         return self._writer.tables.epochs
 
     @property
     def whole(self) -> Reader:
-        """Reads what is durable, withheld or not, and leaves nothing of it in any cache: for the owner's own use."""
+        """A new reader of all durable transactions, withheld or not, that shares no cache: for the owner's own use."""
         return Reader(self._catalog, lambda: self._writer.limit)
 
     @property
     def syncs(self) -> tuple[int, float]:
-        """How often commits were synced since the opening, and the seconds that took."""
+        """The number of syncs of commits since the opening, and their duration in seconds."""
         return self._writer.syncs, self._writer.sync_seconds
 
     @property
     def failed(self) -> str | None:
-        """Why the log takes no more commits; None while all is well."""
+        """Why the log has failed; None if it has not."""
         return self._writer.health.why
 
     @property
     def bytes(self) -> int:
-        """Bytes of all segments, zeros ahead of the end not counted."""
+        """Bytes of all segments, without the zeros behind the end."""
         return self.retention.bytes
 
     @property
     def reserve_bytes(self) -> int:
-        """Bytes that are kept back for what must be written on a full disk; below ``reserve_bytes`` it has been met."""
+        """Bytes reserved for writes that must succeed on a full disk; fewer than the option ``reserve_bytes`` after such writes."""
         return self._reserve.nbytes
 
     @property
     def clock_ahead(self) -> float:
-        """Seconds by which the time of the last commit is ahead of the clock; 0 unless the clock was put back since."""
+        """Seconds by which the time of the last commit is ahead of the clock; 0 unless the clock was set back since."""
         return self._writer.ahead
 
     @property
     def producers(self) -> int:
-        """How many producers are remembered."""
+        """The number of remembered producers."""
         return len(self._writer.tables.producers)
 
     @property
     def producers_forgotten(self) -> int:
-        """How many producers were forgotten for the bounds ``producers`` and ``producer_ttl``."""
+        """The number of producers that were evicted by the bounds ``producers`` and ``producer_ttl``."""
         return self._writer.tables.forgotten
 
     def producer(self, producer: UUID) -> ProducerState | None:
-        """The last transaction of a producer, synced or not; None if it has none, or was forgotten."""
+        """The last transaction of a producer, synced or not; None if it has none, or was evicted."""
         return self._writer.tables.producers.get(producer.bytes)
 
     def producers_of(self, producer: UUID, since: int) -> int:
-        """How many remote producers of the owner of one have committed since a time, in unix microseconds."""
+        """The number of remote producers with the same owner that have committed since a time, in unix microseconds."""
         return self._writer.tables.of_owner(producer.bytes[:OWNER_BYTES], since)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append(self, transactions: Sequence[Transaction]) -> list[Appended]:
-        """Gives versions to transactions in the order given and writes them, with one ``pwrite`` if none is spooled.
+        """Assigns versions to transactions in order and writes them, with one ``pwrite`` if none is spooled.
 
-        Nothing is durable before `sync`. Spooled transactions are to be discarded by the caller afterwards.
+        Nothing is durable before `sync`. The caller discards spooled transactions afterwards.
 
         Returns:
-            One item for each transaction. There are fewer only if a segment got full in between and the disk had no
-            room for the next one; to append the rest again tells why.
+            One item for each transaction. There are fewer only if a segment became full in between and the disk had no
+            room for the next one; appending the rest again raises the error.
 
         Raises:
-            LogFull: If the disk has no room. Nothing of the transactions is left, and the log stays good.
+            LogFull: If the disk has no room. Nothing of the transactions is left, and the log stays usable.
             LogFailed: If the disk fails; the outcome is unknown, or ``refused`` if the log had failed before.
             LogClosed: If the log was closed.
         """
@@ -274,10 +275,10 @@ class Wal:
         return self._writer.append(transactions)
 
     def sync(self) -> int:
-        """Makes everything that was appended durable and readable; returns the newest durable version.
+        """Makes all appended transactions durable and readable; returns the newest durable version.
 
         Raises:
-            LogFailed: If the sync fails, which is for good, or the log had failed before.
+            LogFailed: If the sync fails, which is permanent, or the log had failed before.
             LogClosed: If the log was closed.
         """
         if self._closed:
@@ -286,11 +287,11 @@ class Wal:
 
     @property
     def overdue(self) -> bool:
-        """Whether the active segment is above ``segment_age`` and has anything in it; any thread may ask."""
+        """Whether the active segment is older than ``segment_age`` and not empty; for any thread."""
         return not self._closed and self._writer.must_roll()
 
     def roll(self) -> None:
-        """Closes the active segment, if it is above ``segment_age``, and tells followers. Both gates must be held.
+        """Rolls the active segment if it is older than ``segment_age``, and updates TAIL. Both gates must be held.
 
         Raises:
             LogFull: If the disk has no room for a segment; nothing has changed.
@@ -312,7 +313,7 @@ class Wal:
         self.publish_tail(self._withholding.shown.version)
 
     def publish_tail(self, visible: int) -> None:
-        """Tells followers in other processes of the newest visible version, at most the durable one."""
+        """Writes the newest visible version, at most the durable one, into TAIL for followers in other processes."""
         place = self._withholding.shows(visible)
         writer, durable = self._writer, self._writer.limit.version
         if not self._tail.write(writer.epoch, visible, place.segment, place.offset, durable, writer.random):
@@ -321,10 +322,12 @@ class Wal:
         self._peers.unannounced = True
 
     def show(self, visible: int | None) -> None:
-        """Makes known, durably, what may be shown: to be called before more is, and before the first withheld is appended.
+        """Stores the newest visible version durably.
+
+        Called before more versions become visible, and before the first withheld transaction is appended.
 
         Args:
-            visible: The newest version that may be shown, which may be yet to come; None if nothing is withheld.
+            visible: The newest visible version, which may not be written yet; None if nothing is withheld.
 
         Raises:
             LogFull: If the disk has no room; nothing has changed.
@@ -333,9 +336,9 @@ class Wal:
         self._withholding.show(visible)
 
     def forget_after(self, version: int) -> None:
-        """Removes what is withheld above a version, producers' sequences included, and begins a new epoch.
+        """Truncates the withheld transactions above a version, including producers' sequences, and begins a new epoch.
 
-        Both gates must be held. A crash on the way leaves everything as it was, or the work to recovery.
+        Both gates must be held. After a crash on the way, either nothing has changed, or recovery completes the truncation.
 
         Raises:
             LogFull: If the disk has no room; nothing has changed.
@@ -349,10 +352,10 @@ class Wal:
         self.publish_tail(self.visible)
 
     def vouch(self, version: int) -> None:
-        """Makes HEAD cover a version, which somebody is about to store as his position.
+        """Makes HEAD cover a version that a consumer is about to store as its position.
 
-        Any thread may call it for a version that is synced; for one that is only appended (``sync="os"``) it syncs
-        first, and is to be called under the write gate.
+        Any thread may call it for a synced version. For a version that is only appended (``sync="os"``) it syncs first, and
+        must be called under the write gate.
 
         Raises:
             LogFailed: If the disk fails.
@@ -361,10 +364,10 @@ class Wal:
         self._head_writer.vouch(version)
 
     def insist(self, write: Callable[[], None]) -> None:
-        """Does a small write beside the log for which room is kept back, such as that of somebody's position.
+        """Performs a small write beside the log that may use the reserve, such as storing a consumer's position.
 
         Args:
-            write: Done again from its beginning, if the disk is full, for as long as there is room to give back.
+            write: The write. If the disk is full it is repeated from its beginning while the reserve can release room.
 
         Raises:
             OSError: What the write raises.
@@ -374,21 +377,21 @@ class Wal:
     # --- housekeeping ------------------------------------------------------------------------------------------------
 
     def maintain(self, floor: int | None = None) -> bool:
-        """Does one step of each kind of housekeeping: zeros ahead, a spare segment, indexes, HEAD, retention.
+        """Does one step of each kind of housekeeping: zero-fill, a spare segment, indexes, HEAD, retention.
 
-        Never raises for the disk: where there is no room it tries again next time (``space_low``), any other error
-        fails the log (`failed`).
+        It raises no error of the disk. If the disk is full it retries at the next call (``space_low``); any other error fails
+        the log (`failed`).
 
         Args:
-            floor: The least version that somebody needs beside the holds, for retention.
+            floor: The least version that retention must keep in addition to the holds.
 
         Returns:
-            Whether something was done, so that another step may find more to do.
+            Whether a step did anything, so that another call may find more to do.
         """
         steps = (
             self._peers.tend,
             self.links.tend,
-            self._reserve.fill,  # before anything else gets room
+            self._reserve.fill,  # first, before other steps use the room
             self._fill,
             self._make_spare,
             self._write_index,
@@ -400,7 +403,7 @@ class Wal:
             return self._take(steps)
 
     def _take(self, steps: Sequence[Callable[[], bool]]) -> bool:
-        """Takes steps one after the other, each of which answers whether it has done something."""
+        """Runs the steps one after the other; returns whether any of them did anything."""
         health = self._writer.health
         done = full = False
         for step in steps:
@@ -417,7 +420,7 @@ class Wal:
         return done
 
     def _fill(self) -> bool:
-        """Writes zeros when less than half a step of them is left."""
+        """Writes zeros ahead when less than half of ``fill_step`` is left."""
         active = self._writer.active
         step = self._options.fill_step
         if active.filled - active.offset >= step // 2:
@@ -444,7 +447,7 @@ class Wal:
         return True
 
     def _refresh_head(self) -> bool:
-        """Writes HEAD, ``head_sync`` after the last time that it, or one of its slots, was found to be behind."""
+        """Writes HEAD if it or one of its slots is behind, at most once in ``head_sync`` seconds."""
         head = self._head_writer.head
         _, segment, offset = self._writer.evidence()
         if (segment, offset) <= (head.state.segment, head.state.offset) and head.even:
@@ -456,7 +459,7 @@ class Wal:
         return True
 
     def _watch_clock(self) -> bool:
-        """Warns once while commits are stamped with the future, because the clock was ahead for a moment."""
+        """Warns once while commits are stamped ahead of the clock, since the clock was set back."""
         ahead = self._writer.ahead
         if ahead > _AHEAD and not self._stamps_ahead:
             _LOG.warning(
@@ -468,17 +471,17 @@ class Wal:
         return False
 
     def _retain(self, floor: int | None) -> bool:
-        # What nobody was shown yet, somebody waits for.
+        # Versions that are not visible yet are never deleted: subscribers wait for them.
         unseen = self.visible + 1
         return self.retention.step(unseen if floor is None else min(floor, unseen))
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Syncs, writes a clean HEAD and closes; again is harmless. The housekeeping must have stopped.
+        """Syncs, writes a clean HEAD and closes. Idempotent. The housekeeping must have stopped.
 
         Raises:
-            LogFailed: If the disk fails; the log is closed all the same.
+            LogFailed: If the disk fails; the log is closed nevertheless.
         """
         if self._closed:
             return
@@ -490,7 +493,7 @@ class Wal:
                 self.notify()
                 self._head_writer.write(flags=CLEAN)
         except OSError as error:
-            # What HEAD does not cover will be found by the scan.
+            # A full disk is no loss: recovery scans the data that HEAD does not cover.
             if not means_full(error):
                 health.fail(error)
                 raise LogFailed("unknown", str(error)) from error
@@ -498,7 +501,7 @@ class Wal:
             self.abandon()
 
     def abandon(self) -> None:
-        """Closes the files and writes nothing, as a crash of the process would."""
+        """Closes the files without writing, as a crash of the process would."""
         if self._closed:
             return
         self._closed = True
@@ -507,7 +510,7 @@ class Wal:
 
 @contextlib.contextmanager
 def _refusing(filesystem: FileSystem, path: Path, options: LogOptions) -> Iterator[None]:
-    """Turns an error of the disk into what it means to who opens a log."""
+    """Converts an error of the disk to the error of opening a log."""
     try:
         yield
     except OSError as error:
@@ -521,7 +524,7 @@ def _refusing(filesystem: FileSystem, path: Path, options: LogOptions) -> Iterat
 
 
 def _fill(reserve: Reserve) -> None:
-    """Keeps room back; where there is none, the log is opened without, and takes no changes yet."""
+    """Fills the reserve. If the disk has no room, the log is opened without it, and refuses changes until there is room."""
     try:
         reserve.fill()
     except OSError as error:

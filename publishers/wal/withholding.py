@@ -1,11 +1,11 @@
-"""What is durable and may not be shown: HEAD tells of it, readers end before it, and a cut forgets it.
+"""Withheld transactions: durable, but not visible. HEAD records them, readers stop before them, and a truncation removes them.
 
-HEAD carries DEFERRED and the newest version that may be shown, from before the first withheld transaction is written until
-the last one may be shown. The version may be one that is not synced yet, or that a crash takes: then nothing is withheld
-any more, and recovery says so.
+HEAD carries the flag DEFERRED and the newest visible version, from before the first withheld transaction is written until the
+last one becomes visible. That version may be not synced yet, and a crash may remove it: then nothing is withheld any more, and
+recovery notes that.
 
-Readers of the owner, like followers, end exactly where the visible versions do. So no cache ever holds a byte that a cut
-takes and another transaction replaces.
+Readers of the owner, like followers, stop exactly at the end of the visible versions. So no cache ever holds a byte that a
+truncation removes and another transaction replaces.
 """
 
 from dataclasses import dataclass
@@ -29,15 +29,15 @@ __all__ = ["Withholding"]
 
 @dataclass
 class Withholding:
-    """The part of an owned log that keeps things back.
+    """The part of an owned log that withholds transactions.
 
-    `show` and `forget_after` are called under the write gate, `shows` and `forget_after` under the publish gate; the rest
-    is for any thread.
+    `show` and `forget_after` are called under the write gate, `shows` and `forget_after` under the publish gate; any thread may
+    call the other methods.
 
     Attributes:
-        active: Whether HEAD tells that something is withheld.
-        shown: Where the versions end that were shown last.
-        housekeeping: Held for a step of housekeeping, and for a cut.
+        active: Whether HEAD records that transactions are withheld.
+        shown: The end of the versions that were made visible last.
+        housekeeping: Held for a step of housekeeping, and for a truncation.
     """
 
     _writer: Writer
@@ -56,16 +56,16 @@ class Withholding:
 
     @property
     def visible(self) -> int:
-        """Newest version that may be shown."""
+        """The newest visible version."""
         state, durable = self._head.state, self._writer.limit.version
         return min(state.visible, durable) if state.flags & DEFERRED else durable
 
     def readable(self) -> Limit:
-        """Up to where readers may read."""
+        """The limit of readers."""
         return self.shown if self.active else self._writer.limit
 
     def shows(self, visible: int) -> Limit:
-        """Notes that everything up to a version is being shown; returns where it ends."""
+        """Notes that all versions up to this one become visible; returns where they end."""
         writer = self._writer
         ends = writer.ends
         limit = writer.limit
@@ -79,7 +79,7 @@ class Withholding:
             version, _, location, end, _ = ends.popleft()
             place = Limit(version, location.segment, end)
         if place.version < visible:
-            place = self._end_of(visible)  # more was appended than `ends` keeps
+            place = self._end_of(visible)  # more versions were appended than `ends` holds
         self.shown = place
         return place
 
@@ -98,7 +98,7 @@ class Withholding:
             self._head_writer.write(visible=visible)
             self.active = visible is not None
             if begins:
-                # Into both slots: were the one that tells of it damaged, the other would show what is withheld.
+                # Into both slots: if the slot with the flag were damaged, the other one would reveal withheld transactions.
                 self._head_writer.write(visible=visible)
         except OSError as error:
             if means_full(error):
@@ -155,11 +155,11 @@ class Withholding:
         writer.restart(epoch, active, left.chain, left.tables)
         writer.open_epoch()
         self.active = visible is not None
-        # Into both slots: were this one damaged, the other would cut off what is going to be committed.
+        # Into both slots: if this slot were damaged, the other one would truncate the transactions committed from now on.
         try:
             self._head.write(epoch, *writer.evidence())
         except OSError as error:
-            if not means_full(error):  # the housekeeping does it as soon as there is room
+            if not means_full(error):  # the housekeeping writes it as soon as there is room
                 raise
 
     def _read_header(self, number: int) -> SegmentHeader:

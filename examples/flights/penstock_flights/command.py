@@ -1,4 +1,4 @@
-"""``penstock demo``: its arguments, its exit codes, and how it ends."""
+"""The command ``penstock demo``: its arguments, its exit codes, and its shutdown."""
 
 import argparse
 import importlib.util
@@ -38,11 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Show a live pipeline: Spark writes, subscribers follow.
 
     Args:
-        arguments: What follows ``penstock demo``; from ``sys.argv`` if None.
+        arguments: The arguments after ``penstock demo``; from ``sys.argv`` if None.
 
     Returns:
-        0 if every subscriber got exactly what Spark computes from the source, 1 if not or if something failed, 2 for
-        wrong arguments, 130 after Ctrl-C (143 after SIGTERM).
+        0 if every subscriber received exactly the changes that Spark computes from the source, 1 if not or if the demo failed,
+        2 for wrong arguments, 130 after Ctrl-C (143 after SIGTERM).
     """
     try:
         chosen = _parser().parse_args(arguments)
@@ -113,7 +113,7 @@ class _Attempt:
         self._run: Run | None = None
 
     def run(self) -> int:
-        """Runs it, and says in one line whatever ends it."""
+        """Runs the command, and prints any error that ends it in one line."""
         before = {
             number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)
         }
@@ -139,13 +139,13 @@ class _Attempt:
             print(f"\nStopped; everything is kept. To go on: {self._again()}", flush=True)
             return 128 + self._interrupted
         except BrokenPipeError:
-            raise  # whoever read our output has left: the command's own business
+            raise  # the reader of the output has left; the command line handles that
         except (DemoFailed, PenstockError, ModuleNotFoundError, OSError, KeyError) as error:
             self._leave()
             return _complain(str(error) or type(error).__name__)
 
     def _again(self) -> str:
-        """The command that goes on with this run."""
+        """The command line that continues this run."""
         words = ["penstock", "demo"]
         if self._chosen.rows is not None:
             words += ["--rows", str(self._chosen.rows)]
@@ -178,7 +178,7 @@ class _Attempt:
         return 0
 
     def _open_front(self, display: "Display") -> "Front":
-        """Serves the board before there is anything to show but what the demo does."""
+        """Serves the board while it can show only what the demo is doing."""
         from penstock_flights.front import Front  # noqa: PLC0415 - after the check of extras
 
         with self._undisturbed():
@@ -219,10 +219,10 @@ class _Attempt:
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """Lets an interrupt wait for the next look, at the latest at the end.
+        """Defers an interrupt to the next check, at the latest to the end of the context.
 
-        Raised wherever the main thread happens to be, it could leave something half open, or be lost in a finalizer,
-        which Python would tell as an exception that it ignored.
+        An interrupt raised at an arbitrary point of the main thread could leave a resource half open, or be lost in a
+        finalizer, where Python only prints it as an ignored exception.
         """
         self._looking = True
         try:
@@ -259,12 +259,12 @@ class _Attempt:
         )
 
     def _serve(self, run: "Run") -> None:
-        """Goes on, with flights for the board; Ctrl-C is the ordinary end of it."""
+        """Serves further flights on the board; Ctrl-C is the normal end."""
         with suppress(KeyboardInterrupt):
             run.go_on().wait()
 
     def _leave(self) -> None:
-        """Ends whatever runs; idempotent."""
+        """Closes everything that runs. Idempotent."""
         self._leaving = True
         if self._display is not None:
             self._display.close()
@@ -278,7 +278,7 @@ class _Attempt:
             front.close()
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
-        """The first time everything is ended in order; whoever insists while that is done need not wait."""
+        """The first signal shuts the demo down in order; a second one during the shutdown ends it at once."""
         if self._interrupted:
             os._exit(128 + number)
         self._interrupted = number
@@ -287,7 +287,7 @@ class _Attempt:
 
 
 def _forget(directory: Path) -> None:
-    """Deletes a run; renamed first, so that half of one can never be taken for a whole."""
+    """Deletes a run. Its directory is renamed first, so that a half-deleted run is never mistaken for a whole one."""
     for old in directory.parent.glob(f".{directory.name}-*"):
         shutil.rmtree(old)
     if directory.exists():

@@ -1,4 +1,4 @@
-"""The demo's side of the WebSocket clients that run in processes of their own."""
+"""The demo's side of the WebSocket clients, which run in processes of their own."""
 
 import contextlib
 import json
@@ -13,18 +13,18 @@ from penstock_flights.reception import ReceptionPlace
 
 __all__ = ["Remote"]
 
-_LEAVING: Final = 30.0  # seconds; on a machine that is busy with other things it takes some
+_LEAVING: Final = 30.0  # seconds; a busy machine needs some
 
 
 class Remote:
-    """One client: started, listened to, told what to do.
+    """One client process: starts it, reads its reports, and sends it commands.
 
     Attributes:
-        wanted: What it subscribes to.
-        place: How far it is, as it last reported.
-        state: LIVE or RESYNC, as its server last told it; None before that.
-        demand: What it requested and has not received.
-        error: Why it ended before it was told to; None while all is well.
+        wanted: The subscriber that it runs.
+        place: Its position and counts, as it last reported.
+        state: LIVE or RESYNC, as its server last reported; None before that.
+        demand: Changes requested and not yet received.
+        error: Why it ended without ``finish``; None if it did not.
     """
 
     def __init__(self, wanted: Wanted, place: Path, *, step: int) -> None:
@@ -61,14 +61,14 @@ class Remote:
         self._listener.start()
 
     def tell(self, word: str) -> None:
-        """Says ``hurry`` or ``finish``; whoever has ended does not hear it."""
+        """Sends ``hurry`` or ``finish``; has no effect if the client has ended."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._process.stdin.write(word + "\n")
                 self._process.stdin.flush()
 
     def leave(self) -> None:
-        """Waits for the client to end as it was told to, and ends it if it does not."""
+        """Waits for the client to end after ``finish``, and kills it if it does not."""
         process = self._process
         if process is None:
             return
@@ -85,7 +85,7 @@ class Remote:
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended as it was told to, with its place written down."""
+        """Whether it has ended after ``finish``, with its position stored."""
         return self._finished
 
     def _listen(self) -> None:

@@ -1,10 +1,10 @@
-r"""A digest of a stream of changes that Spark and a subscriber in plain Python compute alike.
+r"""A digest of a stream of changes that Spark and a subscriber in plain Python compute in the same way.
 
-Of each change the CRC-32 of ``<seq>\n<key>\n<body>`` is taken and all of them are summed up, ``<seq>`` being the change's
-place in the order of time, from 1, in decimal digits. Spark takes it from the source's column ``seq``, which is not in the
-body; a subscriber counts what it receives. So the sums agree only if every change came, once, unaltered and in order,
-although a sum can be computed in any order and in parallel, and continued after a restart from two numbers. A second sum,
-of the CRC-32 of ``<key>\n<body>``, does without the place: it holds for subscribers of a part, too.
+The digest is the sum, over all changes, of the CRC-32 of ``<seq>\n<key>\n<body>``, where ``<seq>`` is the number of the change
+in the order of time, from 1, in decimal digits. Spark reads it from the source's column ``seq``, which is not in the body; a
+subscriber counts the changes that it receives. So the sums agree only if the subscriber received every change once, unaltered
+and in order. Yet a sum can be computed in any order and in parallel, and continued after a restart from two numbers. A second
+sum, of the CRC-32 of ``<key>\n<body>``, leaves the number out, so it also serves subscribers that receive only some changes.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ __all__ = ["StreamDigest"]
 
 
 class StreamDigest:
-    """Count and sums of what has been received so far.
+    """Count and sums of the changes received so far.
 
     Attributes:
-        count: Changes so far.
-        ordered: Sum over places, keys and bodies.
-        content: Sum over keys and bodies.
+        count: The number of changes.
+        ordered: The sum over numbers, keys and bodies.
+        content: The sum over keys and bodies.
     """
 
     __slots__ = ("content", "count", "ordered")
@@ -30,14 +30,14 @@ class StreamDigest:
         self.content = content
 
     def add(self, key: bytes, body: bytes) -> None:
-        """Takes in the next change."""
+        """Adds the next change."""
         self.count += 1
         row = b"%b\n%b" % (key, body)
         self.content += crc32(row)
         self.ordered += crc32(row, crc32(b"%d\n" % self.count))
 
     def add_many(self, changes: Iterable[tuple[bytes, bytes]]) -> None:
-        """Takes in the next changes, as pairs of key and body."""
+        """Adds the next changes, as pairs of key and body."""
         for key, body in changes:
             self.add(key, body)
 

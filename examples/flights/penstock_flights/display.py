@@ -1,4 +1,4 @@
-"""What a person sees while the demo runs: a live picture on a terminal, else a line every few seconds."""
+"""The screen output while the demo runs: a live picture on a terminal, else a line every few seconds."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -24,27 +24,27 @@ _MEGABYTE: Final = 1_000_000
 
 
 class Display(Protocol):
-    """What the demo tells a person."""
+    """Where the demo reports its progress."""
 
     def doing(self, text: str) -> None:
-        """Something begins that takes a while."""
+        """Reports that a step begins."""
         ...
 
     def done(self, text: str) -> None:
-        """Something is ready, or was found."""
+        """Reports that a step is done, or a finding."""
         ...
 
     def show(self, progress: DemoProgress) -> None:
-        """How things are now; called many times a second."""
+        """Shows the present state; called many times a second."""
         ...
 
     def close(self) -> None:
-        """Leaves the screen to others; idempotent."""
+        """Releases the screen. Idempotent."""
         ...
 
 
 class LineDisplay:
-    """One line for each thing that happens, and one every two seconds while Spark streams."""
+    """Writes a line for each step, and one every two seconds while Spark streams."""
 
     def __init__(self, write: Callable[[str], object], *, clock: Callable[[], float] = monotonic) -> None:
         self._write = write
@@ -53,15 +53,15 @@ class LineDisplay:
         self._told: float | None = None
 
     def doing(self, text: str) -> None:
-        """Writes it."""
+        """Writes a line."""
         self._line(f"{text} ...")
 
     def done(self, text: str) -> None:
-        """Writes it."""
+        """Writes a line."""
         self._line(text)
 
     def show(self, progress: DemoProgress) -> None:
-        """Writes a line if the last one is old enough."""
+        """Writes a line if the last one is two seconds old."""
         now = self._clock()
         if self._told is not None and now - self._told < _LINE_EVERY:
             return
@@ -73,7 +73,7 @@ class LineDisplay:
         self._line(" | ".join([log, *map(_brief, progress.rows)]))
 
     def close(self) -> None:
-        """Nothing is to be left."""
+        """Does nothing: lines need no cleanup."""
 
     def _line(self, text: str) -> None:
         self._write(f"{self._clock() - self._began:6.1f} s  {text}")
@@ -95,19 +95,19 @@ class LiveDisplay:
         self._live.start()
 
     def doing(self, text: str) -> None:
-        """Shows it beside a spinner."""
+        """Shows the step beside a spinner."""
         self._doing = text
 
     def done(self, text: str) -> None:
-        """Shows it with a tick."""
+        """Shows the step with a tick."""
         self._done.append(text)
 
     def show(self, progress: DemoProgress) -> None:
-        """Takes the newest state; drawing it is the business of the drawing thread."""
+        """Stores the newest state, which the drawing thread draws."""
         self._progress, self._doing = progress, progress.doing
 
     def close(self) -> None:
-        """Leaves the last picture where it is."""
+        """Stops drawing; the last picture stays on the screen."""
         self._doing, self._closed = "", True
         self._live.stop()
 
@@ -195,7 +195,7 @@ class LiveDisplay:
 
 
 def megabytes(nbytes: int) -> str:
-    """A size as people read it."""
+    """A size in readable form."""
     return f"{nbytes / _MEGABYTE:,.0f} MB"
 
 
@@ -234,7 +234,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _readable(moment: str) -> str:
-    """A moment of the data as people read it."""
+    """A time of the data in readable form."""
     try:
         at = datetime.fromisoformat(moment).astimezone(UTC)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Small files that are either the old ones or the new ones, whenever the program is killed."""
+"""Small files that are replaced atomically: a killed program leaves either the old or the new content."""
 
 import fcntl
 import json
@@ -12,10 +12,10 @@ __all__ = ["read_json", "replace_json", "sole_user"]
 
 
 def replace_json(path: Path, value: Any) -> None:
-    """Replaces a file in one step; synced first, so that not even a power cut leaves half of one.
+    """Replaces a file in one step. The new content is synced first, so even a power failure leaves a whole file.
 
     Raises:
-        OSError: If it cannot be written; then the old one is as it was.
+        OSError: If it cannot be written; then the old file is unchanged.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -30,7 +30,7 @@ def replace_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a file; None if there is none, or nothing that can be read."""
+    """Reads a JSON file; None if it is missing, or cannot be read or parsed."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -39,11 +39,11 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def sole_user(directory: Path) -> Iterator[None]:
-    """Makes a directory and keeps a second demo out of it, until the program ends in whatever way.
+    """Makes a directory and locks it against a second demo; the lock is released however the program ends.
 
     Raises:
-        BlockingIOError: If another demo uses it.
-        OSError: If it cannot be made or written.
+        BlockingIOError: If another demo uses the directory.
+        OSError: If the directory cannot be made or written.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("a", encoding="utf-8") as file:

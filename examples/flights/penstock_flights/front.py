@@ -1,4 +1,4 @@
-"""What is there before any flight: the server with the board, and a log in which the demo says what it does."""
+"""The parts of the demo that run before the first flight: the server with the board, and a log of the demo's own steps."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from transports.server.uvicorn import Server, serve
 __all__ = ["STAGE", "Front"]
 
 STAGE: Final = "$demo"
-"""The name of the log in which the demo says what it does; the board shows its newest entry until flights come."""
+"""The name of the log of the demo's steps; the board shows its newest entry until flights come."""
 
 _ENTITY: Final = "stage"
 
@@ -27,13 +27,13 @@ class Front:
     """Serves the board while Spark starts; the logs with flights join as they are opened.
 
     Attributes:
-        logs: What is served, by name.
-        queries: Tells of Spark's queries, as soon as there are some.
-        server: The server. It is to be stopped before a log that has joined is closed.
+        logs: The served logs by name.
+        queries: Publishes the events of Spark's queries.
+        server: The server. Stop it before closing a log that was added to ``logs``.
 
     Args:
-        directory: Where the demo's own log is to be; one that is there from an earlier run is deleted.
-        port: Of the server; None for the usual one, or any if that is taken.
+        directory: The directory of the log of steps; a log of an earlier run is deleted.
+        port: The port of the server; None for the default port, or any free port if that is in use.
 
     Raises:
         OSError: If the port cannot be used.
@@ -54,7 +54,7 @@ class Front:
             raise
 
     def say(self, text: str) -> None:
-        """Says what the demo does now, unless it was the last thing that was said."""
+        """Commits a step to the demo's own log, unless it repeats the previous step."""
         if text != self._said:
             self._said = text
             self._log.commit([upsert(_ENTITY, "now", json.dumps({"text": text}).encode())])

@@ -1,4 +1,4 @@
-"""The departure board: static files that follow the demo's flights through ``penstock.js``, which every server has."""
+"""The departure board: static files that follow the demo's flights through ``penstock.js``, which every server serves."""
 
 from importlib import resources
 from typing import Final
@@ -23,7 +23,7 @@ _FILES: Final = (
 
 
 def board_pages() -> dict[str, Page]:
-    """The files of the board by the path of their URL; the board itself is ``/``."""
+    """The files of the board by URL path; the board itself is ``/``."""
     place = resources.files("penstock_flights").joinpath("board")
     files = {f"/board/{name}": Page.read(place.joinpath(name)) for name in _FILES}
     return {"/": Page.read(place.joinpath("index.html")), **files}

@@ -1,7 +1,7 @@
 """Spark's part of the demo, on a thread of its own.
 
-The main thread may be interrupted anywhere, in the middle of an answer from the JVM too, which would leave that
-connection out of step. So it never talks to Spark but to stop it.
+An interrupt of the main thread may come in the middle of an answer from the JVM, which would leave that connection out of step.
+So the main thread never calls Spark, except to stop it.
 """
 
 import contextlib
@@ -32,23 +32,23 @@ __all__ = ["Pipeline"]
 
 _QUIET: Final = ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LEAVING: Final = 30.0  # seconds
-# On two cores the threads of the other collector are in the way of everybody else.
+# On two cores the parallel collector's threads would take CPU time from the rest of the demo.
 _JAVA: Final = "-XX:+UseSerialGC"
 _TEXT_MOST: Final = 500
 
 
 class Pipeline:
-    """Starts Spark, streams the prepared events into the log, and computes what subscribers must end up with.
+    """Starts Spark, streams the prepared events into the log, and computes the expected digest of each subscriber.
 
     Attributes:
-        noise: File that gets what the JVM prints.
+        noise: The file that receives the output of the JVM.
         version: Spark's version, once it runs.
-        started: Seconds that the start took, once it runs.
-        streaming: When the query was started, by ``monotonic``; None before that.
+        started: Seconds that the start took, once Spark runs.
+        streaming: The start of the query, by ``monotonic``; None before that.
         streamed: Whether every prepared event is in the log.
-        expected: What Spark computes from the source, by the subscriber's name.
-        queries: Hears what Spark says of its queries.
-        error: Why it failed, in one line; None while all is well.
+        expected: The digests that Spark computed from the source, by the subscriber's name.
+        queries: Receives the events of Spark's queries.
+        error: Why it failed, in one line; None if it did not.
     """
 
     def __init__(self, noise: Path) -> None:
@@ -70,27 +70,27 @@ class Pipeline:
         self._thread = threading.Thread(target=self._run, name="demo-spark", daemon=True)
 
     def start(self) -> None:
-        """Begins to start Spark, which takes some seconds."""
+        """Starts Spark in the background, which takes some seconds."""
         for name in _QUIET:
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self._thread.start()
 
     def stream(self, log: "ChangeLog", events: Path, plan: DemoPlan, subscribers: Sequence[Wanted]) -> None:
-        """Lets Spark stream ``events`` into ``log`` as soon as it runs, and then digest what each subscriber wants."""
+        """Once Spark runs, streams ``events`` into ``log``, then computes the expected digest of each subscriber."""
         self._given = log, events, plan, subscribers
         self._go.set()
 
     @property
     def statistics(self) -> SinkStatistics:
-        """What was committed since this program was started."""
+        """Statistics of the commits since the start of this program."""
         return SinkStatistics() if self._sink is None else self._sink.statistics()
 
     def stop(self) -> None:
-        """Ends the query after the batch that it is in, and Spark. Idempotent; not on the pipeline's own thread."""
+        """Stops the query after its present batch, then Spark. Idempotent; not for the pipeline's own thread."""
         with self._changing:
             self._stopping.set()
         self._go.set()
-        # Whatever Spark says on the way out is of no interest any more: it is being stopped.
+        # Errors of Spark during its shutdown are ignored.
         with contextlib.suppress(Exception):
             if self._sink is not None and self._query is not None:
                 self._sink.stop(self._query)
@@ -102,7 +102,7 @@ class Pipeline:
     def _run(self) -> None:
         try:
             self._work()
-        except Exception as error:  # noqa: BLE001 - told by the main thread, in one line
+        except Exception as error:  # noqa: BLE001 - the main thread reports it in one line
             if not self._stopping.is_set():
                 self.error = self._told(error)
         finally:
@@ -122,7 +122,7 @@ class Pipeline:
         if self._given is None or self._stopping.is_set():
             return
         log, events, plan, subscribers = self._given
-        # Those who ask for flights count what comes, and schemas of flights would be among it.
+        # Subscribers count every change of the entity type, and a schema would be one of them.
         self._sink = ChangeSink(
             log, entity_type=FLIGHTS, key=KEY_COLUMNS, order_by=ORDER_COLUMN, tell_schema=False
         )
@@ -138,7 +138,7 @@ class Pipeline:
         if self._stopping.is_set():
             return
         self.streamed.set()
-        digests: dict[str | None, StreamDigest] = {}  # two subscribers may want the same
+        digests: dict[str | None, StreamDigest] = {}  # two subscribers may have the same criteria
         for wanted in subscribers:
             if wanted.where not in digests:
                 digests[wanted.where] = source_digest(spark, events, where=wanted.where)
@@ -150,7 +150,7 @@ class Pipeline:
             error = failed
         text = str(error)
         if isinstance(error, PySparkException | Py4JError):
-            # Behind the first lines there is the trace of the JVM.
+            # The stack trace of the JVM follows the first lines.
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             words = " ".join(lines[:2]).removeprefix("[None] ").partition(" SQLSTATE:")[0]
             text = "Spark failed: " + words.rpartition(" terminated with exception: ")[2]
@@ -159,7 +159,7 @@ class Pipeline:
 
 @contextlib.contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Sends what this process, and a JVM that is started meanwhile, prints as errors to a file."""
+    """Redirects standard error, of this process and of a JVM started meanwhile, to a file."""
     kept = os.dup(2)
     try:
         with path.open("ab") as file:

@@ -1,4 +1,4 @@
-"""What a run of the demo is made of: how much, in what portions, where on the disk, and who wants what of it."""
+"""The plan of a run of the demo: its size, its micro-batches, its directory, and its subscribers."""
 
 import math
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ FLIGHTS: Final = "flight"
 LOG: Final = "flights"
 """The name of the change log."""
 
-_BATCH_MOST: Final = 100_000  # each micro-batch costs Java most of a second, whatever its size
+_BATCH_MOST: Final = 100_000  # a micro-batch costs Spark most of a second, whatever its size
 _FIRST_MOST: Final = 5_000
 _BATCHES_LEAST: Final = 12
-# A ring of two batches: whoever is served in time never notices, whoever lags three batches is overtaken.
+# A ring of two batches: a subscriber that keeps up is never overtaken, one that lags three batches is.
 _RING_BATCHES: Final = 2
-_CHANGE_BYTES: Final = KIB  # above what any change weighs, so that the ring is bounded by their number
+_CHANGE_BYTES: Final = KIB  # more than any change has, so that the number of changes bounds the ring
 _OVERTAKING: Final = 6
 _SLOW_STEPS: Final = 60
 _SLOW_MOST: Final = 800
@@ -32,12 +32,12 @@ class Wanted:
     """One subscriber of the demo.
 
     Attributes:
-        name: What files, messages and statistics call it.
-        title: What people read.
-        wants: Its criteria, for people.
-        key_glob: Which keys it wants, or None for all.
-        where: The same wish as a condition of SQL on the source, or None for all.
-        slow: Whether it dawdles until it is told to hurry.
+        name: Its name in files, messages and statistics.
+        title: Its name on the screen.
+        wants: Its criteria on the screen.
+        key_glob: The keys that it subscribes to, or None for all.
+        where: The same criteria as an SQL condition on the source, or None for all.
+        slow: Whether it reads slowly until it receives ``hurry``.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Wanted:
 
     @property
     def criterion(self) -> Criterion:
-        """Its wish, as it subscribes."""
+        """The criteria with which it subscribes."""
         return Criterion(entity_types={FLIGHTS}, key_globs=() if self.key_glob is None else {self.key_glob})
 
 
@@ -63,11 +63,11 @@ SUBSCRIBERS: Final = (IN_PROCESS, WEBSOCKET, SLOW)
 class DemoPlan:
     """A run: its size, from which every bound follows, and its directory.
 
-    A micro-batch is one prepared file, unless Spark was killed in between, and becomes one version.
+    A micro-batch is one prepared file (two after Spark was killed at a certain point), and becomes one version.
 
     Attributes:
         events: Changes of the whole run.
-        directory: Where everything is that the run must not lose.
+        directory: The directory of the log, the checkpoint, the positions and the verdict.
     """
 
     events: int
@@ -75,32 +75,32 @@ class DemoPlan:
 
     @property
     def batch_events(self) -> int:
-        """Changes of one micro-batch: at most 100,000, and little enough that there are a dozen of them."""
+        """Changes of one micro-batch: at most 100,000, and at most a twelfth of the run."""
         return max(1, min(_BATCH_MOST, math.ceil(self.events / _BATCHES_LEAST)))
 
     @property
     def first_events(self) -> int:
-        """Those of the first one, which shows what there is while Java still compiles: at most 5,000."""
+        """Changes of the first micro-batch, at most 5,000: it fills the board while the JVM still compiles."""
         return min(_FIRST_MOST, self.batch_events)
 
     @property
     def batches(self) -> int:
-        """How many micro-batches, and so versions, there will be at most."""
+        """The greatest number of micro-batches, and so of versions."""
         return 1 + math.ceil(max(0, self.events - self.first_events) / self.batch_events)
 
     @property
     def overtakes(self) -> bool:
-        """Whether there are enough versions for a ring to overtake somebody."""
+        """Whether there are enough versions for the ring to overtake the slow subscriber."""
         return self.batches >= _OVERTAKING
 
     @property
     def slow_step(self) -> int:
-        """How many changes the slow subscriber requests at a time."""
+        """The number of changes of one request by the slow subscriber."""
         return max(1, min(_SLOW_MOST, self.events // _SLOW_STEPS))
 
     @property
     def log_options(self) -> dict[str, Any]:
-        """Options of the change log: everything is kept, and rings hold two batches."""
+        """Options of the change log: nothing is deleted by retention, and rings hold two batches."""
         ring_events = self.batch_events * _RING_BATCHES
         return {
             "retain_bytes": None,
@@ -112,19 +112,19 @@ class DemoPlan:
 
     @property
     def log(self) -> Path:
-        """The change log."""
+        """The directory of the change log."""
         return self.directory / LOG
 
     @property
     def checkpoint(self) -> Path:
-        """Where Spark keeps how far its query is."""
+        """The checkpoint directory of Spark's query."""
         return self.directory / "checkpoint"
 
     @property
     def result(self) -> Path:
-        """The verdict on a run that came to its end."""
+        """The file with the verdict on a completed run."""
         return self.directory / "result.json"
 
     def place(self, wanted: Wanted) -> Path:
-        """Where a subscriber keeps its place."""
+        """The file in which a subscriber stores its position."""
         return self.directory / f"{wanted.name}.json"

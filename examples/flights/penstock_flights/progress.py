@@ -1,4 +1,4 @@
-"""What a display shows at one moment."""
+"""The progress of the demo at one moment, for the display."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _SPAN: Final = 3.0  # seconds
 
 
 class RateMeter:
-    """The rate of something that is counted, over the last three seconds."""
+    """The rate of a count over the last three seconds."""
 
     __slots__ = ("_seen",)
 
@@ -20,7 +20,7 @@ class RateMeter:
         self._seen: deque[tuple[float, int]] = deque()
 
     def read(self, now: float, count: int) -> float:
-        """Takes in the count at a moment, and tells how much was added in a second."""
+        """Adds the count at a time; returns its increase per second."""
         seen = self._seen
         seen.append((now, count))
         while len(seen) > 2 and seen[1][0] <= now - _SPAN:
@@ -31,18 +31,18 @@ class RateMeter:
 
 @dataclass(frozen=True, slots=True)
 class ProgressRow:
-    """One subscriber.
+    """The progress of one subscriber.
 
     Attributes:
-        title: Who it is.
+        title: Its name.
         wants: Its criteria.
-        received: Changes that came.
-        rate: Changes a second.
-        reached: Changes of the log up to its position, wanted or not.
+        received: Changes received.
+        rate: Changes received a second.
+        reached: Changes of the log up to its position, whether they match its criteria or not.
         behind: Changes of the log between its position and the end.
-        demand: Changes that it requested and that have not come.
+        demand: Changes requested and not yet received.
         state: LIVE, RESYNC, or None before that is known.
-        resyncs: How often it was in RESYNC.
+        resyncs: How often it entered RESYNC.
     """
 
     title: str
@@ -58,7 +58,7 @@ class ProgressRow:
 
 @dataclass(frozen=True, slots=True)
 class DemoProgress:
-    """The whole run.
+    """The progress of the whole run.
 
     Attributes:
         events: Changes of the run.
@@ -66,10 +66,10 @@ class DemoProgress:
         rate: Changes committed a second.
         batch: Micro-batches in the log.
         batches: Micro-batches of the run.
-        nbytes: Size of the log.
-        sink: What the sink has done.
+        nbytes: Size of the log in bytes.
+        sink: Statistics of the sink.
         reached: The time in the data of the newest change, or None.
-        doing: What is being done.
+        doing: The step that runs.
         rows: The subscribers.
     """
 

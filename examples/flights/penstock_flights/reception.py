@@ -1,7 +1,7 @@
-"""What a subscriber of the demo keeps of what it received: its place and its digest, in one file.
+"""The state that a subscriber of the demo stores: its position and its digest, in one file.
 
-Both are replaced together, so after a kill a subscriber resumes at its place with the digest as it was there. What it
-had received beyond that comes again and is counted again from that digest: once, in the end.
+Both are replaced together, so after a kill a subscriber resumes at its position with the digest of that position. Changes that
+it had received after that are delivered again and added again to that digest, so each change counts exactly once.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,18 +22,18 @@ _SAVE_EVERY: Final = 0.5  # seconds
 
 @dataclass(slots=True)
 class ReceptionPlace:
-    """How far a subscriber has come.
+    """The stored position and counts of a subscriber.
 
     Attributes:
-        cursor: Where to resume; None before anything is known.
-        last: The greatest position of a change that came.
-        count: How many came.
-        ordered: Their digest, with their places.
-        content: Their digest, without.
-        misplaced: Changes that came at, or before, the position of one that had come.
-        resyncs: How often it was told that it is in RESYNC.
-        returns: How often it was told that it is LIVE again.
-        seconds: From the first change to the last one, summed up over all starts of the program.
+        cursor: Where to resume; None before the first change.
+        last: The greatest position of a received change.
+        count: The number of received changes.
+        ordered: Their digest with their numbers; see ``StreamDigest``.
+        content: Their digest without numbers.
+        misplaced: Changes whose position was not above that of an earlier change.
+        resyncs: How often the subscription entered RESYNC.
+        returns: How often it became LIVE again.
+        seconds: Seconds from the first to the last change, summed over all starts of the program.
     """
 
     cursor: str | None = None
@@ -48,16 +48,16 @@ class ReceptionPlace:
 
     @property
     def digest(self) -> StreamDigest:
-        """What Spark is to agree with."""
+        """The digest, to compare with Spark's."""
         return StreamDigest(self.count, self.ordered, self.content)
 
     def to_json(self) -> dict[str, Any]:
-        """The place as it is stored, and reported."""
+        """The JSON form in which the place is stored and reported."""
         return asdict(self) | {"last": list(self.last)}
 
     @classmethod
     def from_json(cls, stored: object) -> Self | None:
-        """Reads what ``to_json`` wrote; None if it is anything else."""
+        """Reads the output of ``to_json``; None if it is anything else."""
         if not isinstance(stored, dict) or stored.keys() != cls.__dataclass_fields__.keys():
             return None
         match stored["last"]:
@@ -68,16 +68,16 @@ class ReceptionPlace:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads a place; the very beginning if there is none, or none that can be read."""
+        """Reads a place from a file; the beginning if the file is missing or unreadable."""
         return cls.from_json(read_json(path)) or cls()
 
 
 class Reception:
-    """Takes what one subscriber receives, serially.
+    """Counts the changes that one subscriber receives; calls must be serial.
 
     Args:
-        path: Where its place is kept.
-        clock: Tells seconds, for ``ReceptionPlace.seconds`` and to save not too often.
+        path: The file of its place.
+        clock: Returns seconds, for ``ReceptionPlace.seconds`` and the interval between saves.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = monotonic) -> None:
@@ -92,15 +92,15 @@ class Reception:
 
     @property
     def newest(self) -> Change | None:
-        """The change that came last since this program was started."""
+        """The last change received since the start of this program."""
         return self._newest
 
     def take(self, changes: Sequence[Change], cursor: str) -> None:
-        """Counts changes in, and saves the place if that was not done lately.
+        """Adds changes, and saves the place if the last save is half a second ago.
 
         Args:
-            changes: One or more, in the order in which they came, with bodies.
-            cursor: Where to resume behind them.
+            changes: One or more changes with bodies, in the order of delivery.
+            cursor: Where to resume after them.
         """
         place, add = self.place, self._digest.add
         if self._began is None:
@@ -122,15 +122,15 @@ class Reception:
         self.reach(cursor)
 
     def reach(self, cursor: str) -> None:
-        """Moves the place on to ``cursor``, before which nothing is missing."""
+        """Moves the place to ``cursor``; every matching change before it was received."""
         self.place.cursor = cursor
         if self._clock() - self._saved >= _SAVE_EVERY:
             self.save()
 
     def observe(self, state: str) -> None:
-        """Counts turns between LIVE and RESYNC, as the log or the server tells them.
+        """Counts transitions between LIVE and RESYNC, as reported by the log or the server.
 
-        A program that was stopped in RESYNC may be LIVE before anybody has looked when it is started again; that is a
+        A program that was stopped in RESYNC may become LIVE after its restart before this is first called; that counts as a
         return as well.
         """
         if state == self._state:
@@ -143,10 +143,10 @@ class Reception:
 
     @property
     def state(self) -> str | None:
-        """LIVE or RESYNC, as last told; None before that."""
+        """LIVE or RESYNC, as last reported; None before that."""
         return self._state
 
     def save(self) -> None:
-        """Writes the place down."""
+        """Stores the place."""
         replace_json(self._path, self.place.to_json())
         self._saved = self._clock()

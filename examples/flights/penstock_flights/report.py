@@ -1,4 +1,4 @@
-"""What stays on the screen at the end."""
+"""The report on the screen at the end."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ __all__ = ["print_findings", "print_hints", "print_totals"]
 
 
 def print_findings(console: Console, findings: Sequence[VerdictLine]) -> None:
-    """The table of what everybody got, and a line for everything that is not as it must be."""
+    """Prints a table of the subscribers' results, and a line for each difference."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("subscriber", "", "changes", "digest", "order", "once", "RESYNC", "time"):
         right = name in ("changes", "RESYNC", "time")
@@ -51,15 +51,15 @@ def print_findings(console: Console, findings: Sequence[VerdictLine]) -> None:
 def print_totals(
     console: Console, *, rows: int, seconds: float, started: float, nbytes: int, versions: int
 ) -> None:
-    """How much and how fast.
+    """Prints sizes and rates.
 
     Args:
-        console: Where.
-        rows: Changes that Spark brought since the program was started.
-        seconds: From the start of the query until the last subscriber had its last change.
-        started: How long Spark took to start.
-        nbytes: Size of the log.
-        versions: How many versions the log has.
+        console: The console.
+        rows: Changes that Spark committed since the start of the program.
+        seconds: Seconds from the start of the query until the last subscriber had its last change.
+        started: Seconds that Spark took to start.
+        nbytes: Size of the log in bytes.
+        versions: The number of versions of the log.
     """
     if rows:
         text = f"{rows:,} changes from Spark to the last subscriber in {seconds:.1f} s, {rows / max(seconds, 0.1):,.0f} a second"
@@ -76,14 +76,14 @@ def print_totals(
 def print_hints(
     console: Console, *, log: Path, key: str | None, url: str | None, board: str | None = None
 ) -> None:
-    """How to look at what is there.
+    """Prints commands and URLs to explore the log.
 
     Args:
-        console: Where.
-        log: The log's directory.
+        console: The console.
+        log: The directory of the log.
         key: A key that is in the log.
-        url: Of the server, if it goes on.
-        board: Where the departure board is, if it goes on.
+        url: The URL of the server, if it keeps running.
+        board: The URL of the departure board, if the server keeps running.
     """
     console.print()
     if board is not None:

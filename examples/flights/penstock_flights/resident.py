@@ -1,4 +1,4 @@
-"""The subscriber inside the driver: it wants everything, and holds Spark back when it falls behind."""
+"""The subscriber inside the driver: it receives every change, and holds Spark back when it falls behind."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,8 +22,8 @@ class Resident:
     """Subscribes in process, through ``flow``; a ``BatchSubscriber``.
 
     Attributes:
-        reception: What it has received.
-        error: What ended its subscription before the end of the demo; None while all is well.
+        reception: Counts the changes that it receives.
+        error: The error that ended its subscription before the end of the demo; None if there was none.
     """
 
     def __init__(self, log: ChangeLog, wanted: Wanted, reception: Reception, *, max_lag: int) -> None:
@@ -35,7 +35,7 @@ class Resident:
         self._subscription: ChangeSubscription | None = None
 
     def start(self) -> None:
-        """Subscribes where it was, or at the beginning of the log."""
+        """Subscribes at its stored position, or at the beginning of the log."""
         feed = self._log.changes(
             self._wanted.criterion,
             since=self.reception.place.cursor or self._log.oldest,
@@ -44,19 +44,19 @@ class Resident:
         feed.subscribe(self, max_lag=self._max_lag, name=self._wanted.name)
 
     def stop(self) -> None:
-        """Ends the subscription and writes the place down; a batch that is being taken may still move it."""
+        """Cancels the subscription and stores the position; a batch that is being delivered may still move it."""
         if self._subscription is not None:
             self._subscription.cancel()
 
     @property
     def demand(self) -> int:
-        """Changes that it requested and that have not come."""
+        """Changes requested and not yet received."""
         return 0 if self._subscription is None else self._subscription.demand
 
     # Signals, on the pool of the log.
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Asks for the first changes."""
+        """Requests the first changes."""
         if isinstance(subscription, ChangeSubscription):
             self._subscription = subscription
             self.reception.observe(subscription.state.value)
@@ -67,24 +67,24 @@ class Resident:
         raise TypeError(f"a resident takes batches, not {change!r}")
 
     def on_next_batch(self, changes: Sequence[Change], /) -> None:
-        """Takes a batch, and asks for as many again."""
+        """Adds a batch, and requests as many changes again."""
         if not isinstance(changes, Batch) or self._subscription is None:
             raise TypeError(f"a resident takes what a log delivers, not {type(changes).__name__}")
         try:
             self.reception.take(changes, str(self._log.token(changes.end)))
-        except OSError as error:  # its place cannot be written down
+        except OSError as error:  # the position cannot be stored
             self.error = error
             self._subscription.cancel()
         else:
             self._subscription.request(len(changes))
 
     def on_state(self, state: State, /) -> None:
-        """Notes a turn between LIVE and RESYNC."""
+        """Counts a transition between LIVE and RESYNC."""
         self.reception.observe(state.value)
 
     def on_error(self, error: Exception, /) -> None:
-        """Notes why it ended."""
+        """Stores the error."""
         self.error = error
 
     def on_complete(self) -> None:
-        """The log was closed after everything had been delivered."""
+        """Does nothing: the log was closed after every change was delivered."""

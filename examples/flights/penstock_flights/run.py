@@ -26,10 +26,12 @@ from transports.server.uvicorn import Server
 
 __all__ = ["DemoFailed", "Run"]
 
-_TICK: Final = 0.25  # seconds between two looks, each of which is in the way of the threads that deliver
+_TICK: Final = 0.25  # seconds between two steps; each step delays the threads that deliver
 _HURRY_AT: Final = 0.4  # of all changes
-_HURRY_PATIENCE: Final = 5.0  # seconds after the last batch until even one that was never overtaken hurries
-_STATE_PATIENCE: Final = 30.0  # seconds after everything came for the server to say LIVE
+_HURRY_PATIENCE: Final = (
+    5.0  # seconds after the last batch until a slow subscriber hurries even if never overtaken
+)
+_STATE_PATIENCE: Final = 30.0  # seconds after the last change for the server to report LIVE
 _STALLED: Final = 180.0  # the first batch takes a busy machine more than a minute
 _TO_THE_BOARD: Final = {
     "Spark starts": "Spark is starting. The first flights come in some seconds.",
@@ -38,18 +40,18 @@ _TO_THE_BOARD: Final = {
 
 
 class DemoFailed(Exception):
-    """Something went wrong that ends the demo; the text says what, in one line."""
+    """A failure that ends the demo; the text describes it in one line."""
 
 
 class Run:
-    """Opens and serves the log, starts the subscribers, lets Spark stream, waits for everybody, compares.
+    """Opens and serves the log, starts the subscribers and Spark's stream, waits for all subscribers, compares.
 
     Args:
-        plan: How much, and where.
+        plan: Size and directory of the run.
         events: The directory of the prepared files.
-        pipeline: Spark, being started.
-        display: Where to show what happens.
-        front: The server, which gets the log.
+        pipeline: Spark, which is being started.
+        display: Shows the progress.
+        front: The server, which will serve the log.
     """
 
     def __init__(
@@ -78,32 +80,32 @@ class Run:
 
     @property
     def versions(self) -> int:
-        """How many versions the log has."""
+        """The number of versions of the log."""
         return self._ledger.version
 
     @property
     def newest_key(self) -> str | None:
-        """Key of the newest change, to look at."""
+        """The key of the newest change, as an example for the hints."""
         newest = self._resident.reception.newest
         return None if newest is None else newest.key
 
     @property
     def nbytes(self) -> int:
-        """Size of the log on the disk."""
+        """Size of the log on the disk in bytes."""
         total = 0
         for file in self.plan.log.iterdir():
-            with suppress(FileNotFoundError):  # a file that was only there for a moment
+            with suppress(FileNotFoundError):  # the file was removed meanwhile
                 total += file.stat().st_size
         return total
 
     @property
     def seconds(self) -> float:
-        """How long it took from the start of Spark's query until the last subscriber had its last change."""
+        """Seconds from the start of Spark's query until the last subscriber had its last change."""
         began = self._pipeline.streaming
         return 0.0 if began is None else max(0.0, self._arrived_at - began)
 
     def open(self) -> None:
-        """Opens the log, lets it be served, and lets everybody subscribe.
+        """Opens and serves the log, and starts the subscribers.
 
         Raises:
             PenstockError: If the log cannot be opened.
@@ -136,13 +138,13 @@ class Run:
             remote.start(self.server.url)
 
     def follow(self, look: Callable[[], None]) -> tuple[VerdictLine, ...]:
-        """Streams, waits until everybody has everything, and compares it with what Spark computes.
+        """Streams, waits until every subscriber has all its changes, and compares them with Spark's digests.
 
         Args:
-            look: Called several times a second, and raises if the run is to be ended.
+            look: Called several times a second; raises to end the run.
 
         Raises:
-            DemoFailed: If something ends before that.
+            DemoFailed: If Spark or a subscriber ends early.
         """
         self._pipeline.stream(self._log, self._events, self.plan, SUBSCRIBERS)
         while not self._step():
@@ -162,26 +164,26 @@ class Run:
         return findings
 
     def go_on(self) -> Afterwards:
-        """Lets flights go on in a second log, so that the board stays alive."""
+        """Commits further flights to a second log, so that the board keeps moving."""
         afterwards = Afterwards(self.plan.directory / AFTERWARDS, self._events, self._front.logs)
         self._stack.callback(afterwards.stop)
         return afterwards
 
     def close(self) -> None:
-        """Ends everything: subscribers write their places down, Spark ends its batch, the server stops, the log is closed."""
+        """Shuts down: subscribers store their positions, Spark ends its batch, the server stops, the log is closed."""
         for remote in self._remotes:
             remote.tell("finish")
         self._pipeline.stop()
         self._stack.close()
 
     def _start_over(self, subscribers: Iterable[Wanted]) -> None:
-        """Forgets the places of some subscribers, and at last any verdict, which came from them."""
+        """Deletes the stored positions of some subscribers, then any verdict, which was made from them."""
         for wanted in subscribers:
             self.plan.place(wanted).unlink(missing_ok=True)
         self.plan.result.unlink(missing_ok=True)
 
     def _knows(self, wanted: Wanted) -> bool:
-        """Whether the log knows the place of a subscriber; it would not after it was deleted by hand."""
+        """Whether the log has the stored position of a subscriber; it has not after a user deleted the log."""
         try:
             cursor = ReceptionPlace.load(self.plan.place(wanted)).cursor
             return cursor is None or self._log.position_of(cursor) is not None
@@ -194,10 +196,10 @@ class Run:
         for remote in self._remotes:
             remote.leave()
 
-    # One look at everything.
+    # One step of `follow`.
 
     def _step(self) -> bool:
-        """Shows how things are, and answers whether all is done."""
+        """Shows the progress; returns whether the run is complete."""
         progress = self._observe()
         self._display.show(progress)
         self._front.say(_TO_THE_BOARD.get(progress.doing, f"{progress.doing}."))
@@ -225,7 +227,7 @@ class Run:
         return self._done(progress, now)
 
     def _urge(self, progress: DemoProgress, now: float) -> None:
-        """Tells the slow ones to hurry once they have been overtaken and most of the stream has gone by."""
+        """Sends ``hurry`` to slow subscribers once they were overtaken and 40 % of the changes are committed."""
         if self._hurried:
             return
         overtaken = all(row.resyncs for row, one in zip(progress.rows, SUBSCRIBERS, strict=True) if one.slow)

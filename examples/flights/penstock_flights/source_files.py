@@ -1,8 +1,8 @@
-"""The flight events as files that a Spark file stream reads in the order of time.
+"""Writes the flight events to files that a Spark file stream reads in the order of time.
 
-Spark orders the files of a stream by their time of modification, so each file gets a time of its own, a second after the
-one before; inside a batch ``order_by="seq"`` puts the rows in order. A directory is written under another name and
-renamed when it is complete.
+Spark orders the files of a stream by their modification time, so each file gets a time one second after that of the previous
+file; inside a batch ``order_by="seq"`` sorts the rows. A directory is written under a temporary name, and renamed when it is
+complete.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from penstock_flights.flights import flight_events
 
 __all__ = ["MANIFEST", "Manifest", "PreparedFile", "prepare_events"]
 
-MANIFEST: Final = "_manifest.json"  # Spark overlooks names that begin with an underscore
+MANIFEST: Final = "_manifest.json"  # Spark ignores files whose names begin with an underscore
 _FORMAT: Final = 2
 _FIRST_MODIFIED: Final = 1_388_534_400  # 1 January 2014
 
@@ -31,8 +31,8 @@ class PreparedFile(NamedTuple):
 
     Attributes:
         name: Its name in the directory; names sort in the order of time.
-        events: How many it holds.
-        first: ``seq`` of the first of them.
+        events: The number of its events.
+        first: ``seq`` of its first event.
         bytes: Its size.
         sha256: Its digest.
     """
@@ -45,12 +45,12 @@ class PreparedFile(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a directory of prepared events holds.
+    """The content of a directory of prepared events.
 
     Attributes:
-        source: Name and release of the package the events were made from.
-        events: How many there are.
-        events_per_file: How many each file holds, but for the first and the last.
+        source: Name and release of the package from which the events were made.
+        events: The number of events.
+        events_per_file: The number of events of each file, except the first and the last.
         digest: SHA-256 over the digests of the files, in order.
         files: The files, in order.
     """
@@ -68,13 +68,13 @@ def prepare_events(
     """Writes the events as Parquet files, unless the directory holds them already.
 
     Args:
-        directory: Where to write; made if missing. One of other events is replaced.
-        rows: Only the first so many events; None for all 1,000,898.
-        events_per_file: How finely a stream can be cut into micro-batches.
-        first_file: How many events the first file holds, at most ``events_per_file``; None for as many as the others.
+        directory: Where to write; made if missing. A directory of other prepared events is replaced.
+        rows: The number of events, from the first; None for all 1,000,898.
+        events_per_file: Events of each file; a micro-batch of Spark reads one or more files.
+        first_file: Events of the first file, at most ``events_per_file``; None for ``events_per_file``.
 
     Returns:
-        What the directory holds now: the same at every call with these arguments.
+        The content of the directory: the same at every call with these arguments.
 
     Raises:
         FileExistsError: If the directory holds anything but prepared events.
@@ -110,7 +110,7 @@ def prepare_events(
             shutil.rmtree(directory)
         draft.rename(directory)
     except OSError:
-        # Somebody else may have prepared the same events meanwhile.
+        # Another process may have prepared the same events meanwhile.
         found = _read_manifest(directory)
         if found is None or not _holds(directory, found, asked):
             raise
@@ -162,7 +162,7 @@ def _read_manifest(directory: Path) -> dict[str, Any] | None:
 
 
 def _holds(directory: Path, stored: dict[str, Any], asked: dict[str, Any]) -> bool:
-    """Whether a directory holds these very events, its files being of the right size and times."""
+    """Whether a directory holds these events: its manifest, and the sizes and times of its files agree."""
     if {name: stored.get(name) for name in asked} != asked:
         return False
     for place, file in enumerate(stored["files"], start=1):

@@ -1,4 +1,4 @@
-"""What Spark reads of the prepared events: a stream of micro-batches, and the digest to compare with."""
+"""Spark's readers of the prepared events: a stream of micro-batches, and the digest for the comparison."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,9 +36,9 @@ def read_events(spark: "SparkSession", directory: Path, files_per_trigger: int) 
 
 
 def _renumbered(rows: "DataFrame") -> "DataFrame":
-    """Rows with their places among themselves: those in a stretch of the order, and what comes before that.
+    """Numbers the rows from 1: the number within a range of the order, plus the count of all rows in earlier ranges.
 
-    One window over all of them would put them on one core.
+    A single window over all rows would run on one core.
     """
     stretch = F.expr(f"({ORDER_COLUMN} - 1) div {_STRETCH}")
     counted = rows.groupBy(stretch.alias("stretch")).count().orderBy("stretch").collect()
@@ -55,14 +55,14 @@ def _renumbered(rows: "DataFrame") -> "DataFrame":
 def source_digest(
     spark: "SparkSession", directory: Path, *, glob: str | None = None, where: str | None = None
 ) -> StreamDigest:
-    """Lets Spark compute what a subscriber of all these events must end up with.
+    """Computes with Spark the digest that a subscriber of these events must have.
 
     Args:
         spark: Any session.
-        directory: Prepared events.
-        glob: Only files of such names, such as ``events-0000?.parquet``.
-        where: An SQL condition on the events; places are then counted among those that fulfil it, as a subscriber counts
-            that wants no others. With files left out at the front only ``count`` and ``content`` can agree.
+        directory: The directory of prepared events.
+        glob: Reads only files whose names match, such as ``events-0000?.parquet``.
+        where: An SQL condition; the matching events are numbered among themselves, as a subscriber with these criteria counts
+            them. If files at the front are left out, only ``count`` and ``content`` can agree.
     """
     rows = spark.read.schema(EVENTS_DDL).option("pathGlobFilter", glob or _FILES).parquet(str(directory))
     if where is not None:

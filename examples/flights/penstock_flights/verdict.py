@@ -1,4 +1,4 @@
-"""Whether each subscriber got exactly the changes that its criteria select, in order, once."""
+"""Checks that each subscriber received exactly the changes that match its criteria, in order, once."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +12,13 @@ __all__ = ["VerdictLine", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class VerdictLine:
-    """What became of one subscriber.
+    """The result of one subscriber.
 
     Attributes:
         wanted: The subscriber.
-        place: Where it ended up.
-        expected: What Spark computed from the source.
-        must_lag: Whether it had to be overtaken by the ring, and to catch up, at least once.
+        place: Its final position and counts.
+        expected: The digest that Spark computed from the source.
+        must_lag: Whether the ring had to overtake it, and it had to catch up, at least once.
     """
 
     wanted: Wanted
@@ -33,12 +33,12 @@ class VerdictLine:
 
     @property
     def ordered(self) -> bool:
-        """Whether each change came at its place; the positions must rise, and Spark must number them alike."""
+        """Whether the positions rose, and the numbers of the changes agree with Spark's."""
         return not self.place.misplaced and self.place.ordered == self.expected.ordered
 
     @property
     def once(self) -> bool:
-        """Whether none was missing and none came twice."""
+        """Whether no change was missing or delivered twice."""
         return self.complete and not self.place.misplaced and self.place.content == self.expected.content
 
     @property
@@ -48,17 +48,17 @@ class VerdictLine:
 
     @property
     def lagged(self) -> bool:
-        """Whether it has been in RESYNC and came back, if it had to."""
+        """Whether it entered RESYNC and became LIVE again, if it had to."""
         return not self.must_lag or (self.place.resyncs > 0 and self.place.returns > 0)
 
     @property
     def holds(self) -> bool:
-        """Whether everything is as it must be."""
+        """Whether all checks pass."""
         return not self.differences
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What is not as it must be, a sentence each."""
+        """The failed checks, a sentence each."""
         who, place, expected = self.wanted.title, self.place, self.expected
         found = []
         if not self.complete:
@@ -77,7 +77,7 @@ class VerdictLine:
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as it is stored."""
+        """The result in its stored form."""
         return {
             "wants": self.wanted.wants,
             "received": self.place.count,
@@ -95,13 +95,13 @@ def judge(
     *,
     overtakes: bool,
 ) -> tuple[VerdictLine, ...]:
-    """Compares what everybody got with what Spark computed.
+    """Compares the results of the subscribers with Spark's digests.
 
     Args:
-        subscribers: Everybody.
-        places: Where each ended up, by name.
-        expected: What Spark computed for each.
-        overtakes: Whether the run was long enough for slow subscribers to be overtaken.
+        subscribers: All subscribers.
+        places: Their final positions and counts, by name.
+        expected: Spark's digests, by name.
+        overtakes: Whether the run was long enough for the ring to overtake slow subscribers.
     """
     return tuple(
         VerdictLine(one, places[one.name], expected[one.name], must_lag=one.slow and overtakes)

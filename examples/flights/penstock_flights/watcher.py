@@ -1,14 +1,14 @@
 """A WebSocket client of the demo, in a process of its own: ``python -m penstock_flights.watcher URL NAME PLACE STEP``.
 
-It reports on standard output, a JSON object a line, and listens on standard input:
+It reports on standard output, one JSON object a line, and reads commands from standard input:
 
 ``hurry``
-    No longer dawdle.
+    Read at full speed from now on.
 ``finish``
-    Write the place down, report a last time, and end.
+    Store the position, report a last time, and exit.
 
-The end of standard input means that the demo is gone, however it went: then it ends at once and writes nothing, since
-another start of the demo may use its place already.
+The end of standard input means that the demo has ended, perhaps killed. Then the client exits at once and writes nothing, since
+another run of the demo may already use its file.
 """
 
 import asyncio
@@ -35,23 +35,22 @@ __all__ = ["Watcher"]
 _WINDOW: Final = 4096
 _MESSAGE_EVENTS: Final = 512
 _TICK: Final = 0.1  # seconds between two reports
-_DAWDLE: Final = (
-    8  # ticks between two requests of one who dawdles: long enough for the server to tell its state
-)
-# It goes on once the log has three times as many versions as it has come to. So it falls behind a slow Spark, too.
+# Ticks between two requests of a slow subscriber: long enough for the server to report its state.
+_DAWDLE: Final = 8
+# A slow subscriber requests more once the log has three times as many versions as it has received: it lags even a slow Spark.
 _LAG: Final = 3
 _HEARTBEAT_MS: Final = 500
-# A lost connection to a server that lives is made again within a second or two; a dead one is given up.
+# The client reconnects to a live server within a second or two; it gives up if the server is dead.
 _PATIENCE: Final = Backoff(first=0.1, limit=1.0, attempts=6)
 
 
 class Watcher:
-    """The subscriber.
+    """The subscriber of this process.
 
     Args:
-        wanted: What it wants.
-        reception: What it has received.
-        step: How many changes it requests at a time while it dawdles.
+        wanted: Its criteria and speed.
+        reception: Counts the changes that it receives.
+        step: The changes of one request while it is slow.
     """
 
     def __init__(self, wanted: Wanted, reception: Reception, *, step: int) -> None:
@@ -66,7 +65,7 @@ class Watcher:
         self._subscription: RemoteSubscription | None = None
 
     def subscribe(self, log: RemoteLog) -> None:
-        """Subscribes where it was, or at the beginning of the log."""
+        """Subscribes at its stored position, or at the beginning of the log."""
         cursor = self.reception.place.cursor
         feed = log.changes(
             self._wanted.criterion,
@@ -81,7 +80,7 @@ class Watcher:
         feed.subscribe(self)
 
     def obey(self, word: str) -> None:
-        """Does what the demo said."""
+        """Executes a command of the demo."""
         if word == "hurry":
             self._slow = False
             self._ask()
@@ -89,7 +88,7 @@ class Watcher:
             self.finished.set()
 
     def tick(self) -> None:
-        """Looks at what the server last told, and makes one small request if it dawdles."""
+        """Reads the state that the server last reported; makes one small request if the subscriber is slow."""
         subscription = self._subscription
         if subscription is None:
             return
@@ -102,17 +101,17 @@ class Watcher:
         self._ticks += 1
 
     def report(self, **more: Any) -> str:
-        """One line for the demo."""
+        """One line of the reports to the demo."""
         told = self.reception.place.to_json() | {"state": self.reception.state, "demand": self._demand}
         return json.dumps(told | more)
 
     def _lags(self, subscription: RemoteSubscription) -> bool:
-        """Whether it may take a step without keeping up: however slow the machine is, the ring is to overtake it."""
+        """Whether it lags enough for another request: however slow the machine is, the ring must overtake it."""
         live = subscription.live
         return live is None or self.reception.place.last.version * _LAG <= live
 
     def _ask(self) -> None:
-        """Keeps the demand between half a window and a whole one."""
+        """Keeps the demand between half a window and a whole window."""
         if self._subscription is not None and not self._slow and self._demand * 2 <= _WINDOW:
             self._request(_WINDOW - self._demand)
 
@@ -124,17 +123,17 @@ class Watcher:
     # Signals, on the event loop.
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Asks for the first changes."""
+        """Requests the first changes."""
         if isinstance(subscription, RemoteSubscription):
             self._subscription = subscription
         self._ask()
 
     def on_next(self, change: Change, /) -> None:
-        """Never called: it takes batches."""
+        """Never called: this subscriber takes batches."""
         raise TypeError(f"a watcher takes batches, not {change!r}")
 
     def on_next_batch(self, changes: Sequence[Change], /) -> None:
-        """Takes what came, and asks for more when half of the window is used."""
+        """Adds a batch, and requests more when half of the window is used."""
         self._demand -= len(changes)
         subscription = self._subscription
         if subscription is None or subscription.cursor is None:
@@ -153,7 +152,7 @@ class Watcher:
         self.finished.set()
 
     def on_complete(self) -> None:
-        """The log was closed; the server is about to stop."""
+        """Ends the program: the log was closed, and the server is about to stop."""
         self.finished.set()
 
 
@@ -163,7 +162,7 @@ async def _listen(watcher: Watcher) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(words), sys.stdin)
     while line := await words.readline():
         watcher.obey(line.decode().strip())
-    os._exit(1)  # whoever started this is gone
+    os._exit(1)  # the demo that started this process has ended
 
 
 async def _watch(url: str, watcher: Watcher) -> None:
@@ -185,9 +184,9 @@ async def _watch(url: str, watcher: Watcher) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs one client until it is told to finish."""
+    """Runs one client until it reads ``finish``."""
     url, name, place, step = arguments
-    # Ctrl-C reaches everybody in the terminal; the demo alone decides.
+    # Ctrl-C reaches every process of the terminal; only the demo reacts to it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wanted = next(one for one in SUBSCRIBERS if one.name == name)
     try:

@@ -1,4 +1,4 @@
-"""Appending: transactions become frames behind the end of the active segment, or leave nothing there."""
+"""Appends transactions as frames to the active segment; a failed append leaves nothing there."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _ENDS: Final = 4096
 
 
 class Appender:
-    """The end of a log: what the next frame continues, and how transactions are put there. It never rolls or syncs.
+    """The end of a log: the state that the next frame continues, and the writing of frames. It never rolls or syncs.
 
     Attributes:
-        active: The segment that is being written.
-        tables: Producers and epochs, what was appended last included.
-        appended: Newest version written.
-        synced: Newest version synced, as frames tell it.
-        ends: Where the last versions end, for a visible version below the durable one.
+        active: The active segment.
+        tables: Producers and epochs, up to the last appended transaction.
+        appended: The newest version written.
+        synced: The newest version synced, as it is written into frames.
+        ends: The ends of versions that are not visible yet, at most the first 4096 of them.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Appender:
         self._committed_at = chain.committed_at
 
     def _write_one(self, transaction: Transaction) -> Appended:
-        """`_write` for one transaction of one frame, the commonest of all, without the loops."""
+        """`_write` without its loops, for the most common case: one transaction of one frame."""
         active = self.active
         start = active.offset
         data, length, crc, count, first_index, _, flags, _ = transaction.payloads[0]
@@ -159,14 +159,14 @@ class Appender:
         return result
 
     def _undo(self, error: OSError, start: int, end: int, filled: int, needed: int) -> None:
-        """Takes a failed write back if the disk is full; anything else fails the log."""
+        """Undoes a write that failed on a full disk; any other error is raised again, and fails the log."""
         if not means_full(error):
             raise error
         self.active.undo(start, end, filled)
         raise LogFull(self._free(), needed) from error
 
     def _counted(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
-        """Makes what was written count."""
+        """Advances the appended version, the producers and the index past the written transactions."""
         index = self.active.index
         if len(self.ends) < _ENDS:
             self.ends.extend(results)

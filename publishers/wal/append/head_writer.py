@@ -1,4 +1,4 @@
-"""HEAD is made to tell what is synced, so that whoever stores a position can rely on it."""
+"""Writes the synced position into HEAD, so that consumers can rely on positions that they store."""
 
 from threading import Lock
 
@@ -11,11 +11,11 @@ __all__ = ["HeadWriter"]
 
 
 class HeadWriter:
-    """What HEAD tells of a log that is being written; any thread may have it written.
+    """Writes HEAD for an open log; for any thread.
 
     Attributes:
-        head: Says what HEAD tells now, and whether both slots tell the same of what is withheld.
-        lock: Held from reading what HEAD is to tell until it does.
+        head: The present content of HEAD, and whether its slots agree about withheld transactions.
+        lock: Held from reading the synced position until HEAD contains it.
     """
 
     def __init__(self, head: Head, writer: Writer) -> None:
@@ -24,7 +24,7 @@ class HeadWriter:
         self._writer = writer
 
     def write(self, oldest: int | None = None, *, flags: int = 0, visible: int | None = KEEP) -> None:
-        """Makes HEAD tell what is synced, and more where that is given; see `Head.write`.
+        """Writes the synced position, and the given fields, into HEAD; see `Head.write`.
 
         Raises:
             OSError: What the file raises.

@@ -1,4 +1,4 @@
-"""Whether the log still takes commits."""
+"""The failure state of a log."""
 
 import logging
 from typing import Final
@@ -11,10 +11,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Health:
-    """Whether the log has failed; shared by all that write, from whatever thread.
+    """Whether the log has failed; shared by all objects that write, on any thread.
 
     Attributes:
-        why: The first reason; None while all is well.
+        why: The first reason; None if the log has not failed.
     """
 
     __slots__ = ("why",)
@@ -23,7 +23,7 @@ class Health:
         self.why: str | None = None
 
     def fail(self, error: object) -> None:
-        """Fails the log for good; the first reason stays."""
+        """Fails the log permanently; the first reason is kept."""
         if self.why is None:
             self.why = str(error) or type(error).__name__
             _LOG.error("the log has failed: %s", self.why)

@@ -1,4 +1,4 @@
-"""The spare segment: made by the housekeeping, taken by a roll, each in one step."""
+"""The spare segment: the housekeeping makes it, and a roll uses it."""
 
 from pathlib import Path
 from threading import Lock
@@ -22,11 +22,11 @@ class Spares:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is none."""
+        """Whether there is no spare segment."""
         return self._spare is None
 
     def make(self) -> None:
-        """Makes one for the next roll, with zeros as far ahead as they are kept in the active segment.
+        """Makes a spare segment for the next roll, with as many zeros as are kept ahead in the active segment.
 
         Raises:
             OSError: What the file system raises.
@@ -40,7 +40,7 @@ class Spares:
         spare.discard()
 
     def take(self) -> Spare:
-        """The spare segment, or one that is made at once and has fewer zeros.
+        """The spare segment; if there is none, one that is made now, with fewer zeros.
 
         Raises:
             OSError: What the file system raises.
@@ -54,7 +54,7 @@ class Spares:
         return spare
 
     def close(self) -> None:
-        """Removes what was not taken."""
+        """Removes an unused spare segment."""
         with self._lock:
             spare, self._spare = self._spare, None
         if spare is not None:
