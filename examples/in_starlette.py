@@ -1,4 +1,4 @@
-"""A Starlette application that keeps its orders in a change log, and serves what changes below ``/live``.
+"""A Starlette application that stores orders in a change log, and serves the changes below ``/live``.
 
     pip install 'penstock-cdc[graphql,server]' starlette
     uvicorn --app-dir examples in_starlette:app --ws transports:LinkProtocol
@@ -22,11 +22,11 @@ from transports import Application
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
     with ChangeLog.open("var/orders") as log:
-        changes = Application(log, hosts=[])  # names by which it is reached, beside those of this machine
+        changes = Application(log, hosts=[])  # further host names of the server, beside this machine's
         app.mount("/live", changes)
         app.state.log = log
         yield
-        changes.stop()  # a mounted application is not told that the server stops
+        changes.stop()  # a mounted application gets no shutdown event
         await changes.idle()
 
 

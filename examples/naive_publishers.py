@@ -1,6 +1,6 @@
-"""Two publishers that one writes first, and the rules of Reactive Streams that they break.
+"""Two naive publishers, typical first attempts, and the rules of Reactive Streams that they break.
 
-``python examples/naive_publishers.py`` certifies both with `flow.tck`, and prints what fails. It needs reactivex and pytest.
+``python examples/naive_publishers.py`` tests both with `flow.tck`, and prints the failures. It needs reactivex and pytest.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ PLENTY = 500
 
 
 class Registration:
-    """What the bridge gives for a subscription: nothing can be asked of an observable."""
+    """The bridge's subscription. It cannot request, since an observable has no demand."""
 
     disposable: Any = None
     disposed = False
 
     def request(self, _n: int, /) -> None:
-        """An observable knows no demand."""
+        """Does nothing: an observable has no demand."""
 
     def cancel(self) -> None:
         self.disposed = True
@@ -33,7 +33,7 @@ class Registration:
 
 
 class NaiveBridge:
-    """An observable, with the names of the signals changed: what it pushes is passed on at once."""
+    """An observable with renamed signals: it passes each element on at once, requested or not."""
 
     def __init__(self, observable: "reactivex.Observable[Any]") -> None:
         self.observable = observable
@@ -53,9 +53,7 @@ class Mailbox:
 
     def __init__(self, subscriber: flow.Subscriber[Any]) -> None:
         self.subscriber = subscriber
-        self.waiting: queue.Queue[Any] = (
-            queue.Queue()
-        )  # unbounded: it grows for as long as this one is slower
+        self.waiting: queue.Queue[Any] = queue.Queue()  # unbounded: grows while the subscriber is slower
         self.ended = False
 
     def request(self, n: int, /) -> None:
@@ -74,7 +72,7 @@ class Mailbox:
 
 
 class Broadcaster:
-    """Copies each element into a queue for each subscriber, and keeps a list of them."""
+    """Keeps a list of subscribers, and copies each element into the queue of each."""
 
     def __init__(self) -> None:
         self.mailboxes: list[Mailbox] = []
@@ -111,7 +109,7 @@ def broadcaster(n: int) -> Broadcaster:
 
 
 def broken_rules(make: Callable[[int], Any]) -> dict[str, list[str]]:
-    """The names of the failed tests, by rule."""
+    """Returns the names of the failed tests by rule."""
 
     class Suite(tck.PublisherVerification):
         timeout = 0.005
@@ -124,7 +122,7 @@ def broken_rules(make: Callable[[int], Any]) -> dict[str, list[str]]:
             return make(n)
 
     found: dict[str, list[str]] = {}
-    with contextlib.redirect_stdout(io.StringIO()):  # the seeds of the random tests
+    with contextlib.redirect_stdout(io.StringIO()):  # hides the seeds that random tests print
         results = tck.run(Suite)
     for name, result in results.items():
         if result.outcome == "failed":

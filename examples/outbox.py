@@ -1,8 +1,8 @@
-"""An outbox: the transaction that changes a row writes the change into a table too, and a relay moves it to a change log.
+"""An outbox: the transaction that changes a row also inserts the change into an outbox table; a relay moves it to a change log.
 
-What the database committed comes into the log once, whatever is killed in between. The batch that a row belongs to is noted in
-the database first; then the batch is committed under its number; then its rows are deleted. A batch that comes again is
-recognised by its number, and writes nothing.
+Each committed change reaches the log exactly once, even if the relay is killed at any point. The relay first records in the
+database which rows form a batch, then commits the batch to the log under its number, and then deletes the rows. The log
+recognises a repeated batch by its number, and writes nothing.
 
 Run it: python examples/outbox.py
 """
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS outbox (
 
 
 def put_order(db: sqlite3.Connection, key: str, total: str) -> None:
-    """The application: both rows, or neither. The outbox comes last, so that its order is that of the rows."""
+    """The application: writes both rows or neither. The outbox row comes last, so that the outbox has the order of the updates."""
     with db:
         db.execute(
             "INSERT INTO orders VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET total = excluded.total",
@@ -46,8 +46,8 @@ def delete_order(db: sqlite3.Connection, key: str) -> None:
 
 
 def relay(db: sqlite3.Connection, log: ChangeLog, most: int = 1000) -> int:
-    """Moves one batch, and returns how many changes it had; 0 if nothing waits."""
-    (batch,) = db.execute("SELECT max(batch) FROM outbox").fetchone()  # left by a relay that was killed?
+    """Moves one batch, and returns the number of its changes; 0 if the outbox is empty."""
+    (batch,) = db.execute("SELECT max(batch) FROM outbox").fetchone()  # the batch of a killed relay, if any
     if batch is None:
         last = log.produced("outbox")
         batch = last.sequence + 1 if last else 1
@@ -77,7 +77,7 @@ def main() -> None:
         put_order(db, "42", "10.00")
         put_order(db, "42", "12.00")
         delete_order(db, "42")
-        while relay(db, log):  # in a program of yours: again after each commit, or every tenth of a second
+        while relay(db, log):  # a real program repeats this after each commit, or every tenth of a second
             pass
         orders = log.changes(
             Criterion(entity_types={"order"}), since="earliest", until=log.visible, content=Content.BODY

@@ -1,7 +1,7 @@
-"""A polling query: rows whose revision is above the last one that was seen, moved to a change log.
+"""A polling query: moves rows with a revision above the last seen one to a change log.
 
-Each row has a revision that rises with every change of the table, and a deletion is a mark. The log itself remembers the last
-revision: it is the sequence of the producer, stored with the changes, so nothing is left out or committed twice by a kill.
+Each row has a revision that rises with every change of the table; a deletion is a mark in the row. The log stores the last
+revision with the changes, as the sequence of the producer. So a kill neither loses a change nor commits one twice.
 
 Run it: python examples/polling_query.py
 """
@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS orders (
 
 
 def put_order(db: sqlite3.Connection, key: str, total: str, *, deleted: bool = False) -> None:
-    """The application, which gives each change of a row the next revision."""
+    """The application: assigns the next revision to each change of a row."""
     with db:
         db.execute(
             "INSERT INTO orders VALUES (?, ?, ?, (SELECT coalesce(max(revision), 0) + 1 FROM orders))"
@@ -34,7 +34,7 @@ def put_order(db: sqlite3.Connection, key: str, total: str, *, deleted: bool = F
 
 
 def poll(db: sqlite3.Connection, log: ChangeLog, most: int = 1000) -> int:
-    """Commits what has changed since the last poll as one version, and returns how many rows that were."""
+    """Commits the rows changed since the last poll as one version, and returns their number."""
     last = log.produced("orders")
     rows = db.execute(
         "SELECT id, total, deleted, revision FROM orders WHERE revision > ? ORDER BY revision LIMIT ?",
@@ -57,10 +57,10 @@ def main() -> None:
         db = sqlite3.connect(Path(place, "shop.db"))
         db.executescript(TABLE)
         put_order(db, "42", "10.00")
-        put_order(db, "42", "12.00")  # before anybody polls, so 10.00 is never seen
+        put_order(db, "42", "12.00")  # before the first poll, so the log never has 10.00
         poll(db, log)
         put_order(db, "42", "12.00", deleted=True)
-        while poll(db, log):  # in a program of yours: every second, say
+        while poll(db, log):  # a real program repeats this, for example every second
             pass
         orders = log.changes(
             Criterion(entity_types={"order"}), since="earliest", until=log.visible, content=Content.BODY

@@ -1,8 +1,8 @@
-"""What a Spark stream commits, observed with the operators of ReactiveX.
+"""The commits of a Spark stream, observed with the operators of ReactiveX.
 
-Spark reads departures, a file a micro-batch; each micro-batch becomes one version of a change log (``foreachBatch``), and
-the changes become an observable. The observer sets the pace: while it works, no more than ``prefetch`` changes are
-under way to it.
+Spark reads departures, one file per micro-batch. Each micro-batch becomes one version of a change log (``foreachBatch``),
+and the changes become an observable. The observer sets the pace: while it is busy, at most ``prefetch`` changes are in
+flight.
 
     pip install 'penstock-cdc[spark,rx]'
     python examples/rx_departures.py
@@ -43,14 +43,14 @@ BATCHES = [
 
 
 class Delays(NamedTuple):
-    """The delays of one carrier, as far as they are known."""
+    """The known delays of one carrier."""
 
     carrier: str = ""
     flights: int = 0
     minutes: int = 0
 
     def add(self, change: Change) -> "Delays":
-        """The same with one departure more."""
+        """Returns the delays including one more departure."""
         return Delays(change.body["carrier"], self.flights + 1, self.minutes + change.body["delay"])
 
     def __str__(self) -> str:
@@ -58,11 +58,11 @@ class Delays(NamedTuple):
 
 
 def delays_of(departures: Observable[Change]) -> Observable[list[Delays]]:
-    """The running mean of each carrier, three changes of it at a time."""
+    """Emits the running mean of each carrier, three updates at a time."""
     return departures.pipe(
         operators.filter(is_known),
         operators.group_by(carrier_of),
-        operators.flat_map(mean_of),  # pyright: ignore[reportUnknownArgumentType]  # group_by leaves one open
+        operators.flat_map(mean_of),  # pyright: ignore[reportUnknownArgumentType]  # group_by leaves a type open
         operators.buffer_with_count(3),
     )
 
@@ -80,7 +80,7 @@ def mean_of(carrier: GroupedObservable[str, Change]) -> Observable[Delays]:
 
 
 def main(directory: Path) -> None:
-    """Observe first, then let Spark run until its source is read."""
+    """Subscribes first, then runs Spark until it has read its source."""
     source = directory / "source"
     source.mkdir()
     for number, batch in enumerate(BATCHES):
@@ -102,7 +102,7 @@ def main(directory: Path) -> None:
             on_completed=lambda: observed.set_result(None),
         )
 
-        # So few rows are read sooner than Java's second compiler is done.
+        # For so few rows, Java's optimizing compiler costs more time than it saves.
         quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
         spark = spark_session("departures", cores=1, **quick)
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(source))

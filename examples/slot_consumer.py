@@ -1,4 +1,4 @@
-"""A consumer that keeps no place: it acknowledges to a slot, dies, and goes on where it was.
+"""A consumer that stores no position itself: it acknowledges to a slot, crashes, and resumes at the slot's position.
 
 Run it: python examples/slot_consumer.py
 """
@@ -10,7 +10,7 @@ from publishers import ChangeLog, Content, Criterion, Deduplicator, upsert
 
 
 def consume(log: ChangeLog, known: Deduplicator, most: int) -> None:
-    """Handles so many changes; the last one is not acknowledged, as if the process had died right then."""
+    """Handles ``most`` changes, but does not acknowledge the last one, like a process that crashes at that point."""
     with log.slots.open("stock", owner="example") as slot:
         print(f"generation {slot.generation}, from {slot.position}")
         for count, change in enumerate(slot.changes(content=Content.BODY), 1):
@@ -29,7 +29,7 @@ def main() -> None:
         for number in range(1, 6):
             log.commit([upsert("order", str(number), {"total": f"{number}.00"})])
         consume(log, known, 3)
-    with ChangeLog.open(path) as log:  # another process, another day
+    with ChangeLog.open(path) as log:  # another process, later
         lag = log.slots.info("stock").lag
         print(f"behind by {lag.versions} versions")
         consume(log, known, 3)

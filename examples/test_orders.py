@@ -1,4 +1,4 @@
-"""Tests of a program that writes to a log: what it committed, as a list, without sleeping.
+"""Tests of a program that writes to a log: they collect its commits as a list, without sleeping.
 
 Run it: pytest examples/test_orders.py
 """
@@ -14,7 +14,7 @@ from publishers.testing import collect, collect_async
 
 
 async def place_order(log: ChangeLog, key: str, total: str) -> int:
-    """What is tested: the handler of a web application, say."""
+    """The code under test, for example the handler of a web application."""
     commit = await log.commit_async([upsert("order", key, {"total": total})])
     return commit.version
 

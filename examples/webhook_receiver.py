@@ -1,4 +1,4 @@
-"""A receiver of webhooks, with FastAPI: verifies who sends, and applies each change once.
+"""A webhook receiver with FastAPI: verifies the signature of the sender, and applies each change once.
 
     WEBHOOK_SECRET=whsec_... uvicorn webhook_receiver:app --app-dir examples
 
@@ -13,7 +13,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 app = FastAPI()
 stock: dict[str, Any] = {}
-applied: dict[str, tuple[int, int]] = {}  # of each product the position of its last change
+applied: dict[str, tuple[int, int]] = {}  # product -> position of its last applied change
 
 
 @app.post("/hook")
@@ -32,7 +32,7 @@ async def receive(request: Request) -> dict[str, list[dict[str, str]]]:
 
 
 def apply(change: dict[str, Any]) -> None:
-    """Changes may come again, so what is not newer than what was applied is left out."""
+    """Applies a change unless it is a repetition: its position must be newer than the last applied one of its product."""
     key, position = change["key"], (change["version"], change["index"])
     if key is None or position <= applied.get(key, (0, 0)):
         return

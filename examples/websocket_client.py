@@ -12,7 +12,7 @@ from publishers import ChangeLog, Content, Criterion
 
 
 async def follow(url: str) -> None:
-    # What was requested and not delivered is the client's credit: at most 8 orders are ever on their way.
+    # prefetch bounds the demand: at most 8 orders are in flight at any time.
     async with transports.connect(url, reconnect=True) as remote:
         feed = remote.changes(
             Criterion(entity_types={"order"}), start="earliest", until=3, content=Content.BODY

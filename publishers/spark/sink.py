@@ -255,9 +255,7 @@ class ChangeSink:
         self._compare_bytes = compare_bytes if compare else None
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
-        self._row_bytes: float | None = (
-            None  # bytes of an encoded row in the last batch; None before the first, and after a large partition
-        )
+        self._row_bytes: float | None = None  # measured in the last batch; None after a large partition
         self._number = next(_numbers)
         self._gates: dict[str, threading.Event] = {}
         self._lock = threading.Lock()

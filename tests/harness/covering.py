@@ -1,7 +1,6 @@
-"""Which tests are measured for the branches of the log and of what delivers from it.
+"""Selects the tests that measure branch coverage of the log and its delivery.
 
-Measuring costs time, so it is suspended in the tests that would reach no further branch. Which files have to be covered
-stands in pyproject.toml.
+Measuring costs time, so it is off in tests that reach no further branch. pyproject.toml lists the files to cover.
 """
 
 import pytest
@@ -44,15 +43,15 @@ TOO_LONG = (
     "between_any_two_steps",
     "many_pauses",
 )
-"""Parts of names of tests that take long, or set a tracer of their own."""
+"""Parts of the names of tests that take long, or that set their own tracer."""
 
 
 def measure_once(config: pytest.Config) -> None:
-    """Stops what pytest-cov starts in a worker and forgets: it starts another measurement there, and pauses only that one.
+    """Stops the surplus measurement in a worker: pytest-cov starts two there, and ``no_cover`` pauses only the second.
 
-    With the first one going on, a test without coverage was as slow as others, and a child forked in it was traced too.
+    With the first one running, a test without coverage would be as slow as the others, and its forked children would be traced.
     """
-    import coverage  # not where tests run without measuring
+    import coverage  # not installed where tests run without measuring
 
     running = coverage.Coverage.current()
     if hasattr(config, "workerinput") and running is not None:
@@ -60,7 +59,7 @@ def measure_once(config: pytest.Config) -> None:
 
 
 def choose(items: list[pytest.Item]) -> None:
-    """Suspends measuring in all tests but those that reach a branch."""
+    """Turns measuring off in all tests that are not in `MEASURED`, or are in `TOO_LONG`."""
     for item in items:
         if not item.nodeid.startswith(MEASURED) or any(part in item.nodeid for part in TOO_LONG):
             item.add_marker("no_cover")

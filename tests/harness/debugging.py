@@ -1,4 +1,4 @@
-"""Tests that run in asyncio's debug mode, where mistakes that are silent else are errors."""
+"""Runs suites of async code in asyncio's debug mode, and fails a test for any complaint of a loop."""
 
 import logging
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ SUITES = (
     "tests/transports/server/test_uvicorn.py",
     "tests/transports/server/test_asgi.py",
 )
-"""The fewest that enter each ``async def`` of `flow` and `transports` that a server, a client or a bridge runs."""
+"""The smallest set of suites that enters each ``async def`` of `flow` and `transports` in a server, a client or a bridge."""
 
 
 class _Complaints(logging.Handler):
@@ -35,26 +35,26 @@ class _Complaints(logging.Handler):
 
 
 def is_slowness(line: str) -> bool:
-    """Whether a loop in debug mode says no more than that something was slow, which depends on the machine."""
+    """Returns whether a debug message only reports a slow callback, which depends on the machine."""
     return line.startswith("Executing ") and " took " in line
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Every loop that the test makes, and those of its fixtures, is in debug mode."""
+    """Puts every loop of the test and its fixtures into debug mode."""
     if not item.nodeid.startswith(SUITES):
         return (yield)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONASYNCIODEBUG", "1")
         patch.setattr(
             item.config.option, "asyncio_debug", True, raising=False
-        )  # pytest-asyncio sets its own loop's
+        )  # pytest-asyncio sets the mode of its own loop
         return (yield)
 
 
 @pytest.fixture(autouse=True)
 def debugged(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a loop complains of fails the test: calls from foreign threads, results and coroutines that nobody takes."""
+    """Fails the test if a loop complains: of calls from foreign threads, unretrieved results, or coroutines never awaited."""
     if not request.node.nodeid.startswith(SUITES):
         yield
         return

@@ -1,4 +1,4 @@
-"""What the state of a log is by the event model, found out change by change: the oracle of the tests."""
+"""The oracle for the state of a log: applies changes one by one, by the event model."""
 
 import random
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ Entities = dict[tuple[str, str], Any]
 
 
 def apply(entities: Entities, change: Change) -> None:
-    """What one change does."""
+    """Applies one change."""
     if change.area is not Area.DATA or change.field is not None:
         return
     if change.operation is Operation.TRUNCATE:
@@ -36,7 +36,7 @@ def apply(entities: Entities, change: Change) -> None:
 
 
 def replayed(changes: Iterable[Change]) -> Entities:
-    """What many do."""
+    """Returns the state after applying all changes to an empty one."""
     entities: Entities = {}
     for change in changes:
         apply(entities, change)
@@ -44,13 +44,13 @@ def replayed(changes: Iterable[Change]) -> Entities:
 
 
 def state_of(log: ChangeLog, until: int | None = None) -> Entities:
-    """The state at a version, from the changes of the whole log."""
+    """Returns the state at a version (None: the newest), from the changes of the whole log."""
     changes = log.history(since=log.oldest, limit=1_000_000, content=Content.BODY).changes
     return replayed(change for change in changes if until is None or change.version <= until)
 
 
 def some(chance: random.Random, number: int, types: str = "abc", keys: int = 40) -> list[Mutation]:
-    """A few changes of any kind."""
+    """Returns 1 to 5 random mutations of any kind."""
     made = []
     for _ in range(chance.randint(1, 5)):
         kind, key = chance.choice(types), f"{chance.randrange(keys):03}"

@@ -1,6 +1,6 @@
-"""What a test leaves behind is found at that test: threads, processes, descriptors, and tasks of loops that are closed.
+"""Fails a test that leaves threads, processes, descriptors, or tasks of closed loops behind.
 
-Fixtures of a module or a session may keep what they like: they are set up before the look that is taken here.
+Fixtures of a module or a session may keep resources: they are set up before the snapshot at the start of the test.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ import pytest
 __all__ = ["arrow_has_its_pipe", "nothing_is_left_behind", "possessions"]
 
 PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "120"))
-"""Seconds within which whatever was asked to end has ended, on any machine."""
+"""Seconds within which resources must end after a test, on any machine."""
 
 KEPT = ("thread asyncio_", "thread flow-resubmit", "thread flow-timers")
-"""Threads that serve the whole process, or end by themselves when nothing waits for them."""
+"""Prefixes of threads that serve the whole process, or end by themselves when idle."""
 
 OWNED = re.compile(r"thread (ThreadPoolExecutor-\d+|penstock-.+?)[-_](house|dispatch_\d+|replay-\d+|\d+) ")
-"""Threads that begin on need; they are no news where their pool or log is older than the test."""
+"""Threads that start on demand; they are allowed if their pool or log is older than the test."""
 
 SEGMENT = re.compile(r"descriptor \d+ of (.+)/wal-\d+\.log")
-"""Readers of a log open its segments on need, and keep some open for each other."""
+"""Readers of a log open segments on demand, and keep some open for other readers."""
 
 DESCRIPTORS = Path("/proc/self/fd")
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
-    """Fails the test that leaves something behind."""
+    """Fails the test if it leaves resources behind; waits up to `PATIENCE` for them to end."""
     before = possessions()
     yield
     if not _left(before):
@@ -51,7 +51,7 @@ def nothing_is_left_behind() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def arrow_has_its_pipe() -> None:
-    """Arrow makes a pipe for interrupts when it first reads CSV, and keeps it for the process: no test is to be blamed for it."""
+    """Makes Arrow open its process-wide interrupt pipe, so that no test is blamed for it; Arrow opens it at its first CSV read."""
     with contextlib.suppress(ImportError):
         from pyarrow import csv
 
@@ -70,7 +70,7 @@ def _owner(what: str) -> str | None:
 
 
 def possessions() -> set[str]:
-    """What this process has now, in words."""
+    """Returns descriptions of the resources that this process holds now."""
     return {
         what
         for what in (*_threads(), *_processes(), *_descriptors(), *_orphans())
@@ -96,7 +96,7 @@ def _processes() -> Iterator[str]:
         if entry.name.isdigit():
             try:
                 name, _, rest = Path(entry.path, "stat").read_text().partition(" (")[2].rpartition(") ")
-            except OSError:  # it has ended meanwhile
+            except OSError:  # the process has ended meanwhile
                 continue
             if rest.split()[1] == own:
                 yield f"process {name} ({entry.name})"
@@ -108,11 +108,11 @@ def _descriptors() -> Iterator[str]:
     for number in os.listdir(DESCRIPTORS):
         try:
             file = os.readlink(DESCRIPTORS / number)
-        except OSError:  # that of the listing itself
+        except OSError:  # the descriptor of the listing itself
             continue
         if not (
             file.startswith("socket:") and "py4j.java_gateway" in sys.modules
-        ):  # PySpark keeps those it makes
+        ):  # PySpark keeps its sockets
             yield f"descriptor {number} of {file}"
 
 

@@ -1,4 +1,4 @@
-"""What a machine lacks is named once, in one line, at the end."""
+"""Lists everything that this machine lacks for skipped tests, in one line at the end of the run."""
 
 from collections import Counter
 from typing import NoReturn
@@ -11,7 +11,7 @@ PREFIX = "missing here: "
 
 
 def skip_without(what: str) -> NoReturn:
-    """Skips a test, or all of a fixture's or a module's, for want of a program, a package or a right."""
+    """Skips a test, or all tests of a fixture or module, because a program, a package or a permission is missing."""
     pytest.skip(PREFIX + what, allow_module_level=True)
 
 

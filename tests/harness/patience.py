@@ -1,6 +1,6 @@
-"""Servers of tests are patient with their clients, which are as late as anything else on a busy machine.
+"""Longer client timeouts for servers in tests, since clients are late on a busy machine.
 
-What a test tries of these bounds it sets; a child that is a server by itself has those of the product.
+A test of a timeout sets it explicitly. A server in a child process keeps the defaults of the product.
 """
 
 from transports.limits import Limits
@@ -8,11 +8,11 @@ from transports.limits import Limits
 __all__ = ["PATIENT", "be_patient"]
 
 PATIENT = dict.fromkeys(("authenticate_timeout", "init_timeout", "request_timeout"), 60.0)
-"""Not what a client is told, or what the default time between heartbeats comes from."""
+"""Only timeouts that are not sent to clients, and that the default heartbeat interval does not depend on."""
 
 
 def be_patient() -> None:
-    """Has every ``Limits`` that is made from now on in this process wait that long, unless it is told otherwise."""
+    """Makes `PATIENT` the defaults of every ``Limits`` created in this process from now on."""
     defaults = Limits.__init__.__kwdefaults__
     assert defaults is not None
     defaults |= PATIENT

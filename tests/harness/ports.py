@@ -1,7 +1,7 @@
-"""Ports for servers that come again on the port that they had.
+"""Ports for servers that restart on the same port.
 
-A port that the system chose is one that it gives to the next socket of any program, while the server that had it is away:
-to a test beside, or to the client of the server, which then is connected to itself. Those below its range it gives to none.
+While a server is down, the system may assign a port of its ephemeral range to any socket: to a parallel test, or to the
+server's own client, which then connects to itself. It never assigns ports below that range.
 """
 
 import random
@@ -17,7 +17,7 @@ _chance = random.SystemRandom()  # other workers must not draw the same ones
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nothing listens, which is given once, and to none but who asks for that very port."""
+    """Returns an unused port of 127.0.0.1 below the ephemeral range; never returns the same port twice."""
     end = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else 32_768
     while True:
         port = _chance.randrange(_LEAST, max(end, _LEAST + 1_000))

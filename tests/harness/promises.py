@@ -1,8 +1,8 @@
-"""Which tests hold a promise of README or a row of docs/features.md, and with how many assertions.
+"""Finds the tests for each promise of README and each row of docs/features.md, and counts their assertions.
 
-``make promises`` prints them. A row is marked as working when a test names its id: in the test itself (name, docstring,
-parameters), in the text of its class, or in that of its module outside of functions. A mark is set by ``--mark`` and taken
-away only by hand, so a row that loses its last test is noticed.
+``make promises`` prints them. A row works if a test names its id: in the test itself (name, docstring, parameters), in the
+text of its class, or in the text of its module outside of functions. ``--mark`` only adds marks; they are removed by hand, so
+that a row that loses its last test is noticed.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# ruff: noqa: T201 - it is a command, and printing is what it does
+# ruff: noqa: T201 - a command that prints
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -29,13 +29,13 @@ PROMISE = re.compile(r"^\| (.+?) \| (.*(?:`tests/|`make ).*) \|$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Test:
-    """A test function, or a class whose tests are those of the verification kit.
+    """A test function, or a class that inherits its tests from the verification kit.
 
     Attributes:
-        path: Of its file, from the root.
-        name: With that of its class.
-        ids: The rows that it names.
-        assertions: How many it makes, those of helpers of its file included; 0 for classes of the kit, which has its own.
+        path: Path of its file, relative to the root.
+        name: Name, including the class.
+        ids: Ids of the rows that it names.
+        assertions: Number of its assertions, including those of helpers in its file; 0 for classes of the kit.
     """
 
     path: str
@@ -48,7 +48,7 @@ class Test:
 
 
 def all_tests(root: Path = ROOT) -> list[Test]:
-    """All tests that ``make test`` runs."""
+    """Returns all tests that ``make test`` runs."""
     found: list[Test] = []
     for path in sorted((root / "tests").rglob("test_*.py")):
         found += _Module(str(path.relative_to(root)), path.read_text()).tests()
@@ -87,7 +87,7 @@ class _Module:
         return "\n".join(self.lines[first - 1 : node.end_lineno])
 
     def _outside(self, node: ast.Module | ast.ClassDef) -> str:
-        """The text of a module or a class without its functions and classes."""
+        """Returns the text of a module or a class without its functions and classes."""
         kept = self.lines if isinstance(node, ast.Module) else self._text(node).splitlines()
         text = "\n".join(kept)
         for inner in node.body:
@@ -110,17 +110,17 @@ class _Module:
 
 
 def promises() -> dict[str, list[str]]:
-    """The promises of README, and for each the parts of ``tests`` that prove it."""
+    """Returns the promises of README, each with the parts of ``tests`` that prove it."""
     return {row[1]: re.findall(r"`(tests/[\w/]+)`", row[2]) for row in PROMISE.finditer(README.read_text())}
 
 
 def marks(text: str) -> dict[str, str]:
-    """What the table says of each row."""
+    """Returns the mark of each row of the table."""
     return {row[1]: row[3].strip() for line in text.splitlines() if (row := ROW.match(line))}
 
 
 def marked(text: str, works: frozenset[str]) -> str:
-    """The table with a mark for each row that works now, and those that are there."""
+    """Returns the table with its present marks, and a mark for each row in ``works``."""
     lines: list[str] = []
     for line in text.splitlines():
         if (row := ROW.match(line)) and row[1] in works:

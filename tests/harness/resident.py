@@ -1,6 +1,6 @@
-"""How much memory attacks leave in the process is told in one line at the end, and judged by whoever reads it.
+"""Reports the resident memory that attacks leave in the process, in one line at the end of the run, for a reader to judge.
 
-What the allocator and the kernel give back when is not for a test to assert; what Python traces is asserted.
+Tests do not assert it, since the allocator and the kernel decide when memory is released. They assert what tracemalloc counts.
 """
 
 import os
@@ -15,7 +15,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory; 0 where the system does not tell."""
+    """Returns the resident bytes of this process; 0 if the system does not report them."""
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if _STATM.exists() else 0
 
 

@@ -1,6 +1,7 @@
-"""Workers share the rewriting of assertions: in a fresh clone each of them would rewrite every test, and that is half of collecting them.
+"""Divides the rewriting of assertions among the workers.
 
-What one has rewritten lies beside the test as compiled code, and the others find it there.
+In a fresh clone each worker would rewrite every test, which is half of the time for collection. Here each worker rewrites its share
+and stores the compiled code beside the tests, where the other workers find it.
 """
 
 import sys
@@ -14,7 +15,7 @@ __all__ = ["rewrite_share"]
 
 
 def rewrite_share(config: pytest.Config) -> None:
-    """Rewrites what no worker has rewritten yet of this worker's share; in a run of some tests only, nothing."""
+    """Rewrites the tests of this worker's share without compiled code; does nothing unless the run is of all tests."""
     worker = getattr(config, "workerinput", None)
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if worker is None or not whole or sys.dont_write_bytecode or assertion_state not in config.stash:

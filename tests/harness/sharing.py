@@ -1,7 +1,7 @@
-"""Which tests share a worker, and which begin first, where test files run side by side (``pytest -n``).
+"""Assigns tests to workers and orders them, for parallel runs (``pytest -n``).
 
-A file is the unit, unless its tests share something expensive with other files or with the machine: then the unit is what
-they share. The long ones begin first, lest one worker still runs the last of them when the others have nothing left.
+The unit is a file, unless its tests share an expensive resource with other files: then all tests with that resource are one
+unit. The longest units start first, so that no worker is left alone with a long unit at the end.
 """
 
 from typing import Any
@@ -31,8 +31,8 @@ SHARED = {
     "tests/test_readme.py::test_the_spark_program": "Spark",
     "tests/flights/": "demo",
 }
-"""The beginnings of paths, the first that fits, whose tests fork this process, or share a browser, a Spark session, the installed clients or
-a small file system. What starts Spark in processes of its own need not wait for those that share a session."""
+"""Unit by prefix of the test id; the first match counts. These tests fork this process, or share a browser, a Spark session, the
+installed clients or a small file system. Tests that start Spark in processes of their own are separate units."""
 
 LONG = (
     "fork",
@@ -50,16 +50,16 @@ LONG = (
     "clients",
     "tests/test_benchmarks.py",
 )
-"""Units that take longest, the longest first; but before them what forks, in a process in which nothing else has run."""
+"""The units to start first: tests that fork, since they need a process in which nothing has run, then the longest units."""
 
 
 def shared(nodeid: str) -> str:
-    """The unit to which a test belongs."""
+    """Returns the unit of a test."""
     return next((unit for path, unit in SHARED.items() if nodeid.startswith(path)), nodeid.partition("::")[0])
 
 
 def sort(items: list[pytest.Item]) -> None:
-    """Puts the tests of the longest units first; the others stay as they stand."""
+    """Moves the tests of the units in `LONG` to the front; the others keep their order."""
     rank = {unit: place for place, unit in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(shared(item.nodeid), len(LONG)))
 
@@ -69,10 +69,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class Units(LoadScopeScheduling):
-        """Hands each unit to one worker."""
+        """Assigns each unit to one worker."""
 
         def _split_scope(self, nodeid: str) -> str:
             return shared(nodeid)
 
-    config.option.loadscopereorder = False  # by the number of tests; ours are sorted when they are collected
+    config.option.loadscopereorder = (
+        False  # would sort by the number of tests; `sort` has already ordered them
+    )
     return Units(config, log)

@@ -1,4 +1,4 @@
-"""What asyncio finds in debug mode fails the test that did it."""
+"""Complaints of asyncio's debug mode fail the test that caused them."""
 
 import os
 import re
@@ -35,7 +35,7 @@ async def test_nobody_takes_the_result():
 
 
 def test_what_is_silent_without_debug_mode_is_an_error_in_the_suites_of_coroutines_only(tmp_path):
-    """T15: calls from foreign threads, results that nobody takes."""
+    """T15: calls from foreign threads, unretrieved results."""
     inside, outside = tmp_path / "tests/transports/server/test_uvicorn.py", tmp_path / "test_other.py"
     inside.parent.mkdir(parents=True)
     inside.write_text(CARELESS)

@@ -1,4 +1,4 @@
-"""What is left behind is found at the test that left it."""
+"""Leftovers are found at the test that left them."""
 
 import os
 import re

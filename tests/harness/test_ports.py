@@ -1,4 +1,4 @@
-"""Ports of servers that come again are not given to anything else meanwhile."""
+"""The ports of restarting servers are not assigned to any other socket meanwhile."""
 
 import socket
 from pathlib import Path
