@@ -127,14 +127,14 @@ class Lmdb:
 
 
 class RedisStream:
-    """A stream of a server of its own, by a socket of this machine; a transaction of several is a MULTI."""
+    """A stream of a server of its own, on a local socket; a transaction of several changes is a MULTI."""
 
     def __init__(self, place: Path, *, synced: bool, callers: int = 1, left: str = "no") -> None:
         mode = "always" if synced else left
         self.name = f"Redis Streams, appendfsync={mode}"
         directory = place / "redis"
         directory.mkdir()
-        # The path of a socket may have 107 bytes, and that of a directory of tests has more.
+        # The path of a socket may have 107 bytes; a directory of tests has more.
         self._short = tempfile.TemporaryDirectory(prefix="redis-")
         self.socket = path = str(Path(self._short.name, "redis.sock"))
         self._server = subprocess.Popen(

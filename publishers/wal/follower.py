@@ -1,4 +1,4 @@
-"""Reading a log that another process writes: no lock, no write, never beyond what its owner shows."""
+"""Reads a log that another process writes: without a lock, without writing, never beyond its visible versions."""
 
 import contextlib
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ __all__ = ["Follower"]
 
 
 class Follower:
-    """A read-only opening. `refresh` is for one thread at a time; the reader for any.
+    """A log opened read-only. `refresh` is for one thread at a time; the reader is for any thread.
 
     Attributes:
-        log_id: Of the log.
-        directory: Where it lies.
-        opening: Number and random bits of its writer's epoch, as of the last `refresh`; the bits are 0 for one of format 1.
-        visible: Newest version that may be shown, as of the last `refresh`.
+        log_id: The id of the log.
+        directory: The directory of the log.
+        opening: Number and random bits of the writer's epoch, as of the last `refresh`; the bits are 0 in format 1.
+        visible: The newest visible version, as of the last `refresh`.
         reader: Reads up to ``visible``.
     """
 
@@ -43,7 +43,7 @@ class Follower:
         head: HeadState,
         held: HeldSegments | None = None,
     ) -> None:
-        """Not to be called; see `open`."""
+        """Internal; use `open`."""
         self.directory = directory
         self.log_id: UUID = head.log_id
         self.opening = (0, 0)
@@ -79,17 +79,17 @@ class Follower:
         filesystem: FileSystem | None = None,
         consumer: str | None = None,
     ) -> "Follower":
-        """Opens a log to be read, whether or not anybody has it open for writing.
+        """Opens a log for reading, whether or not a writer has it open.
 
         Args:
-            directory: Of the log.
-            options: Not needed at present.
-            filesystem: The real one by default.
-            consumer: Read through the hard links of that name, which are removed by `release` only.
+            directory: The directory of the log.
+            options: Not used at present.
+            filesystem: The file system; the real one if None.
+            consumer: Read through the hard links of this consumer, which only `release` removes.
 
         Raises:
-            ConsumerBusy: If another process is that consumer.
-            InvalidOption: If there are no links for it.
+            ConsumerBusy: If another process reads as this consumer.
+            InvalidOption: If the consumer has no links.
             NotALog: If the directory holds no log.
             LogUnreadable: If a file of the log, or its directory, cannot be opened.
             WalCorrupted: If HEAD or a segment header is damaged.
@@ -122,17 +122,17 @@ class Follower:
 
     @property
     def epoch(self) -> int:
-        """Number of the writer's epoch, as of the last `refresh`."""
+        """The number of the writer's epoch, as of the last `refresh`."""
         return self.opening[0]
 
     @property
     def extent(self) -> tuple[int, Limit]:
-        """The number of the oldest segment, and where the newest visible version ends, as of the last `refresh`."""
+        """The number of the oldest segment, and the end of the newest visible version, as of the last `refresh`."""
         return self._catalog.entries[0].number, self._limit
 
     @property
     def shown(self) -> int:
-        """The newest version that the owner shows at this moment, taken up by a `refresh` or not; any thread may ask.
+        """The newest visible version now, without a `refresh`; for any thread.
 
         Raises:
             WalCorrupted: If HEAD is damaged.
@@ -142,14 +142,15 @@ class Follower:
         return max(newest, self.visible)
 
     def refresh(self) -> int:
-        """Looks how far the owner has got; returns the newest visible version, which never moves back.
+        """Reads the owner's position; returns the newest visible version, which never moves back.
 
-        TAIL is believed if it was written since this machine was started, else HEAD. Nothing is taken from files that are
-        not those of the path, or tell of another history than before; see `Presence` for how sure one look is.
+        The position comes from TAIL if that was written since this machine was booted, else from HEAD. It is rejected if the
+        open files are no longer those of the path, or record another history than before; `Presence` states how reliable one
+        check is.
 
         Raises:
-            LogGone, LogReplaced: If the log is not there any more, or something else is.
-            LogUnreadable: If a file cannot be opened at the first time. Later on it is for those who read it to find out.
+            LogGone, LogReplaced: If the log was removed, or another log is at its path.
+            LogUnreadable: If a file cannot be opened at the first call. Later, the reads that need the file raise the error.
             WalCorrupted: If HEAD or the header of a new segment is damaged.
         """
         if not self._presence.holds():
@@ -157,7 +158,7 @@ class Follower:
                 self._presence.check_name()
         if self._tail is None or not self._tail.holds():
             with self._bearing():
-                # One that was removed is let go of and not closed: another thread may be reading it.
+                # The old TAIL is dropped, not closed: another thread may be reading it.
                 self._tail = Tail.open(self._filesystem, self.directory)
         first = not self._catalog.entries
         opening, limit = self._check_told()
@@ -172,30 +173,30 @@ class Follower:
         if opening != self.opening and opening[0] >= self.opening[0]:
             self.opening = opening
             self._presence.known = LogIdentity(self.log_id, epoch_text(*opening))
-        if self._held is None:  # whose links are his own
+        if self._held is None:  # retention does not delete the links of a consumer
             self._forget_deleted()
-        if not first:  # an opening costs no more than it must
+        if not first:  # keeps an opening cheap
             self._look_up()
         return self.visible
 
     def check(self) -> None:
-        """Looks whether the log is there, and what it was; takes nothing. Any thread may ask.
+        """Checks that the log exists and is the same as before; changes no state. For any thread.
 
         Raises:
-            LogGone, LogReplaced: If it is not.
-            PenstockError: If that cannot be told.
+            LogGone, LogReplaced: If it does not exist, or is another log.
+            PenstockError: If that cannot be determined.
         """
         self._presence.check_name()
         self._presence.check_head(head_of(self._head_file))
         self._check_told()
 
     def _check_told(self) -> tuple[tuple[int, int], Limit]:
-        """What `_look` answers, if neither TAIL nor HEAD went back, and a new epoch goes on from what has been read.
+        """The result of `_look`, after checks: neither TAIL nor HEAD moved back, and a new epoch continues the known history.
 
-        While the epoch is the same one and has random bits, TAIL is of the same history, so HEAD is not read.
+        While the epoch is the same and has random bits, TAIL belongs to the same history, so HEAD is not read.
 
         Raises:
-            LogReplaced: If one of them did, HEAD is of another log, or the history is another one.
+            LogReplaced: If TAIL or HEAD moved back, HEAD belongs to another log, or the history is another one.
             WalCorrupted: If HEAD or the last segment is damaged.
         """
         state = self._read_tail()
@@ -218,45 +219,45 @@ class Follower:
         return self._tail.read() if self._tail is not None else None
 
     def _check_history(self, opening: tuple[int, int], limit: Limit) -> None:
-        """Compares the history of a new epoch with what has been read, before anything of it is taken.
+        """Compares the history of a new epoch with the versions read so far, before the new position is used.
 
         Raises:
-            LogReplaced: If it does not have that.
+            LogReplaced: If the new history lacks the known versions.
             WalCorrupted: If its last segment is damaged.
         """
         wrote = self._wrote()
-        if wrote is None or opening[0] < self.opening[0]:  # that is an older slot of HEAD
+        if wrote is None or opening[0] < self.opening[0]:  # a smaller epoch comes from the older slot of HEAD
             return
         epochs = self._read_newest(limit)
         if opening[0] == self.opening[0] or not continues(epochs, wrote, self.visible):
             raise self._presence.replaced()
 
     def _wrote(self) -> Epoch | None:
-        """The epoch of the newest visible version, if it is known."""
+        """The epoch of the newest visible version; None if it is not known."""
         epochs = self._epochs[2] if self._is_looked_up else ()
         return next((one for one in reversed(epochs) if one.first_version <= self.visible), None)
 
     def _look_up(self) -> None:
-        """Reads the epochs as long as they can be read: `_check_history` needs them when they cannot, and so do late tokens.
+        """Reads the epochs while they can be read: `_check_history` and late tokens need them when the files may be gone.
 
-        It is once for each opening of the owner, and once more when the owner has written something.
+        This happens once for each opening of the owner, and once more when the owner has written.
         """
         if not self._is_looked_up and self._tried != self._limit:
             self._tried = self._limit
-            with contextlib.suppress(PenstockError):  # whoever needs them meets the error
+            with contextlib.suppress(PenstockError):  # a later use of `epochs` raises the error
                 _ = self.epochs
 
     @property
     def _is_looked_up(self) -> bool:
         opening, limit, epochs = self._epochs
-        # The frame that tells of the last epoch may lie behind what is withheld, and come into sight later.
+        # The frame of the last epoch may lie behind withheld transactions, and become visible later.
         return opening == self.opening and (
             limit == self._limit or bool(epochs and epochs[-1].epoch >= self.epoch)
         )
 
     @contextlib.contextmanager
     def _bearing(self) -> Iterator[None]:
-        """Lets a log that was open before go on where a file cannot be opened, so that its readers meet that error."""
+        """Ignores a file that cannot be opened, except at the first `refresh`; later, reads that need the file raise the error."""
         try:
             yield
         except LogUnreadable:
@@ -264,13 +265,13 @@ class Follower:
                 raise
 
     def _forget_deleted(self) -> None:
-        """Drops the segments that retention takes: HEAD tells it before they go, so nobody has to meet a missing file."""
+        """Drops segments that retention deletes: HEAD names the oldest one before the deletion, so no read misses a file."""
         entries = self._catalog.entries
         if len(entries) < 2:
             return
         try:
             content = self._head_file.pread(HEAD_BYTES, 0)
-            if content == self._head_content:  # to compare it costs less than to take it apart
+            if content == self._head_content:  # a comparison costs less than decoding it
                 return
             head = read_head(self._head_file)
         except OSError:
@@ -282,7 +283,7 @@ class Follower:
             self._catalog.drop(head.oldest)
 
     def _limit_of(self, head: HeadState) -> Limit:
-        """What HEAD tells; where something is withheld, exactly up to there, because what is behind may be forgotten."""
+        """The limit in HEAD; if transactions are withheld, exactly the end of the visible ones, as others may be truncated."""
         limit = Limit(head.newest_visible, head.segment, head.offset)
         if head.newest_visible == head.durable:
             return limit
@@ -305,15 +306,15 @@ class Follower:
         if self._held is not None:
             if not self._catalog.entries:
                 raise self._held.missing(0, self._catalog)
-            return  # whoever reads so far finds that it is missing
+            return  # a read of a missing segment raises the error
         if not self._catalog.entries or self._catalog.entries[-1].number < segment:
             raise WalCorrupted(segment, 0, "the segment is missing")
 
     def release(self, version: int) -> int:
-        """Removes this consumer's links of segments that end before a version; answers how many. Any thread may.
+        """Removes this consumer's links to segments that end before a version; returns their number. For any thread.
 
         Raises:
-            InvalidOption: If it reads through no links of its own.
+            InvalidOption: If the follower does not read through the links of a consumer.
             OSError: What the file system raises.
         """
         if self._held is None:
@@ -322,7 +323,7 @@ class Follower:
 
     @property
     def oldest(self) -> int:
-        """Oldest version that is kept; 0 if the log is empty."""
+        """The oldest kept version; 0 if the log is empty."""
         return self.reader.oldest if self.visible else 0
 
     @property
@@ -331,7 +332,7 @@ class Follower:
 
         Raises:
             FormatTooNew: If a later version of penstock wrote in that segment.
-            WalCorrupted: If it is damaged.
+            WalCorrupted: If the segment is damaged.
         """
         opening, limit, epochs = self._epochs
         if not self._is_looked_up:
@@ -341,9 +342,9 @@ class Follower:
         return epochs or (_yet_to_write(opening, limit),)
 
     def epochs_anew(self) -> tuple[tuple[int, int], tuple[Epoch, ...]]:
-        """The writer's epoch, and all epochs, as they are told at this moment; any thread may ask.
+        """The writer's present epoch, and all epochs, without a `refresh`; for any thread.
 
-        Segments are read only if the owner has begun an epoch since they were read last, however often somebody asks.
+        Segments are read only once for each epoch that the owner begins, however often this is called.
 
         Raises:
             WalCorrupted: If HEAD or the last segment is damaged.
@@ -358,25 +359,25 @@ class Follower:
         return opening, epochs or (_yet_to_write(opening, limit),)
 
     def epochs_then(self, version: int) -> tuple[Epoch, ...]:
-        """The epochs as they were told when the segment of a version was closed, for whoever reads through links.
+        """The epochs as recorded when the segment of a version was closed, for a consumer that reads through links.
 
-        Retention goes on without such a reader, so `epochs` may begin later than what it reads.
+        Retention does not wait for such a consumer, so `epochs` may begin later than the versions that it reads.
 
         Raises:
-            WalCorrupted: If the segment behind that one is damaged.
+            WalCorrupted: If the segment behind that segment is damaged.
         """
         following = self._catalog.find(version).number + 1
         if self._held is None or following >= self._limit.segment:
             return self.epochs
         number, epochs = self._then
         if number != following:
-            # Its checkpoint is its first frame.
+            # The checkpoint, the first frame of a segment, holds the epochs.
             epochs = self._read_epochs(self._catalog, Limit(0, following, DATA_START + 1))
             self._then = (following, epochs)
         return epochs
 
     def _look(self) -> tuple[tuple[int, int], Limit]:
-        """The writer's epoch, and up to where the log is shown, at this moment."""
+        """The writer's present epoch, and the end of the visible versions."""
         state = self._read_tail()
         if state is None:
             head = head_of(self._head_file)
@@ -384,7 +385,7 @@ class Follower:
         return (state.epoch, state.random), Limit(state.visible, state.segment, state.end)
 
     def _read_newest(self, limit: Limit) -> tuple[Epoch, ...]:
-        """The epochs up to a limit; where retention has passed it, those that the oldest segment begins with."""
+        """The epochs up to a limit; if retention has deleted that segment, the epochs in the oldest segment's checkpoint."""
         try:
             return self._read_epochs(self._originals, limit)
         except WalCorrupted as error:
@@ -402,7 +403,7 @@ class Follower:
         tables = ControlTables()
         offset = base = DATA_START
         block = b""
-        end = max(limit.offset, DATA_START + 1)  # the checkpoint withholds nothing
+        end = max(limit.offset, DATA_START + 1)  # the checkpoint is always readable
         try:
             while offset < end:
                 if offset + HEADER_BYTES > base + len(block):
@@ -421,7 +422,7 @@ class Follower:
         return tables.epochs
 
     def close(self) -> None:
-        """Closes the files; nothing is written."""
+        """Closes the files without writing."""
         self._catalog.close()
         self._originals.close()
         self._head_file.close()

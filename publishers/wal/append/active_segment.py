@@ -1,4 +1,4 @@
-"""The segment that is being written, and the spare one that will follow it."""
+"""The active segment, and the spare segment that will follow it."""
 
 import contextlib
 from itertools import count
@@ -15,7 +15,7 @@ from publishers.wal.keep.hard_links import link_segment
 __all__ = ["FIRST_FILL", "ActiveSegment", "Closed", "Spare", "control_frame", "create_segment", "write_zeros"]
 
 FIRST_FILL: Final = 1024 * 1024
-"""Zeros that a segment gets when it must be made at once, because no spare one is ready."""
+"""Bytes of zeros of a segment that must be made at once, since no spare segment is ready."""
 
 _ZEROS: Final = bytes(256 * 1024)
 _spares = count(1)
@@ -24,7 +24,7 @@ _spares = count(1)
 def write_zeros(file: File, start: int, end: int) -> None:
     """Writes zeros from ``start`` up to ``end``.
 
-    Real ones: an extent that is only allocated costs a metadata update at its first write.
+    The zeros are really written: an extent that is only allocated costs a metadata update at its first write.
 
     Raises:
         OSError: What the file raises.
@@ -36,22 +36,22 @@ def write_zeros(file: File, start: int, end: int) -> None:
 
 
 class ActiveSegment:
-    """The segment that is being written, by one thread that appends and one that fills zeros ahead.
+    """The active segment, written by one thread that appends and one that fills zeros ahead.
 
-    Bytes below ``filled`` are the appender's alone; behind it the two exclude each other by ``lock``. The filler has
-    a file of its own: should a sync of zeros take an error from the kernel, the appender's next sync gets it too.
+    Only the appender writes below ``filled``; behind it the two threads exclude each other with ``lock``. The filler has its own
+    file descriptor: if its sync consumes an error of the kernel, the appender's next sync still reports that error too.
 
     Attributes:
-        number: Of the segment.
-        first_version: Of the first transaction in it.
-        created_at: Unix microseconds.
-        form: The format of everything in it.
-        file: The appender's.
-        offset: Where the next frame goes.
-        filled: Up to where the file holds zeros or frames.
+        number: The number of the segment.
+        first_version: The version of its first transaction.
+        created_at: Its creation, in unix microseconds.
+        form: Its format.
+        file: The appender's file.
+        offset: The offset of the next frame.
+        filled: The end of the frames and the zeros in the file.
         index: Its sparse index.
         lock: Held for writes behind ``filled``, and for a roll.
-        closed: No longer the last segment.
+        closed: Whether it is no longer the last segment.
     """
 
     __slots__ = (
@@ -86,10 +86,10 @@ class ActiveSegment:
         self.closed = False
 
     def put(self, data: bytes) -> None:
-        """Writes at ``offset``, which moves only when all is written.
+        """Writes at ``offset``, which moves only after the whole write.
 
         Raises:
-            OSError: What the file raises; what was written meanwhile is still there and must be undone.
+            OSError: What the file raises; a partial write stays in the file, and the caller must undo it.
         """
         offset = self.offset
         end = offset + len(data)
@@ -103,12 +103,12 @@ class ActiveSegment:
         self.offset = end
 
     def undo(self, start: int, end: int, filled: int) -> None:
-        """Takes back what was written from ``start`` on, durably.
+        """Undoes a write from ``start`` on, durably.
 
         Args:
-            start: Where the failed write began; ``offset`` again.
-            end: How far it may have gone.
-            filled: How far zeros went before; the file is cut there, and between is zeroed.
+            start: Where the failed write began; becomes ``offset`` again.
+            end: The greatest offset that it may have reached.
+            filled: The end of the zeros before the write; the file is truncated there, and zeroed from ``start``.
 
         Raises:
             OSError: What the file raises; the log has failed then.
@@ -123,10 +123,10 @@ class ActiveSegment:
             sync_file(self.file)
 
     def fill(self, target: int) -> bool:
-        """Fills zeros up to ``target`` and syncs them; in small steps, so that an append never waits long.
+        """Writes zeros up to ``target`` and syncs them; in small steps, so that an append never waits long.
 
         Raises:
-            OSError: What the file raises. If it is from a sync, the log has failed.
+            OSError: What the file raises. After an error of the sync, the log has failed.
         """
         if self.closed or self.filled >= target:
             return False
@@ -143,7 +143,7 @@ class ActiveSegment:
         return True
 
     def finish(self) -> None:
-        """Cuts the file to its end and syncs it. The caller holds ``lock``.
+        """Truncates the file to its end and syncs it. The caller holds ``lock``.
 
         Raises:
             OSError: What the file raises.
@@ -159,22 +159,22 @@ class ActiveSegment:
 
 
 class Closed(NamedTuple):
-    """A segment that was closed and has no index file yet."""
+    """A closed segment without an index file."""
 
     active: ActiveSegment
     trailer: Trailer
 
 
 class Spare:
-    """A file of zeros that waits to become the next segment. It has no number: any roll may take it."""
+    """A file of zeros that becomes the next segment. It has no number until then: any roll may use it."""
 
     __slots__ = ("_filesystem", "file", "filled", "path")
 
     def __init__(self, filesystem: FileSystem, directory: Path, size: int) -> None:
-        """Makes and syncs it.
+        """Makes and syncs the file.
 
         Raises:
-            OSError: What the file system raises; nothing is left behind if it can be helped.
+            OSError: What the file system raises; the file is removed, if possible.
         """
         self._filesystem = filesystem
         self.path = directory / f"spare-{next(_spares)}.tmp"
@@ -189,14 +189,14 @@ class Spare:
             raise
 
     def discard(self) -> None:
-        """Removes the file; the next opening would do it too."""
+        """Removes the file; the next opening would remove it as well."""
         self.file.close()
         with contextlib.suppress(OSError):
             self._filesystem.unlink(self.path)
 
 
 def control_frame(payload: bytes, chain: Chain, now: int, durable: int) -> bytes:
-    """A control frame that continues the chain, which it advances."""
+    """Seals a control frame that continues the chain, and advances the chain."""
     header, fields = seal(
         len(payload),
         crc32(payload),
@@ -227,14 +227,14 @@ def create_segment(
     """Makes a spare file the next segment: header and CHECKPOINT, sync, rename, sync of the directory, hard links.
 
     Args:
-        filesystem: Where.
-        directory: Of the log.
-        header: Of the new segment.
-        first_frame: The CHECKPOINT, sealed.
-        spare: The file; it belongs to the segment from now on, or is discarded.
+        filesystem: The file system.
+        directory: The directory of the log.
+        header: The header of the new segment.
+        first_frame: The sealed CHECKPOINT.
+        spare: The spare file; it becomes the segment, or is discarded.
 
     Raises:
-        OSError: What the file system raises. Unless the rename was done, nothing has changed.
+        OSError: What the file system raises. If it comes before the rename, nothing has changed.
     """
     path = directory / segment_name(header.number)
     start = header.pack() + first_frame

@@ -1,7 +1,7 @@
-"""Transactions as they wait for their turn: payloads with their crc, lacking only what the turn decides.
+"""Sealed transactions: payloads with their crc, which lack only version, time and chain.
 
-Everything that costs time is done here, by the committing thread and outside every lock: columns become payloads, are
-split into frames, compressed and summed. A transaction too large for memory goes to a spool file payload by payload.
+The expensive work is done here, by the committing thread and outside every lock: columns are encoded to payloads, split into
+frames, compressed and checksummed. A transaction too large for memory is written to a spool file payload by payload.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,20 +53,20 @@ class Sealed(NamedTuple):
     """The payload of one frame.
 
     Attributes:
-        data: Its bytes; empty when they are in the spool.
-        length: How many they are.
-        crc: Their crc32.
-        count: Changes in it.
-        first_index: Index of the first of them.
-        raw: Bytes before compression.
+        data: Its bytes; empty if they are in the spool.
+        length: The number of its bytes.
+        crc: The crc32 of its bytes.
+        count: The number of its changes.
+        first_index: The index of its first change.
+        raw: The number of bytes before compression.
         flags: COMPRESSED or 0.
-        offset: Where the bytes are in the spool.
+        offset: The offset of its bytes in the spool.
     """
 
     data: bytes
     length: int
     crc: int
-    count: int  # type: ignore[assignment]  # a field; nobody counts the items of this tuple
+    count: int  # type: ignore[assignment]  # a field hides `tuple.count`
     first_index: int
     raw: int
     flags: int
@@ -74,37 +74,37 @@ class Sealed(NamedTuple):
 
 
 class SpooledPayloads(Protocol):
-    """Where the payloads of a transaction lie that are not in memory."""
+    """The payloads of a transaction outside memory."""
 
     def read(self, payload: Sealed, /) -> bytes:
         """The bytes of a payload.
 
         Raises:
-            OSError: If they cannot be read back as they were written.
+            OSError: If they cannot be read, or differ from the written bytes.
         """
         ...
 
     def remove(self) -> None:
-        """Removes them; again is harmless."""
+        """Removes the payloads. Idempotent."""
         ...
 
 
 class Transaction(NamedTuple):
-    """A transaction without a version.
+    """A sealed transaction without a version.
 
     Attributes:
-        payloads: One for each frame.
-        count: Changes, without the TRANSACTION event.
-        bytes: Uncompressed payload bytes.
-        size: Bytes that its frames take in the log.
-        producer: 16 bytes of the producer's UUID, or zeros.
-        sequence: The producer's number for it.
-        spool: Where the payloads are, if they are too large for memory, or other processes have sealed them.
-        rows: What its one payload was encoded from, if that is at hand.
+        payloads: One payload for each frame.
+        count: The number of changes, without the TRANSACTION event.
+        bytes: The number of uncompressed payload bytes.
+        size: The number of bytes of its frames in the log.
+        producer: The 16 bytes of the producer's UUID, or zeros.
+        sequence: The producer's number of the transaction.
+        spool: The payloads outside memory, if they are too large, or were sealed by other processes; else None.
+        rows: The rows from which its single payload was encoded, if they are at hand.
     """
 
     payloads: tuple[Sealed, ...]
-    count: int  # type: ignore[assignment]  # a field; nobody counts the items of this tuple
+    count: int  # type: ignore[assignment]  # a field hides `tuple.count`
     bytes: int
     size: int
     producer: Raw = NO_PRODUCER
@@ -118,24 +118,24 @@ class Transaction(NamedTuple):
         return UUID(bytes=self.producer) if self.producer != NO_PRODUCER else None
 
     def read(self) -> Iterator[tuple[Sealed, Data]]:
-        """Each payload with its bytes, one of them in memory at a time if spooled.
+        """Each payload with its bytes; of spooled payloads, one at a time is in memory.
 
         Raises:
-            OSError: If the spool cannot be read back as it was written.
+            OSError: If the spool cannot be read, or differs from the written bytes.
         """
         spool = self.spool
         for payload in self.payloads:
             yield payload, payload.data if spool is None else spool.read(payload)
 
     def seal(self, place: int, previous: int, version: int, durable: int, at: int) -> tuple[Raw, FrameHeader]:
-        """The header of the frame for a payload, now that its turn has come: its bytes and its fields.
+        """Makes the header of the frame of a payload, when the transaction is appended; returns its bytes and its fields.
 
         Args:
-            place: Of the payload among all.
-            previous: ``crc`` of the frame before.
-            version: Of the transaction.
-            durable: Newest version synced so far.
-            at: When it is committed, unix microseconds.
+            place: The index of the payload.
+            previous: ``crc`` of the previous frame.
+            version: The version of the transaction.
+            durable: The newest version synced so far.
+            at: The time of the commit, in unix microseconds.
         """
         payloads = self.payloads
         _, length, crc, count, first_index, _, flags, _ = payloads[place]
@@ -160,19 +160,19 @@ class Transaction(NamedTuple):
         )
 
     def discard(self) -> None:
-        """Removes the spool, if there is one. Call it when the transaction was appended or given up."""
+        """Removes the spool, if there is one. Call it after the transaction was appended or abandoned."""
         if self.spool is not None:
             self.spool.remove()
 
 
 class Appended(NamedTuple):
-    """A transaction that was written.
+    """An appended transaction.
 
     Attributes:
         version: Its version.
-        committed_at: Unix microseconds.
-        location: Where its first frame begins.
-        end: Offset behind its last frame, in the same segment.
+        committed_at: The time of its commit, in unix microseconds.
+        location: The location of its first frame.
+        end: The offset behind its last frame, in the same segment.
         frames: The headers of its frames.
     """
 
@@ -184,7 +184,7 @@ class Appended(NamedTuple):
 
 
 class _SpoolFile:
-    """A file of sealed payloads. Its name ends in ``.tmp``, so the next opening removes what a crash left."""
+    """A file of sealed payloads. Its name ends in ``.tmp``, so the next opening removes it after a crash."""
 
     def __init__(self, filesystem: FileSystem, directory: Path) -> None:
         self._filesystem = filesystem
@@ -221,7 +221,7 @@ class _SpoolFile:
 
 
 def seal_payload(data: bytes, count: int, first_index: int = 1, *, compress: bool = False) -> Sealed:
-    """Compresses a payload where that is wanted and worth it, and sums it."""
+    """Computes the crc of a payload; with ``compress``, compresses it first if that saves enough."""
     raw = len(data)
     flags = 0
     if compress and (packed := deflate(data)):
@@ -232,7 +232,7 @@ def seal_payload(data: bytes, count: int, first_index: int = 1, *, compress: boo
 def seal_rows(
     rows: Rows, producer: UUID | None = None, sequence: int = 0, *, compress: bool = False
 ) -> Transaction:
-    """Seals a transaction of a few changes that are encoded already, and within all bounds."""
+    """Seals a transaction of a few changes that are already encoded, and within all bounds."""
     data, count = rows.payload, rows.count
     length = raw = len(data)
     if compress:
@@ -258,16 +258,16 @@ def seal_transaction(
     """Seals batches of columns as one transaction; each batch starts a frame, a large one takes several.
 
     Args:
-        batches: May be lazy; none is kept longer than it takes to seal it.
-        annotations: JSON of the transaction; it lies in each frame, so that each can be matched by itself.
+        batches: The changes; may be lazy. A batch is released once it is sealed.
+        annotations: JSON of the transaction; each frame holds it, so that each frame can be matched alone.
         options: ``frame_bytes``, ``compress``, ``spool_bytes`` and the bounds of changes and transactions.
-        producer: Who commits, for the detection of duplicates.
-        sequence: The producer's number for the transaction.
-        filesystem: Where to spool, with ``directory``; without, everything stays in memory.
+        producer: The producer, for the detection of duplicates.
+        sequence: The producer's number of the transaction.
+        filesystem: The file system for a spool in ``directory``; if None, all payloads stay in memory.
         directory: The directory of the log.
 
     Raises:
-        TransactionTooLarge: If a bound is passed; nothing is left behind.
+        TransactionTooLarge: If a bound is exceeded; no spool is left behind.
         ValueError: If the columns of a batch do not fit together.
         OSError: If the spool cannot be written.
     """
@@ -296,10 +296,10 @@ def seal_transaction(
 
 
 def seal_payloads(batches: Iterable[Columns], annotations: bytes, options: LogOptions) -> Iterator[Sealed]:
-    """The payloads of a transaction of batches of columns, one after the other; see `seal_transaction`.
+    """Seals batches of columns payload by payload; see `seal_transaction`.
 
     Raises:
-        TransactionTooLarge: If a bound is passed.
+        TransactionTooLarge: If a bound is exceeded.
         ValueError: If the columns of a batch do not fit together.
     """
     changes = total = 0
@@ -314,10 +314,10 @@ def seal_payloads(batches: Iterable[Columns], annotations: bytes, options: LogOp
 
 
 def check_bounds(changes: int, total: int, options: LogOptions) -> None:
-    """Checks how large a transaction is, as far as it is known.
+    """Checks the size of a transaction so far.
 
     Raises:
-        TransactionTooLarge: If a bound is passed.
+        TransactionTooLarge: If a bound is exceeded.
     """
     _check("max_transaction_changes", changes, options.max_transaction_changes)
     _check("max_transaction_bytes", total, options.max_transaction_bytes)
@@ -337,7 +337,7 @@ def _check_keys(keys: Column, limit: int) -> None:
 
 
 def _frames(batches: Iterable[Columns], options: LogOptions) -> Iterator[Columns]:
-    """Splits batches so that each part fits ``frame_bytes`` or is a single change; at least one comes out."""
+    """Splits batches so that each part fits ``frame_bytes`` or is a single change; yields at least one part."""
     first = True
     for batch in batches:
         if batch.count or first:
@@ -362,7 +362,7 @@ def _split(batch: Columns, options: LogOptions) -> Iterator[Columns]:
         low, high = start + 1, rows
         if batch.span(start, rows) <= options.frame_bytes:
             low = rows
-        # The largest end whose part still fits; one change is always taken.
+        # The largest end whose part still fits; a part has at least one change.
         while low < high:
             middle = (low + high + 1) // 2
             if batch.span(start, middle) <= options.frame_bytes:

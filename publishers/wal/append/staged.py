@@ -1,8 +1,8 @@
-"""Payloads that other processes have sealed, each in a file of its own in the directory of the log, for one transaction of the owner.
+"""Staged parts: payloads that other processes have sealed, in files in the directory of the log, for one transaction of the owner.
 
-The owner reads back what it is told of, looks whether it is what was written, and copies it into the log without decoding it. Files
-are named for the transaction, and end in ``.tmp`` as spools do: the owner removes all of a transaction when it was written or given
-up, whoever made them, and the next opening removes what a crash has left.
+The owner reads the payloads of the reported parts, verifies their crcs, and copies them into the log without decoding them. The names
+of the files contain the transaction, and end in ``.tmp`` as those of spools do. After the transaction was appended or abandoned, the
+owner removes all its files, whichever process made them; the next opening removes files that a crash left.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ class StagedPart(NamedTuple):
     """A part of a transaction in a file.
 
     Attributes:
-        file: Its name; empty if the part has no changes.
-        payloads: What is in it, by offsets in the file and indices in the part.
+        file: The name of the file; empty if the part has no changes.
+        payloads: Its payloads, with offsets in the file and indices within the part.
     """
 
     file: str
@@ -40,7 +40,7 @@ class StagedPart(NamedTuple):
 
     @property
     def changes(self) -> int:
-        """How many there are."""
+        """The number of changes."""
         return sum(payload.count for payload in self.payloads)
 
 
@@ -54,19 +54,19 @@ def stage_part(
     transaction: str,
     part: str,
 ) -> StagedPart:
-    """Seals a part of a transaction, payload by payload, into a file that nobody else writes; in whatever process.
+    """Seals a part of a transaction, payload by payload, into a file of its own; for any process.
 
     Args:
-        batches: The changes; without any no file is made.
+        batches: The changes; if there are none, no file is made.
         annotations: JSON of the transaction.
-        options: Of the log.
-        filesystem: Where the directory is.
-        directory: That of the log.
-        transaction: Names the transaction.
-        part: Names this attempt at a part of it, as no other one is named.
+        options: The options of the log.
+        filesystem: The file system of the directory.
+        directory: The directory of the log.
+        transaction: The name of the transaction.
+        part: The unique name of this attempt at a part.
 
     Raises:
-        TransactionTooLarge: If a bound is passed by this part alone.
+        TransactionTooLarge: If this part alone exceeds a bound.
         ValueError: If the columns of a batch do not fit together.
         OSError: If the file cannot be written.
     """
@@ -95,14 +95,16 @@ def staged_transaction(
     filesystem: FileSystem,
     directory: Path,
 ) -> Transaction:
-    """A transaction of parts, in the order in which they are given, once all of them are seen to be as they were sealed.
+    """Makes a transaction of parts, in the given order, after verifying the payloads of all parts.
 
     Raises:
-        TransactionTooLarge: If a bound is passed by all of them together.
-        OSError: If one is missing, or is not what was sealed.
+        TransactionTooLarge: If the parts together exceed a bound.
+        OSError: If a part is missing, or differs from the sealed bytes.
     """
     payloads: list[Sealed] = []
-    files: list[tuple[int, str]] = []  # by the place of the first byte of each among those of all
+    files: list[
+        tuple[int, str]
+    ] = []  # each with the offset of its first byte in the concatenation of all files
     changes = end = 0
     for part in parts:
         if part.payloads:
@@ -120,7 +122,7 @@ def staged_transaction(
     spool = _StagedFiles(filesystem, directory, files)
     made = Transaction(tuple(payloads), changes, total, size, identity, sequence, spool)
     try:
-        # Here, where nobody waits: what cannot be read while it is written to the log fails the log.
+        # Verified here, before the write gate: an error while it is copied into the log would fail the log.
         for _ in made.read():
             pass
     except BaseException:
@@ -130,7 +132,7 @@ def staged_transaction(
 
 
 class _StagedFiles:
-    """The files of a transaction, of which one is open at a time. Who staged them removes them."""
+    """The files of a transaction, of which one is open at a time. It does not remove them; see `remove_staged`."""
 
     def __init__(self, filesystem: FileSystem, directory: Path, files: list[tuple[int, str]]) -> None:
         self._filesystem = filesystem
@@ -157,7 +159,7 @@ class _StagedFiles:
 
 
 def remove_staged(filesystem: FileSystem, directory: Path, transaction: str) -> None:
-    """Removes what was staged for a transaction, by whatever attempt.
+    """Removes all staged files of a transaction, of every attempt.
 
     Raises:
         OSError: What the file system raises.
@@ -169,12 +171,12 @@ def remove_staged(filesystem: FileSystem, directory: Path, transaction: str) -> 
 
 
 def remove_abandoned(filesystem: FileSystem, directory: Path, going_on: Iterable[str]) -> int:
-    """Removes what was staged for transactions that are over, by tasks that nobody has waited for; returns how many files.
+    """Removes staged files of transactions that have ended, left by tasks that outlived them; returns the number of files.
 
     Args:
-        filesystem: Where the directory is.
-        directory: That of the log.
-        going_on: Names of transactions that are not over; it is looked at behind the files.
+        filesystem: The file system of the directory.
+        directory: The directory of the log.
+        going_on: The names of transactions that have not ended; iterated after the directory was listed.
 
     Raises:
         OSError: What the file system raises.
@@ -183,7 +185,7 @@ def remove_abandoned(filesystem: FileSystem, directory: Path, going_on: Iterable
     kept = tuple(f"{STAGED}{transaction}-" for transaction in going_on)
     left = [name for name in staged if not name.startswith(kept)]
     for name in left:
-        with contextlib.suppress(FileNotFoundError):  # its transaction has ended meanwhile
+        with contextlib.suppress(FileNotFoundError):  # removed by the end of its transaction
             filesystem.unlink(directory / name)
     if left:
         _LOG.warning("%d staged files of ended transactions were removed from %s", len(left), directory)

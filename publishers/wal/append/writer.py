@@ -52,14 +52,14 @@ class Writer(Appender):
     """The one writer of a log: appends, rolls, syncs, and begins epochs.
 
     Attributes:
-        health: Whether it has failed.
-        limit: Up to where everything is durable, for readers.
-        synced_end: Where the synced data end: segment and offset.
-        epoch: Of this opening, or begun by the last cut.
-        random: Random bits of the epoch, which HEAD tells before it begins.
-        closed: Segments that wait for their index.
-        spares: The segment that the next roll takes.
-        ages: How old segments are.
+        health: Whether the log has failed.
+        limit: The end of the durable data, for readers.
+        synced_end: The end of the synced data: segment and offset.
+        epoch: The epoch of this opening, or of the last truncation.
+        random: The random bits of the epoch; HEAD contains them before the epoch begins.
+        closed: Closed segments without an index file.
+        spares: The spare segment for the next roll.
+        ages: The ages of segments.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Writer(Appender):
         return results
 
     def _replenish(self) -> None:
-        """Changes are not to use up what is kept back for what must be written on a full disk."""
+        """Fills the reserve before changes are written: they must not use the room of writes that must succeed on a full disk."""
         try:
             self._reserve.fill()
         except OSError as error:
@@ -163,7 +163,7 @@ class Writer(Appender):
         results += self._write(waiting)
 
     def must_roll(self, size: int = 0, offset: int = 0, *, waiting: bool = False) -> bool:
-        """Whether the active segment is too full for so many bytes at a place, or too old, and has anything in it."""
+        """Whether the active segment is not empty, and is too full for ``size`` bytes at ``offset``, or too old."""
         if offset + size <= self._segment_bytes and self._segment_age is None:
             return False
         active = self.active
@@ -175,7 +175,7 @@ class Writer(Appender):
         )
 
     def _beginning(self, active: ActiveSegment) -> float:
-        """When a segment was made, in seconds of the monotonic clock; one from the future is made now."""
+        """The creation of a segment in seconds of the monotonic clock; now, if its time lies in the future."""
         return self._monotonic() - max(self._clock() - active.created_at, 0) / 1e6
 
     @property
@@ -214,8 +214,8 @@ class Writer(Appender):
         return self.synced
 
     def evidence(self) -> Limit:
-        """The newest synced version and where the synced data end, for HEAD; may be asked from any thread."""
-        # The version is read first: it may be older than the place, never newer.
+        """The newest synced version and the end of the synced data, for HEAD; for any thread."""
+        # The version is read first: it may be older than the end, never newer.
         version = self.synced
         return Limit(version, *self.synced_end)
 
@@ -229,7 +229,7 @@ class Writer(Appender):
             raise
 
     def _roll(self, spare: Callable[[], Spare]) -> None:
-        """Does it; where it raises for lack of room nothing has changed, and it may be done again."""
+        """Rolls. If it raises because the disk is full, nothing has changed, and it can be repeated."""
         old = self.active
         options = self._options
         now = self._clock()
@@ -265,13 +265,13 @@ class Writer(Appender):
                 raise
 
     def restart(self, epoch: int, active: ActiveSegment, chain: Chain, tables: ControlTables) -> None:
-        """Goes on behind a cut, in a new epoch; `open_epoch` is to follow.
+        """Continues after a truncation, in a new epoch; the caller then calls `open_epoch`.
 
         Args:
-            epoch: The new one.
-            active: The segment that was cut.
-            chain: What is left.
-            tables: As they were then.
+            epoch: The new epoch.
+            active: The truncated segment.
+            chain: The state that the next frame continues.
+            tables: Producers and epochs at the end of the truncated segment.
         """
         gone, self.active = self.active, active
         self._began = self._beginning(active)
@@ -309,6 +309,6 @@ class Writer(Appender):
         self.sync()
 
     def close(self) -> None:
-        """Closes the files; nothing is written."""
+        """Closes the files without writing."""
         self.spares.close()
         self.active.close()

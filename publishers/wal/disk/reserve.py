@@ -1,11 +1,11 @@
-"""Room that is kept back: what must be written on a full disk too is written in its place.
+"""The reserve: disk space for small writes that must succeed on a full disk.
 
-A log that has no room for changes must still be able to forget, to show, to be closed and to be opened again, and who
-stands above it to store a place. All of that is small. So a file of its own, RESERVE, occupies some room from the opening
-on. When such a write finds none, a slice of the file is given back to the disk and the write is repeated. Changes are not
-written before the file is whole again (`Writer.append`), so they never live on what was kept back.
+A log without room for changes must still be able to truncate withheld transactions, to publish, to close and to open again, and
+its consumers must be able to store positions. All these writes are small. So the file RESERVE occupies some space from the opening
+on. If such a write finds no room, a slice of the file is released and the write is repeated. Changes are not written until the
+file is whole again (`Writer.append`), so they never use the reserve.
 
-Its bytes mean nothing. They are not zeros, for which some file systems keep no room.
+The bytes of the file have no meaning. They are not zeros, since some file systems allocate no space for zeros.
 """
 
 import contextlib
@@ -32,35 +32,35 @@ class Reserve:
     """The file RESERVE of an owned log. Thread-safe.
 
     Attributes:
-        wanted: Bytes that it has when it is whole: ``reserve_bytes``, and at most a sixteenth of a segment.
+        wanted: The bytes of the whole file: ``reserve_bytes``, and at most a sixteenth of a segment.
         low: Whether it is not whole.
     """
 
     def __init__(self, filesystem: FileSystem, directory: Path, options: LogOptions) -> None:
-        """Takes it as it was left; whoever makes it has the lock of the log."""
+        """Uses the file as it was left; the caller holds the lock of the log."""
         self.wanted = min(options.reserve_bytes, options.segment_bytes // _SLICES)
         self._filesystem = filesystem
         self._directory = directory
         self._path = directory / RESERVE_NAME
         self._lock = Lock()
         self._size = 0
-        # Where it cannot be opened there is none yet.
+        # If it cannot be opened, it does not exist yet.
         with contextlib.suppress(OSError), contextlib.closing(filesystem.open(self._path, "read")) as file:
             self._size = file.size()
         self.low = self._size < self.wanted
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept back at this moment."""
+        """The present bytes of the file."""
         return min(self._size, self.wanted)
 
     @property
     def lacking(self) -> int:
-        """Bytes without which it is not whole."""
+        """The bytes that the file lacks."""
         return max(self.wanted - self._size, 0)
 
     def fill(self) -> bool:
-        """Makes it whole; answers whether there was something to do. What was written before an error stays in it.
+        """Makes the file whole; returns whether it lacked anything. Bytes written before an error stay in it.
 
         Raises:
             OSError: What the file system raises. If it is from a sync, the log has failed.
@@ -84,7 +84,7 @@ class Reserve:
         return True
 
     def spend(self) -> bool:
-        """Gives a slice back to the disk; answers whether there was one."""
+        """Releases a slice of the file; returns whether there was one."""
         with self._lock:
             slice_bytes = max(self.wanted // _SLICES, _LEAST_SLICE)
             left = max((self._size - 1) // slice_bytes * slice_bytes, 0)
@@ -100,10 +100,10 @@ class Reserve:
         return True
 
     def holding(self, write: Callable[[], _T]) -> _T:
-        """Does a write for which room is kept back. It may be done several times, so it begins anew each time.
+        """Performs a write that may use the reserve. The write may be called several times, each time from its beginning.
 
         Raises:
-            OSError: What the write raises; ENOSPC only when nothing is left to be given back.
+            OSError: What the write raises; ENOSPC only after the whole reserve was released.
         """
         while True:
             try:

@@ -1,7 +1,7 @@
-"""Holds: what somebody above the log still needs, and how much of the disk he may keep for it.
+"""Holds: positions that consumers of the log still need, with caps on the disk space that is kept for them.
 
-The log does not know who holds, or why: a slot, a sink, a snapshot in progress. A hold is a registration in memory; who
-wants it back after a restart registers it again, from where its own durable state says.
+The log does not know the kind of a hold's owner: a slot, a sink, a snapshot in progress. A hold is a registration in memory; after
+a restart its owner registers it again, at the position in the owner's own durable state.
 """
 
 import logging
@@ -20,26 +20,26 @@ _log = logging.getLogger("penstock.retention")
 
 
 class HoldState(Enum):
-    """What becomes of the history that is held, in PostgreSQL's words for its slots."""
+    """The state of the held history, in PostgreSQL's terms for its slots."""
 
     RESERVED = "reserved"
-    """Ordinary retention keeps it anyway."""
+    """Ordinary retention keeps the history anyway."""
     EXTENDED = "extended"
-    """It is kept only because it is held."""
+    """Only the hold keeps the history."""
     UNRESERVED = "unreserved"
-    """Above a cap: it goes at the next pass of retention, unless the hold moves before."""
+    """The hold is above a cap: the next pass of retention deletes the history, unless the hold moves first."""
     LOST = "lost"
-    """It is gone, and nothing is held any more."""
+    """The history was deleted, and the hold has no effect any more."""
     RELEASED = "released"
-    """Given up by its owner."""
+    """The owner has released the hold."""
 
 
 class Extent(NamedTuple):
-    """How much of the log lies at and behind a position.
+    """The part of the log from the segment of a position to the end.
 
     Attributes:
-        nbytes: From the beginning of its segment to the end of the log.
-        age: Seconds since its segment was closed; None if it is the one being written.
+        nbytes: Bytes from the beginning of the segment to the end of the log.
+        age: Seconds since the segment was closed; None if it is the active segment.
         kept: Whether ordinary retention keeps that segment.
     """
 
@@ -50,15 +50,15 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HoldStatistics:
-    """One hold at this moment.
+    """The statistics of one hold, as of now.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         position: The oldest position that it needs.
-        state: What becomes of it.
-        held_bytes: Bytes of the log from the segment of its position on; 0 once it holds nothing.
+        state: Its state.
+        held_bytes: Bytes of the log from the segment of its position on; 0 once it is lost or released.
         bytes_left: Bytes that may be written until it is above ``keep_bytes``; None without that cap.
-        seconds_left: Seconds until it is above ``keep_age``; None without that cap, or while its segment is being written.
+        seconds_left: Seconds until it is above ``keep_age``; None without that cap, or while its segment is active.
     """
 
     name: str
@@ -73,14 +73,14 @@ class HoldStatistics:
 class Hold:
     """A floor for retention, made by `Holds.add`. Thread-safe.
 
-    Within its caps nothing at or behind its position is deleted. Above one of them it is *lost*: the space is freed, the
-    owner is told, and the hold never holds again.
+    Within its caps nothing at or behind its position is deleted. Above a cap it is *lost*: the segments are deleted, ``on_lost`` of
+    its owner is called, and the hold has no effect any more.
 
     Attributes:
-        name: What errors and statistics call it.
+        name: Its name in errors and statistics.
         keep_bytes: Most bytes of the log, from the segment of its position to the end, that may be kept for it.
         keep_age: Most seconds for which a closed segment may be kept for it.
-        oldest: What was the oldest position when it was lost; None before.
+        oldest: The oldest kept position when it was lost; None before.
     """
 
     _holds: "Holds"
@@ -94,17 +94,17 @@ class Hold:
     state: HoldState = HoldState.RESERVED
 
     def move(self, position: Position) -> None:
-        """Needs nothing before ``position`` any more; or needs more again, if that is still there.
+        """Moves the hold to ``position``, forward, or back to a position that is still kept.
 
         Raises:
-            HistoryPruned: If the hold was lost, or ``position`` lies before what is kept.
+            HistoryPruned: If the hold was lost, or ``position`` is no longer kept.
             InvalidOption: If the hold was released.
             LogForked: In a child of ``fork``.
         """
         self._holds.move(self, position)
 
     def release(self) -> None:
-        """Holds nothing any more; again is harmless."""
+        """Releases the hold. Idempotent."""
         self._holds.release(self)
 
     def __repr__(self) -> str:
@@ -115,10 +115,10 @@ class Holds:
     """The holds of one log. Thread-safe.
 
     Args:
-        oldest: Oldest version that is kept, asked at each registration.
+        oldest: Returns the oldest kept version; called at each registration.
 
     Attributes:
-        inherited: What to raise in a child of ``fork``, where the lock may be held for ever; None elsewhere.
+        inherited: The error that calls raise in a child of ``fork``, where the lock may stay held; None elsewhere.
     """
 
     inherited: LogForked | None = None
@@ -143,15 +143,15 @@ class Holds:
         sync: Callable[[], object] | None = None,
         on_lost: Callable[[Hold], object] | None = None,
     ) -> Hold:
-        """Registers a hold. Nothing from ``position`` on is deleted from now on, within the caps.
+        """Registers a hold. From now on nothing at or behind ``position`` is deleted, within the caps.
 
         Args:
-            name: Tells it from every other hold of the log.
+            name: Its name, unique among the holds of the log.
             position: The oldest position that is needed.
-            keep_bytes: See `Hold`; None for no cap.
-            keep_age: Likewise, in seconds.
-            sync: Makes durable what the owner has told by `Hold.move`. Called before anything is deleted, so that no crash
-                brings back an owner who asks for what is gone; while it raises, nothing is deleted.
+            keep_bytes: The cap in bytes, see `Hold`; None for no cap.
+            keep_age: The cap in seconds, see `Hold`; None for no cap.
+            sync: Makes the owner's last `Hold.move` durable in the owner's own state. Called before segments are deleted, so that
+                the owner does not need deleted history after a crash; while it raises, nothing is deleted.
             on_lost: Called once when the hold is lost, by the housekeeping thread.
 
         Raises:
@@ -189,12 +189,12 @@ class Holds:
                     hold.state = HoldState.RELEASED
 
     def settle(self, extent: Callable[[int], Extent], oldest: Callable[[int | None], int]) -> list[Hold]:
-        """One pass: judges every hold, and decides how far retention goes.
+        """One pass: updates every hold, and decides which versions retention deletes.
 
         Args:
-            extent: Tells of the segment of a version.
-            oldest: Gives, for the least version that is still needed (or None), the oldest version that stays; what is
-                before it counts as gone from now on.
+            extent: Returns the extent of a version's segment.
+            oldest: Returns, for the least needed version (or None), the oldest version that stays; from now on, earlier versions
+                count as deleted.
 
         Returns:
             The holds that are lost by this pass.
@@ -226,19 +226,19 @@ class Holds:
             return lost
 
     def synchronise(self) -> bool:
-        """Lets every owner make durable where he is; answers whether all of them could."""
+        """Calls ``sync`` of every owner; returns whether all calls succeeded."""
         for hold in self:
             if hold.sync is None or hold.state is HoldState.LOST:
                 continue
             try:
                 hold.sync()
-            except Exception:  # noqa: BLE001 - whatever keeps the owner from it, what he may need must stay
+            except Exception:  # noqa: BLE001 - after any error, history that the owner may need must stay
                 _log.exception("hold %r could not be made durable; nothing is deleted meanwhile", hold.name)
                 return False
         return True
 
     def tell(self, lost: list[Hold]) -> None:
-        """Tells owners that their holds are lost."""
+        """Calls ``on_lost`` of the owners of lost holds."""
         for hold in lost:
             _log.warning(
                 "hold %r is lost at %s: its history was above its cap; the oldest kept position is %s",
@@ -249,11 +249,11 @@ class Holds:
             if hold.on_lost is not None:
                 try:
                     hold.on_lost(hold)
-                except Exception:  # noqa: BLE001 - it is lost all the same, and the others must be told
+                except Exception:  # noqa: BLE001 - the hold is lost nevertheless, and the other owners must be notified
                     _log.exception("the owner of hold %r could not be told that it is lost", hold.name)
 
     def statistics(self, extent: Callable[[int], Extent]) -> tuple[HoldStatistics, ...]:
-        """Every hold, judged now."""
+        """The statistics of every hold, as of now."""
         return tuple(_statistics(hold, extent) for hold in self)
 
     def _check(self, position: Position) -> None:

@@ -1,9 +1,8 @@
-"""Retention: which segments may go, and how they go.
+"""Retention: decides which segments are deleted, and deletes them.
 
-A segment may go if nobody needs it and the log is above ``retain_bytes`` or the segment above ``retain_age``. Who needs
-something says so with a *hold* (`publishers.wal.keep.holds`). Segments go in an order that no crash can turn into a gap: the
-owners of holds make their places durable, HEAD names the oldest segment that stays, the files are unlinked from the
-oldest on, and the directory is synced.
+A segment may be deleted if no hold (`publishers.wal.keep.holds`) needs it, and the log is above ``retain_bytes`` or the segment
+above ``retain_age``. The order of a deletion leaves no gap after a crash: the owners of holds make their positions durable,
+HEAD names the oldest segment that stays, the files are unlinked, oldest first, and the directory is synced.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,16 +32,15 @@ def oldest_to_keep(
 ) -> int:
     """The number of the oldest segment that stays.
 
-    A segment may go if all its versions are below the floor and either the log is above ``retain_bytes`` or the segment
-    was closed longer than ``retain_age`` ago. Segments go from the oldest on, and the last one, which is being written,
-    never goes.
+    A segment may be deleted if all its versions are below the floor and either the log is above ``retain_bytes`` or the segment
+    was closed longer than ``retain_age`` ago. Segments are deleted oldest first; the active segment always stays.
 
     Args:
         entries: All segments, oldest first.
-        size: Bytes of a segment by its number.
-        options: ``retain_bytes`` and ``retain_age``; where both are None everything stays.
-        floor: The least version that somebody still needs; None if nobody holds anything.
-        ages: Seconds since each of them but the last was closed.
+        size: Returns the bytes of a segment by its number.
+        options: ``retain_bytes`` and ``retain_age``; if both are None, every segment stays.
+        floor: The least version that a hold needs; None if there are no holds.
+        ages: Seconds since each segment but the last was closed.
     """
     most, age = options.retain_bytes, options.retain_age
     total = sum(size(entry.number) for entry in entries) if most is not None else 0
@@ -60,19 +58,19 @@ def oldest_to_keep(
 
 @dataclass
 class Retention:
-    """Deletes what may go, for the owner of a log. `step` is for the housekeeping thread, the rest for any.
+    """Deletes old segments, for the owner of a log. `step` is for the housekeeping thread, the other methods are for any thread.
 
     Args:
-        catalog: Its segments.
-        active: Number of the active segment, and where its last frame ends.
+        catalog: The segments of the log.
+        active: Returns the number of the active segment, and the end of its last frame.
         write_head: Makes HEAD name the oldest segment that stays.
-        options: Bounds.
-        filesystem: Where the files are.
-        directory: Of the log.
-        ages: Judges how old segments are.
+        options: The bounds.
+        filesystem: The file system.
+        directory: The directory of the log.
+        ages: Measures the ages of segments.
 
     Attributes:
-        holds: What somebody still needs.
+        holds: The holds of the log.
     """
 
     _catalog: Catalog
@@ -87,7 +85,7 @@ class Retention:
         self.holds = Holds(lambda: self._catalog.entries[0].first_version)
 
     def size(self, number: int) -> int:
-        """Bytes of a segment, zeros ahead of the end not counted."""
+        """Bytes of a segment, without the zeros behind the end."""
         active, end = self._active()
         return end if number == active else self._catalog.size(number)
 
@@ -97,17 +95,17 @@ class Retention:
         return self._judged(lambda entries: sum(self.size(entry.number) for entry in entries))
 
     def statistics(self) -> tuple[HoldStatistics, ...]:
-        """Every hold, judged now."""
+        """The statistics of every hold, as of now."""
         return self._judged(
             lambda entries: self.holds.statistics(self._extents(entries, self._ages.of(entries)))
         )
 
     def left(self, version: int) -> tuple[int | None, float | None]:
-        """How much may be written, and how long it may take, until ordinary retention deletes the segment of a version.
+        """The bytes and the seconds that are left until ordinary retention may delete the segment of a version.
 
         Returns:
-            Bytes until the log is above ``retain_bytes``, and seconds until the segment is above ``retain_age``, which begin
-            when it is closed; each at least 0, and None without that bound.
+            Bytes until the log is above ``retain_bytes``, and seconds until the segment is above ``retain_age``, counted from
+            its closing; each at least 0, and None without that bound.
         """
 
         def judge(entries: Sequence[SegmentEntry]) -> tuple[int | None, float | None]:
@@ -121,20 +119,20 @@ class Retention:
         return self._judged(judge)
 
     def _judged(self, judge: Callable[[Sequence[SegmentEntry]], _T]) -> _T:
-        """What is to be said of the segments that there are, by a thread beside which they may be deleted."""
+        """The result of a function of the segments, for a thread beside which retention may delete them."""
         while True:
             entries = self._catalog.entries
             try:
                 return judge(entries)
             except FileNotFoundError:
                 if self._catalog.entries is entries:
-                    raise  # it was not retention that took it
+                    raise  # retention has not deleted it
 
     def step(self, floor: int | None) -> bool:
-        """Deletes what may go now; answers whether something went.
+        """Deletes the segments that may be deleted now; returns whether there were any.
 
         Args:
-            floor: The least version that somebody needs beside the holds, or None.
+            floor: The least version that must be kept in addition to the holds, or None.
 
         Raises:
             OSError: What the file system raises.
@@ -168,7 +166,7 @@ class Retention:
         return oldest_to_keep(entries, self.size, self._options, None, ages)
 
     def _extents(self, entries: Sequence[SegmentEntry], ages: Sequence[float]) -> Callable[[int], Extent]:
-        """Tells of the segment of a version; sizes are added up once."""
+        """A function that returns the extent of a version's segment; sizes are added up once."""
         behind: dict[int, int] = {}
         total = 0
         for entry in reversed(entries):
@@ -178,7 +176,7 @@ class Retention:
 
         def extent(version: int) -> Extent:
             number = self._catalog.find(version).number
-            number = min(max(number, first), last)  # the log may have grown since, or lost its beginning
+            number = min(max(number, first), last)  # the log may have grown or been pruned meanwhile
             age = None if number == last else ages[number - first]
             return Extent(behind[number], age, number >= kept)
 

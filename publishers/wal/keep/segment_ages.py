@@ -1,14 +1,13 @@
-"""How old segments are, by more than one reading of the wall clock.
+"""The ages of segments, measured by more than one reading of the wall clock.
 
 A wall clock can be wrong for a moment: at a commit, at an opening, at a pass of retention. No single reading of it makes
 history old, and none keeps it for ever:
 
-* What was closed in this opening is as old as the monotonic clock says.
-* What was closed before is at least as old as this opening. It is older than that only by a wall clock that has gone on beside
-  the monotonic one for `AGREEMENT`; of several such the one by which the least time has passed counts.
-* The time at which a segment was closed stands in the header of the next one. It does not count if it lies in the future, or
-  before one that stands in an older segment and counts; then the next one that counts takes its place, since segments are
-  closed in order.
+* The age of a segment that was closed in this opening is measured by the monotonic clock.
+* A segment that was closed before is at least as old as this opening. It counts as older only by a wall clock that has agreed with
+  the monotonic clock for `AGREEMENT`; of several such readings, the one that gives the least age counts.
+* The closing time of a segment is in the header of the next segment. It is ignored if it lies in the future, or before a valid
+  time in an older segment; then the next valid time replaces it, since segments are closed in order.
 """
 
 from collections.abc import Sequence
@@ -20,14 +19,14 @@ from publishers.wal.read.catalog import SegmentEntry
 __all__ = ["AGREEMENT", "Ages"]
 
 AGREEMENT: Final = 600.0
-"""Seconds for which the wall clock must go on beside the monotonic one before it counts."""
+"""Seconds for which the wall clock must agree with the monotonic clock before it counts."""
 
 _TOLERANCE: Final = 1e6
 """Microseconds by which the two may differ meanwhile; a clock that is slewed (at most 500 ppm) stays within."""
 
 
 class Ages:
-    """Judges the age of segments. `observe` is for the housekeeping thread, the rest for any.
+    """Measures the ages of segments. `observe` is for the housekeeping thread, the other methods are for any thread.
 
     Args:
         clock: Read now, for the beginning of this opening.
@@ -50,12 +49,12 @@ class Ages:
 
     @property
     def now(self) -> int | None:
-        """Unix microseconds by a wall clock that counts; None while there is none."""
+        """Unix microseconds by a trusted wall clock; None while there is none."""
         believed = self._believed
         return None if believed is None else int(self._clock.monotonic() * 1e6 + believed)
 
     def of(self, entries: Sequence[SegmentEntry]) -> list[float]:
-        """The seconds for which each segment but the last has been closed at least; they never rise.
+        """The least seconds since each segment but the last was closed, oldest first, so the values never rise.
 
         Args:
             entries: All segments, oldest first.

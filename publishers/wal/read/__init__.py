@@ -1,1 +1,1 @@
-"""Reading: the segments that there are, and their frames, verified."""
+"""Reading: the segments of a log, and their verified frames."""

@@ -1,4 +1,4 @@
-"""The segments of an open log: which there are, where they end, and their shared open files."""
+"""The segments of an open log: their numbers and ends, and their shared open files."""
 
 import contextlib
 import errno
@@ -22,14 +22,14 @@ _INDEXES: Final = 32
 
 
 class Location(NamedTuple):
-    """Where a frame begins."""
+    """The beginning of a frame."""
 
     segment: int
     offset: int
 
 
 class Limit(NamedTuple):
-    """Up to where a reader may read: no version above ``version``, no byte from ``(segment, offset)`` on."""
+    """The limit of a reader: no version above ``version``, no byte from ``(segment, offset)`` on."""
 
     version: int
     segment: int
@@ -40,10 +40,10 @@ class SegmentEntry(NamedTuple):
     """A segment of the log.
 
     Attributes:
-        number: Of the segment.
-        first_version: Of its first transaction.
-        created_at: Unix microseconds, when the segment before was closed.
-        began: The same in seconds of the monotonic clock; None if it was not in this opening.
+        number: The number of the segment.
+        first_version: The version of its first transaction.
+        created_at: The time when the previous segment was closed, in unix microseconds.
+        began: The same time in seconds of the monotonic clock; None if it was before this opening.
     """
 
     number: int
@@ -60,16 +60,16 @@ class _Handle:
 
 
 class Catalog:
-    """What a reader needs to know of the segments. Thread-safe.
+    """The segments of a log, for readers. Thread-safe.
 
-    At most 8 files stay open beyond those that are being read from at this moment. With a ``presence``, of whoever shares the
-    directory with a writer, no file is read that may have come there with another directory.
+    At most 8 files stay open beyond those that are being read now. With a ``presence``, which a follower has, no file is read
+    that may belong to another directory at the same path.
 
     Attributes:
-        entries: The segments from the oldest on; replaced as a whole, never changed.
-        log_id: Of the log.
-        newest: For a follower, the last segment that holds something to be shown; later ones may yet be forgotten, and
-            come again with other transactions, so `refresh` leaves them out. None for all.
+        entries: The segments, oldest first; the sequence is replaced as a whole, never modified.
+        log_id: The id of the log.
+        newest: For a follower, the last segment with visible versions. `refresh` leaves out later segments, since they may be
+            truncated and written again with other transactions. None for no limit.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Catalog:
         self._ends: dict[int, int] = {}
 
     def add(self, entry: SegmentEntry, index: SparseIndex | None = None) -> None:
-        """Takes a new segment at the end; the one before it, if any, has got its last byte."""
+        """Appends a new segment; the previous one, if any, is complete."""
         with self._lock:
             self.entries = (*self.entries, entry)
             if index is not None:
@@ -99,12 +99,12 @@ class Catalog:
             self._ends[number] = end
 
     def drop(self, below: int) -> None:
-        """Forgets the segments with a lower number and closes their files, each when its last reader is through."""
+        """Removes the segments with a lower number, and closes each of their files after its last read."""
         with self._lock:
             self._forget(lambda number: number < below)
 
     def cut(self, number: int, index: SparseIndex) -> None:
-        """Forgets the segments with a higher number, which are gone; ``number`` is being written again."""
+        """Removes the segments with a higher number, which were deleted; ``number`` becomes the active segment again."""
         with self._lock:
             self._forget(lambda later: later > number)
             self._ends.pop(number, None)
@@ -120,7 +120,7 @@ class Catalog:
             self._retire(self._handles.pop(number))
 
     def refresh(self) -> None:
-        """Compares with the directory, for a follower that shares it with a writer.
+        """Updates the segments from the directory, for a follower.
 
         Raises:
             OSError: If the directory or the header of a new segment cannot be read.
@@ -128,7 +128,7 @@ class Catalog:
         """
         numbers = segment_numbers(self._filesystem.listing(self._directory))
         if self.newest is not None:
-            # Retention may have taken all of them; it never passes what is shown.
+            # Retention may have deleted all known segments; it never deletes the newest visible version.
             numbers = numbers[: max(bisect_right(numbers, self.newest), 1)]
         known = {entry.number: entry for entry in self.entries}
         entries: list[SegmentEntry] = []
@@ -138,7 +138,7 @@ class Catalog:
                 try:
                     entry = self._read_entry(number)
                 except FileNotFoundError:
-                    # Retention was faster; so it is for all before it.
+                    # Retention has deleted this segment meanwhile, and so all earlier ones.
                     entries.clear()
                     continue
             entries.append(entry)
@@ -153,7 +153,7 @@ class Catalog:
         return SegmentEntry(number, header.first_version, header.created_at)
 
     def _open(self, number: int) -> File:
-        """Opens a segment, which is that of the log if the directory is there after that: else it may be of another log."""
+        """Opens a segment, then checks the directory: if it was replaced, the file may belong to another log."""
         path = self._directory / segment_name(number)
         file = open_file(self._filesystem, path, "read")
         if self._presence is not None and not self._presence.holds():
@@ -162,7 +162,7 @@ class Catalog:
         return file
 
     def find(self, version: int) -> SegmentEntry:
-        """The segment that holds the version, or the last one if it is not there yet."""
+        """The segment that holds the version, or the last segment if the version is not written yet."""
         entries = self.entries
         return entries[max(bisect_right(entries, version, key=lambda entry: entry.first_version) - 1, 0)]
 
@@ -170,7 +170,7 @@ class Catalog:
         """Bytes of a closed segment.
 
         Raises:
-            OSError: If it cannot be looked at.
+            OSError: What the file system raises.
         """
         end = self._ends.get(number)
         if end is None:
@@ -186,7 +186,7 @@ class Catalog:
         """Reads from a segment.
 
         Raises:
-            OSError: What the file system raises; FileNotFoundError if retention has taken the segment.
+            OSError: What the file system raises; FileNotFoundError if retention has deleted the segment.
         """
         handle = self._acquire(number)
         try:
@@ -219,7 +219,7 @@ class Catalog:
             handle.file.close()
 
     def index(self, number: int) -> SparseIndex:
-        """The index of a segment: the one kept in memory, else its file, else an empty one that readers fill."""
+        """The index of a segment: from memory, else from its file, else an empty index that readers fill."""
         with self._lock:
             index = self._indexes.get(number)
             if index is not None:
@@ -235,7 +235,7 @@ class Catalog:
     def _keep_index(self, number: int, index: SparseIndex) -> SparseIndex:
         index = self._indexes.setdefault(number, index)
         while len(self._indexes) > _INDEXES:
-            # That of the last segment exists nowhere else while it is being written.
+            # The index of the active segment exists only in memory.
             oldest = next(iter(self._indexes))
             if oldest == self.entries[-1].number:
                 self._indexes.move_to_end(oldest)
@@ -244,7 +244,7 @@ class Catalog:
         return index
 
     def close(self) -> None:
-        """Closes every file, each when its last reader is through."""
+        """Closes every file after its last read."""
         with self._lock:
             while self._handles:
                 self._retire(self._handles.popitem()[1])

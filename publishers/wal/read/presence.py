@@ -1,7 +1,7 @@
-"""Whether what a follower has open is still what its path names, and goes on from where it was.
+"""Checks that the files that a follower has open are still those of its path, and continue the same history.
 
-To look at the name costs one `stat`. What HEAD and TAIL tell is compared with what they told before, since a copy may have been
-written over the very same files.
+A check of the path costs one `stat`. The contents of HEAD and TAIL are compared with their earlier contents, since a copy may have
+been written into the very same files.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ __all__ = ["Presence", "continues", "head_of"]
 
 
 def head_of(file: File) -> HeadState:
-    """What HEAD tells.
+    """The state in HEAD.
 
     Raises:
-        WalCorrupted: If it is damaged, or cannot be read.
+        WalCorrupted: If HEAD is damaged, or cannot be read.
     """
     try:
         state = read_head(file)
@@ -33,16 +33,16 @@ def head_of(file: File) -> HeadState:
 
 
 class Presence:
-    """What was seen of a log, to be compared with what is there.
+    """The identity and history of an open log, to compare with the present files of its path.
 
-    A single look may mislead: a name that is being switched, a slot of HEAD that is being written, an error that passes. So
-    who acts on an error of these looks twice.
+    A single check may mislead: a directory that is being renamed, a slot of HEAD that is being written, a transient error. So
+    a caller checks twice before it acts on an error.
 
     Args:
-        filesystem: Where.
-        directory: Of the log.
+        filesystem: The file system.
+        directory: The directory of the log.
         head_file: HEAD, as it was opened.
-        head: What it told then.
+        head: The state in HEAD at that time.
     """
 
     def __init__(self, filesystem: FileSystem, directory: Path, head_file: File, head: HeadState) -> None:
@@ -54,17 +54,17 @@ class Presence:
         self.known = _identity(head)
 
     def holds(self) -> bool:
-        """Whether the path names the log that is open, as far as one look can tell."""
+        """Whether the path names the open log, by a single check."""
         return self._head_file.is_at(self._path)
 
     def check_name(self) -> None:
-        """Looks at what the path names.
+        """Checks the directory and the HEAD of the path.
 
         Raises:
             LogGone: If there is no log.
             LogReplaced: If it is another directory, or another HEAD.
-            LogUnreadable: If it cannot be looked at, so nobody knows.
-            FormatTooNew, WalCorrupted: If HEAD is another one, and cannot be read.
+            LogUnreadable: If the path cannot be inspected.
+            FormatTooNew, WalCorrupted: If the path names another HEAD that cannot be read.
         """
         if self.holds():
             return
@@ -76,7 +76,7 @@ class Presence:
         raise LogReplaced(self.known, found)
 
     def _found(self) -> LogIdentity | None:
-        """What is there now; None for nothing, or for a log that is not whole yet."""
+        """The log at the path now; None if there is none, or its creation is not finished."""
         try:
             file = open_file(self._filesystem, self._path, "read")
         except (FileNotFoundError, NotADirectoryError):
@@ -90,19 +90,19 @@ class Presence:
         return _identity(head) if head.offset else None
 
     def check_head(self, head: HeadState) -> None:
-        """Compares what HEAD tells with what it told before.
+        """Compares HEAD with its earlier state.
 
-        Of its two slots the newest may be damaged, or half written; then the one before it counts.
+        If the newest of its two slots is damaged or half written, the other slot counts.
 
         Raises:
-            LogReplaced: If it is that of another log, or an older one.
+            LogReplaced: If HEAD belongs to another log, or is an older HEAD.
         """
         if head.log_id != self.known.log_id or head.counter < self._counter - 1:
             raise LogReplaced(self.known, _identity(head))
         self._counter = max(self._counter, head.counter)
 
     def replaced(self) -> LogReplaced:
-        """What tells that another history is there, with what HEAD tells of that.
+        """The error for another history at the path, with the identity in its HEAD.
 
         Raises:
             WalCorrupted: If HEAD is damaged.
@@ -111,7 +111,7 @@ class Presence:
 
 
 def continues(epochs: tuple[Epoch, ...], wrote: Epoch, version: int) -> bool:
-    """Whether a history, told by its epochs, has a version of a certain epoch; also if nobody knows any more."""
+    """Whether a history, given by its epochs, has a version of a certain epoch; true if that is no longer known."""
     if not epochs or version < epochs[0].first_version:
         return True
     if not any((one.epoch, one.random) == (wrote.epoch, wrote.random) for one in epochs):

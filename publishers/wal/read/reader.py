@@ -1,4 +1,4 @@
-"""Reading: frames one after the other, verified, never beyond what may be seen."""
+"""Reads verified frames one after the other, never beyond a limit."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ class ReadStatistics:
 
 
 def unpack_payload(header: FrameHeader, payload: memoryview) -> tuple[Columns, bytes]:
-    """The changes of a frame, whose buffers share the memory of the payload if that is not compressed, and its annotations.
+    """The changes and the annotations of a frame; the buffers share the memory of a payload that is not compressed.
 
     Raises:
-        ValueError: If the payload, though its crc is right, is not one.
+        ValueError: If the payload is malformed although its crc is right.
     """
     if not header.flags & COMPRESSED:
         return decode_payload(payload, header.count)
@@ -53,13 +53,13 @@ def unpack_payload(header: FrameHeader, payload: memoryview) -> tuple[Columns, b
 
 @dataclass(slots=True, eq=False, repr=False)
 class Frame:
-    """A verified frame whose payload is taken apart when somebody asks for it.
+    """A verified frame, whose payload is decoded at the first access.
 
     Attributes:
         header: Its header.
-        location: Where it begins.
-        next: Where the next one begins.
-        since: Its version, or the first of those that do not exist and are told of right before it.
+        location: Its location.
+        next: The location of the next frame.
+        since: Its version, or the first of the skipped versions recorded right before it.
     """
 
     header: FrameHeader
@@ -86,7 +86,7 @@ class Frame:
         """The changes; their buffers share the memory of the block that was read.
 
         Raises:
-            WalCorrupted: If the payload, though its crc is right, is not one.
+            WalCorrupted: If the payload is malformed although its crc is right.
         """
         return self.decoded[0]
 
@@ -109,21 +109,21 @@ class _Block:
 class Reader:
     """Reads a log up to a limit. Thread-safe.
 
-    Files are read in blocks of 256 KiB (or one frame, if that is larger), of which the last 8 are kept, so that
-    reading on costs a fraction of a system call per frame. A frame is checked against its crc, and against the frame
-    before it if that was read by this reader not long ago.
+    Files are read in blocks of 256 KiB (or one frame, if that is larger), of which the last 8 are cached, so that
+    sequential reading costs a fraction of a system call per frame. A frame is checked against its crc, and against the
+    previous frame if this reader has read that recently.
 
     Attributes:
-        statistics: What has been read.
+        statistics: Counts of frames, bytes and reads.
     """
 
     def __init__(self, catalog: Catalog, limit: Callable[[], Limit], *, refresh: bool = False) -> None:
-        """Makes a reader of what ``catalog`` has up to ``limit()``.
+        """Makes a reader of the segments of ``catalog`` up to ``limit()``.
 
         Args:
             catalog: The segments.
-            limit: Asked before each frame.
-            refresh: Whether the directory belongs to another process, so that segments come and go by themselves.
+            limit: Returns the limit; called before each frame.
+            refresh: Whether another process owns the directory, and so adds and deletes segments.
         """
         self.statistics = ReadStatistics()
         self._catalog = catalog
@@ -136,25 +136,25 @@ class Reader:
 
     @property
     def oldest(self) -> int:
-        """The oldest version that can be read, or the next one if there is none yet."""
+        """The oldest readable version, or the next version if there is none yet."""
         return self._catalog.entries[0].first_version
 
     @property
     def segments(self) -> int:
-        """How many segments there are, as far as this opening has looked."""
+        """The number of segments, as of the last `Catalog.refresh` of a follower."""
         return len(self._catalog.entries)
 
     @property
     def end(self) -> Location:
-        """Where the readable log ends."""
+        """The end of the readable log."""
         _, segment, offset = self._limit()
         return Location(segment, offset)
 
     def locate(self, version: int, index: int = 0) -> Location:
-        """Where the frame that holds a change begins; the end of the log if the change is not there yet.
+        """The location of the frame that holds a change; the end of the log if the change is not written yet.
 
         Raises:
-            HistoryPruned: If retention has taken it.
+            HistoryPruned: If retention has deleted it.
             WalCorrupted: If a frame on the way is damaged.
         """
         while True:
@@ -183,10 +183,10 @@ class Reader:
             return location
 
     def at(self, committed_at: int) -> int:
-        """The first version that was committed at or after a time; the one after the last if there is none.
+        """The first version that was committed at or after a time; the version after the last if there is none.
 
-        Commit times rise with the versions, so a bisection over the segments and their indexes finds it: one frame is read
-        for each of a few segments, and then what lies between two entries of an index.
+        Commit times rise with the versions, so a bisection over the segments and their indexes finds it: it reads one frame
+        of each of a few segments, and then the frames between two entries of an index.
 
         Args:
             committed_at: Unix microseconds.
@@ -198,7 +198,7 @@ class Reader:
             try:
                 return self._at(committed_at)
             except HistoryPruned:
-                continue  # retention was faster; what is left is searched again
+                continue  # retention has deleted the segment meanwhile; search the remaining ones
 
     def _at(self, committed_at: int) -> int:
         entries = self._catalog.entries
@@ -221,14 +221,14 @@ class Reader:
         return self._limit().version + 1
 
     def backward(self, version: int, index: int) -> Iterator[Frame]:
-        """Frames from the one that holds a change to the oldest that is kept, newest first.
+        """Frames from the one that holds a change to the oldest kept one, newest first.
 
-        It reads forward from one entry of an index to the next and gives that in reverse, so at most what lies between two
-        entries is in memory, and is read beyond what is asked for.
+        It reads forward from one entry of an index to the next, and yields these frames in reverse. So at most the frames
+        between two entries are in memory, or are read in excess.
 
         Args:
-            version: Of the change; beyond the end, everything is given.
-            index: Of the change; beyond the transaction, the transaction is begun at its end.
+            version: The version of the change; beyond the end, all frames are yielded.
+            index: The index of the change; beyond the transaction, its last frame is the first.
 
         Raises:
             WalCorrupted: If a frame is damaged.
@@ -257,7 +257,7 @@ class Reader:
                 number -= 1
 
     def _run(self, start: Location, last: tuple[int, int], sparse: SparseIndex) -> list[Frame]:
-        """The frames of one segment from an entry of its index up to a change; what becomes an entry begins anew."""
+        """The frames of one segment from an entry of its index up to a change; starts over at a frame that becomes an entry."""
         run: list[Frame] = []
         location = start
         while (frame := self.read(location)) is not None:
@@ -271,13 +271,13 @@ class Reader:
         return run
 
     def _check_skipped(self, start: Location, version: int) -> None:
-        """Checks that a version of which there is no frame behind a place does not exist."""
+        """Checks that a version without a frame behind a location is a skipped version."""
         frame = self.read(start)
         if frame is None or frame.since > version:
             raise WalCorrupted(*start, f"version {version} is missing")
 
     def _note(self, sparse: SparseIndex, segment: int, frame: Frame) -> bool:
-        """Makes a frame an entry of an index that is not there yet; answers whether it was wanted."""
+        """Adds a frame to an incomplete index; returns whether it became an entry."""
         header, location = frame.header, frame.location
         if location.segment != segment or location.offset < sparse.next:
             return False
@@ -285,11 +285,11 @@ class Reader:
         return True
 
     def read(self, location: Location) -> Frame | None:
-        """The frame at ``location``, or behind the control frames there; None where the readable log ends.
+        """The frame at ``location``, or after the control frames there; None at the end of the readable log.
 
         Raises:
-            FormatTooNew: If it is a control frame of which only later versions know what it means.
-            HistoryPruned: If retention has taken the segment.
+            FormatTooNew: If it is a control frame of a later version of penstock.
+            HistoryPruned: If retention has deleted the segment.
             WalCorrupted: If the frame is damaged or cannot be read.
         """
         segment, offset = location
@@ -309,7 +309,8 @@ class Reader:
                 raise self._gone(segment) from None
             except OSError as error:
                 raise WalCorrupted(segment, offset, f"it cannot be read ({error})") from error
-            following = offset + HEADER_BYTES + ((header.length + 7) & -8)  # for every frame: without a call
+            # Inlined, since this runs for every frame.
+            following = offset + HEADER_BYTES + ((header.length + 7) & -8)
             if header.flags & CONTROL:
                 _check_kind(payload, segment, offset)
                 skipped = header.skips
@@ -351,12 +352,12 @@ class Reader:
         return header, payload
 
     def _trim_links(self) -> None:
-        # Another thread may be doing the same: keys are taken in one step, and may be gone already.
+        # Another thread may do the same concurrently: the keys are copied in one step, and may be removed already.
         for earlier in list(self._links)[: _LINKS // 2]:
             self._links.pop(earlier, None)
 
     def _continue(self, segment: int, offset: int) -> None:
-        """Carries what is known of the last frame of a segment over to the first of the next."""
+        """Carries the crc of the last frame of a segment over to the first frame of the next segment."""
         crc = self._links.get((segment, offset))
         if crc is not None:
             self._links[segment + 1, DATA_START] = crc

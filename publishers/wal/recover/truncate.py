@@ -1,15 +1,16 @@
-"""Cutting the end of a log off: what was withheld, and is to be forgotten.
+"""Truncates the end of a log: withheld transactions that are to be removed.
 
-The order is what makes it safe. HEAD tells of the cut, with its place, and is synced; then the later segments go, the
-newest first, the segment of the cut is truncated, file and directory are synced; then HEAD tells of it no more. A crash
-anywhere in between leads back to the first of these steps, because recovery finishes a cut before it looks at anything.
-The segment of the cut is opened before any other goes: where it is missing, nothing is removed.
+The order makes it safe. HEAD records the truncation, with its location, and is synced. Then the later segments are removed, newest
+first; the segment of the truncation is truncated; file and directory are synced. Then HEAD drops the record. After a crash in
+between, recovery repeats these steps before it reads anything else. The segment of the truncation is opened before any other is
+removed: if it is missing, nothing is removed.
 
-A HEAD of an older copy may tell of a cut that was finished long ago, and what lies behind its place was committed since.
-TAIL says so, as no cut is older than the epoch of a writer that has shown something: then nothing is cut.
+A HEAD of an older copy may record a truncation that was finished long ago, while the transactions behind its location were
+committed since. TAIL shows that, as no pending truncation is older than the epoch of a writer that has published: then nothing is
+truncated.
 
-The place is where the first forgotten transaction *begins*, behind the control frames that are before it, so that it is
-never before a place that anybody has been told of.
+The location is the *beginning* of the first removed transaction, behind the control frames before it, so it is never before a
+location that a reader has seen.
 """
 
 import contextlib
@@ -29,10 +30,10 @@ __all__ = ["finish_truncation", "is_outdated", "place_of", "truncate"]
 
 
 def place_of(catalog: Catalog, limit: Limit, version: int) -> Location:
-    """Where a transaction begins, or the end of the log if it is not there yet; leaves nothing in any cache.
+    """The location of a transaction, or the end of the log if it is not written yet; leaves nothing in any cache.
 
     Raises:
-        HistoryPruned: If it is older than what is kept.
+        HistoryPruned: If it is older than the kept history.
         WalCorrupted: If a frame on the way is damaged.
     """
     return Reader(catalog, lambda: limit).locate(version)
@@ -41,14 +42,14 @@ def place_of(catalog: Catalog, limit: Limit, version: int) -> Location:
 def truncate(
     filesystem: FileSystem, directory: Path, segment: int, offset: int, numbers: Iterable[int]
 ) -> None:
-    """Removes what lies behind a place, durably; may be done again.
+    """Removes everything behind a location, durably. Idempotent.
 
     Args:
-        filesystem: Where.
-        directory: Of the log.
+        filesystem: The file system.
+        directory: The directory of the log.
         segment: The segment that becomes the last one.
-        offset: Where it ends.
-        numbers: The segments that may be there.
+        offset: Its new end.
+        numbers: The segments that may exist.
 
     Raises:
         OSError: What the file system raises; FileNotFoundError, and nothing is removed, if ``segment`` is missing.
@@ -61,15 +62,15 @@ def truncate(
                         filesystem.unlink(directory / name)
         with contextlib.suppress(FileNotFoundError):
             filesystem.unlink(directory / index_name(segment))
-        file.truncate(min(offset, file.size()))  # also once more: of the first time the sync may have failed
+        file.truncate(min(offset, file.size()))  # repeated even if done before: that sync may have failed
         sync_file(file)
     sync_names(filesystem, directory)
 
 
 def is_outdated(state: HeadState, shown: TailState) -> bool:
-    """Whether HEAD is of an older copy: TAIL, written since this machine was started, tells of an epoch that HEAD cannot know.
+    """Whether HEAD belongs to an older copy: TAIL, written since this machine was booted, has an epoch that HEAD cannot know.
 
-    Only TAIL says so: a backup that was not finished has segments of later epochs behind its HEAD, which go.
+    Only TAIL proves that: an unfinished backup has segments of later epochs than its HEAD, which are to be removed.
     """
     return shown.epoch > state.epoch or (shown.epoch == state.epoch and shown.random != state.random)
 
@@ -77,13 +78,13 @@ def is_outdated(state: HeadState, shown: TailState) -> bool:
 def finish_truncation(
     filesystem: FileSystem, directory: Path, head: Head, numbers: list[int], tail: Tail
 ) -> list[int]:
-    """Finishes a cut that HEAD tells of; returns the segments that are left.
+    """Finishes a truncation that HEAD records; returns the remaining segments.
 
-    It may be that of a repair, which gives up what had been shown; so TAIL, which may tell of it, is cleared before HEAD does
-    not tell of the cut any more.
+    A repair may truncate even visible versions; so TAIL, which may hold them, is cleared before HEAD drops the record of the
+    truncation.
 
     Raises:
-        WalCorrupted: If the segment of the cut is missing, or HEAD is that of an older copy.
+        WalCorrupted: If the segment of the truncation is missing, or HEAD belongs to an older copy.
         OSError: What the file system raises.
     """
     state = head.state
