@@ -68,7 +68,7 @@ class Ahead(NamedTuple):
     batches: dict[View, Batch]
 
     def batch(self, view: View) -> Batch:
-        """The changes as one view sees them, made once for all who get them."""
+        """The changes as one view shows them; created once for all receivers."""
         made = self.batches.get(view)
         if made is None:
             made = self.batches[view] = Batch(self.slices, self.next, view)
@@ -120,7 +120,7 @@ class Polled(NamedTuple):
     events: int
 
     def batch(self, view: View) -> Batch:
-        """The changes as one view sees them, made once for all who get them."""
+        """The changes as one view shows them; created once for all receivers."""
         made = self.batches.get(view)
         if made is None:
             made = self.batches[view] = Batch(self.slices, self.next, view)

@@ -1,12 +1,12 @@
-"""Groups: many consumers that share the changes of a log, each change with one of them, with acknowledgements.
+"""Consumer groups: many consumers share the changes of a log. Each change goes to one consumer, which acknowledges it.
 
 ::
 
-    groups/NAME/JOURNAL        what is done: the first frame holds all of it, each further one what has changed since
-    groups/NAME/JOURNAL.copy   the same, written and synced after it
+    groups/NAME/JOURNAL        the progress of the group: the first frame holds the whole group, each further one the differences
+    groups/NAME/JOURNAL.copy   a copy of the journal, written and synced after it
     groups/NAME.dead           the change log of its dead letters, if it has any
 
-`machine` decides what is delivered to which consumer, without threads, files and log; the others are around it.
+`machine` decides which consumer receives which delivery. It uses no threads, no files and no log; the other modules add these.
 """
 
 from publishers.groups.dead_letters import DeadLetters

@@ -1,7 +1,8 @@
-"""What is known of one group, in memory and in its journal.
+"""The state of one group, in memory and in its journal.
 
-Two locks, as in the book of slots: ``_writing`` is for whoever writes the journal; ``lock``, taken inside of it or alone, is held for no
-I/O. HEAD covers what is to be written before either is taken. A generation is used when it is durable.
+Two locks, as in the book of slots. ``_writing`` is held while the journal is written. ``lock`` is acquired inside of it or alone,
+and never held during I/O. Before either is acquired, HEAD vouches for the versions that are about to be written. A generation
+is used only once it is durable.
 """
 
 import contextlib
@@ -35,17 +36,17 @@ class GroupBook:
 
     Args:
         log: The log.
-        journal: Where it is written.
-        record: What the journal has, or is to have.
-        options: ``ack_sync`` and ``ack_every`` of the log.
+        journal: The journal of the group.
+        record: The record in the journal, or the first one to write.
+        options: The options of the log, of which ``ack_sync`` and ``ack_every`` count.
 
     Attributes:
-        lock: For the machine, and what else is known.
-        machine: What is delivered to which consumer.
-        record: What is kept of it, but for head and opens, which the machine has.
-        criteria: Which changes.
-        state: What it is doing.
-        lost: Positions that retention took last, before they were done.
+        lock: Guards the machine and the other fields.
+        machine: Decides the deliveries.
+        record: The stored record; its head and opens are stale, because the machine keeps these.
+        criteria: The criteria of the changes that the group delivers.
+        state: The state of the group.
+        lost: The last 1,000 positions that retention deleted before they were done.
     """
 
     def __init__(self, log: GroupLog, journal: Journal, record: GroupRecord, options: LogOptions) -> None:
@@ -70,11 +71,11 @@ class GroupBook:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the group."""
         return self.record.name
 
     def begin(self) -> None:
-        """Holds the history that it needs; whatever is wrong with its place is noted."""
+        """Holds the history that the group needs. If its position is lost or forked, sets the state instead of raising."""
         if self.record.paused:
             self.state = GroupState.TRIPPED if self.record.tripped else GroupState.PAUSED
             self.machine.paused, self.machine.tripped = True, self.record.tripped
@@ -87,17 +88,17 @@ class GroupBook:
             if self.record.lost:
                 self._lose(error.oldest)
             else:
-                with contextlib.suppress(PenstockError):  # what it could not write is written later
+                with contextlib.suppress(PenstockError):  # a failed write is retried later
                     self.gap(error.oldest)
         except PositionError as error:
             self.state = GroupState.FORKED
             _LOG.error("group %s: %s", self.name, error)
 
     def check(self) -> None:
-        """Refuses what cannot be done.
+        """Checks that the group can be used; an operator's pause is no obstacle.
 
         Raises:
-            GroupLost, GroupForked, GroupPaused, NoSuchGroup: By its state; a pause of its own choice is none.
+            GroupLost, GroupForked, NoSuchGroup: By the state of the group.
         """
         self._log.check()
         hold = self._hold
@@ -111,13 +112,18 @@ class GroupBook:
             raise NoSuchGroup(self.name, ())
 
     def check_serving(self) -> None:
-        """Refuses to deliver, too, while the breaker has paused the group."""
+        """Checks that the group can be used and that its breaker has not paused it.
+
+        Raises:
+            GroupPaused: If the breaker has paused it.
+            GroupLost, GroupForked, NoSuchGroup: See `check`.
+        """
         self.check()
         if self.tell_tripped():
             raise GroupPaused(self.name, "more than half of its last deliveries failed")
 
     def tell_tripped(self) -> bool:
-        """Tells once that the breaker has paused the group, and the journal; answers whether it has."""
+        """Returns whether the breaker has paused the group; the first time, logs that and writes it to the journal."""
         with self.lock:
             tripped = self.machine.tripped
             told = not tripped or self.state is not GroupState.SERVING
@@ -126,22 +132,22 @@ class GroupBook:
                 self.record = msgspec.structs.replace(self.record, paused=True, tripped=True)
                 _LOG.error("group %s is paused: more than half of its last deliveries failed", self.name)
         if not told:
-            with contextlib.suppress(PenstockError):  # the next frame holds the whole group then
+            with contextlib.suppress(PenstockError):  # the next write then holds the whole group
                 self.write()
         return tripped
 
     def gap(self, oldest: Position) -> None:
-        """Retention took what the group had not done: it stops, or goes on behind it, loudly.
+        """Applies ``on_gap`` after retention deleted changes that were not done: stops, or logs it and continues behind the gap.
 
         Raises:
-            GroupLost: If it stops.
+            GroupLost: If the group stops.
         """
         with self._gapping:
             hold, policy = self._hold, self.record.settings.on_gap
             with self.lock:
                 passed = self.machine.floor >= oldest and self.machine.reading >= oldest
             if passed and hold is not None and hold.state is not HoldState.LOST:
-                return  # another thread has seen to it
+                return  # another thread has handled this gap
             if policy == "error":
                 self._lose(oldest)
                 raise GroupLost(self.name, oldest)
@@ -172,7 +178,7 @@ class GroupBook:
     # --- writing --------------------------------------------------------------------------------------------------------
 
     def acked(self, count: int) -> None:
-        """Notes acknowledgements; under the lock. They are written ``ack_sync`` later, or when there are many."""
+        """Counts acknowledgements; the caller holds ``lock``. They are written after ``ack_sync`` seconds or ``ack_every`` of them."""
         self._acks += count
         if self._since is None:
             self._since = self._log.monotonic()
@@ -180,7 +186,7 @@ class GroupBook:
             self._log.poke()
 
     def settle(self) -> None:
-        """Writes what was acknowledged, if it is time; for the housekeeping. It never raises for the disk."""
+        """Writes acknowledgements if they are due; called by the housekeeping. It logs errors of the disk and does not raise them."""
         with self.lock:
             since, acks = self._since, self._acks
         if since is None:
@@ -197,17 +203,17 @@ class GroupBook:
                 self._complained = False
 
     def flush(self, *, force: bool = False) -> None:
-        """Writes what has changed, durably, and lets go of the history behind it.
+        """Writes the changes of state durably, then releases the history that is done.
 
         Args:
-            force: Whether to write the whole group.
+            force: Whether to write the whole group, changed or not.
 
         Raises:
-            GroupUnwritten: If the disk has no room or fails; it is tried again.
+            GroupUnwritten: If the disk has no room or fails; the write is retried.
             LogFailed: If the log has failed.
         """
         while not self._flushed(force=force):
-            pass  # something was read meanwhile, for which the log has to vouch first
+            pass  # newer versions were read meanwhile, and the log must vouch for them first
 
     def _flushed(self, *, force: bool) -> bool:
         if self.state in (GroupState.FORKED, GroupState.DROPPED):
@@ -217,7 +223,7 @@ class GroupBook:
             with self.lock:
                 if self.record.dropped:
                     return True
-                machine, hold = self.machine, self._hold  # which a reset may replace
+                machine, hold = self.machine, self._hold  # read once: a reset may replace them
                 if not force and not machine.unsynced:
                     self._acks, self._since = 0, None
                     return True
@@ -233,19 +239,19 @@ class GroupBook:
                     lost_changes=self.record.lost_changes,
                 )
                 payload = msgspec.json.encode(delta)
-                # It names everything that is open, so it is made only where it is written.
+                # The whole record lists every open position, so it is built only if it is written.
                 whole = self._whole() if force or self._journal.replaces(payload) else None
             self._append(_whole_entry(whole) if force else payload, whole)
             with self.lock:
                 machine.stored(head, opened, closed)
                 self._acks -= acks
                 self._since = self._log.monotonic() if self._acks else None
-        with contextlib.suppress(InvalidOption):  # it was released meanwhile
+        with contextlib.suppress(InvalidOption):  # the hold was released meanwhile
             advance(hold, floor)
         return True
 
     def raise_generation(self) -> int:
-        """The next generation, which is durable when this returns.
+        """Raises the generation and returns it; it is durable on return.
 
         Raises:
             GroupUnwritten: If the disk has no room or fails.
@@ -257,7 +263,12 @@ class GroupBook:
         return generation
 
     def write(self) -> None:
-        """Writes the whole group as it is now, durably. Errors are those of `flush`; and NoSuchGroup, if it was dropped."""
+        """Writes the whole group durably.
+
+        Raises:
+            NoSuchGroup: If it was dropped.
+            GroupUnwritten, LogFailed: As for `flush`.
+        """
         written = False
         while not written:
             self._vouch()
@@ -275,10 +286,10 @@ class GroupBook:
                         machine.stored(head, opened, closed)
 
     def reset(self, position: Position) -> None:
-        """Begins anew elsewhere, with a new generation: all consumers are fenced.
+        """Restarts the group at a position with a new generation, which fences all consumers.
 
         Raises:
-            GroupUnwritten: If the disk has no room or fails; opening the log again tells where it is.
+            GroupUnwritten: If the disk has no room or fails. Whether the reset is stored is known once the log is opened again.
         """
         hold, self._hold = self._hold, None
         if hold is not None:
@@ -299,7 +310,7 @@ class GroupBook:
         self.write()
 
     def drop(self) -> None:
-        """Is gone, durably; holds nothing any more."""
+        """Drops the group durably and releases its history."""
         with self._writing:
             record = msgspec.structs.replace(self.record, dropped=True, opens=[])
             self._append(_whole_entry(record), record)
@@ -310,7 +321,7 @@ class GroupBook:
             self._hold.release()
 
     def close(self) -> None:
-        """Writes what has changed, and nothing any more: another process may own the log then."""
+        """Writes the last changes of state, and refuses every later write, because another process may then own the log."""
         try:
             self.flush()
         finally:
@@ -318,7 +329,7 @@ class GroupBook:
                 self._closed = True
 
     def release(self) -> None:
-        """Holds nothing; for a group that could not be made."""
+        """Releases the history; for a group that could not be created."""
         if self._hold is not None:
             self._hold.release()
 
@@ -373,12 +384,12 @@ class GroupBook:
             self.check()
 
     def count_dead(self) -> None:
-        """One more dead letter; under the lock."""
+        """Counts a dead letter; the caller holds ``lock``."""
         self.record = msgspec.structs.replace(self.record, dead=self.record.dead + 1)
 
     @property
     def due(self) -> int:
-        """How many are to be delivered again; under the lock."""
+        """Number of deliveries that are due for redelivery; the caller holds ``lock``."""
         machine = self.machine
         return len(machine.units) - machine.pending - machine.parked - len(machine.dying)
 
@@ -388,5 +399,5 @@ def _whole_entry(record: GroupRecord | None) -> bytes:
 
 
 def _wrote(position: Position) -> int:
-    """The newest version of which a change lies before a position."""
+    """The newest version with a change before a position."""
     return position.version if position.index else position.version - 1

@@ -1,4 +1,4 @@
-"""The breaker of a group: whether most of what it delivers fails."""
+"""The breaker of a group, which trips if most of its deliveries fail."""
 
 from collections import deque
 from itertools import repeat
@@ -7,14 +7,14 @@ from typing import Final
 __all__ = ["BREAKER_WINDOW", "GroupBreaker"]
 
 BREAKER_WINDOW: Final = 100
-"""Deliveries that are looked at."""
+"""Number of the last deliveries that count."""
 
 
 class GroupBreaker:
     """The outcomes of the last deliveries.
 
     Attributes:
-        failures: How many of them failed.
+        failures: Number of failures among them.
     """
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class GroupBreaker:
 
     @property
     def tripped(self) -> bool:
-        """Whether there are enough of them, and more than half failed."""
+        """Whether there were at least 100 deliveries, and more than half of the last 100 failed."""
         return len(self._outcomes) == BREAKER_WINDOW and 2 * self.failures > BREAKER_WINDOW
 
     def note(self, *, failed: bool, count: int = 1) -> None:
-        """Some deliveries have come to their end."""
+        """Records the outcome of ``count`` deliveries."""
         for _ in range(min(count, BREAKER_WINDOW) if failed or self.failures else 0):
             if len(self._outcomes) == BREAKER_WINDOW:
                 self.failures -= self._outcomes[0]
@@ -37,6 +37,6 @@ class GroupBreaker:
             self._outcomes.extend(repeat(False, min(count, BREAKER_WINDOW)))
 
     def clear(self) -> None:
-        """Begins anew."""
+        """Forgets all outcomes."""
         self.failures = 0
         self._outcomes.clear()

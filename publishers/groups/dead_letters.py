@@ -1,4 +1,4 @@
-"""The dead letters of a group: what was delivered too often, or given up, in a change log of their own."""
+"""The dead letters of a group: deliveries that failed ``max_deliver`` times or were terminated, in a change log of their own."""
 
 import contextlib
 import threading
@@ -19,7 +19,7 @@ class DeadLetters:
     """The dead letters of one group: ``group.dead``.
 
     Args:
-        open_log: Opens their log, at first need.
+        open_log: Opens their log; called on first use.
     """
 
     def __init__(self, open_log: Callable[[], DeadLog]) -> None:
@@ -29,17 +29,17 @@ class DeadLetters:
         self._closed = False
 
     def inspect(self) -> list[DeadLetter]:
-        """All that are there, in the order of their positions."""
+        """All letters, by position."""
         return sorted(map(read_letter, self._opened().letters().values()), key=lambda one: one.position)
 
     def discard(self, positions: Iterable[Position] | None = None) -> int:
-        """Takes letters away.
+        """Removes letters.
 
         Args:
-            positions: Which; None for all.
+            positions: The positions of the letters; None for all letters.
 
         Returns:
-            How many were there.
+            The number of letters removed.
         """
         chosen = self._chosen(positions)
         self._opened().remove([str(one.position) for one in chosen])
@@ -48,14 +48,14 @@ class DeadLetters:
     def replay(
         self, apply: Callable[[DeadLetter], object], positions: Iterable[Position] | None = None
     ) -> int:
-        """Gives letters to a function, in the order of their positions, and takes away each for which it returns.
+        """Calls a function with each letter, by position, and removes the letter when the function returns.
 
         Args:
-            apply: What handles a letter; what it raises ends the replay, and that letter and the later ones stay.
-            positions: Which; None for all.
+            apply: Handles a letter. An exception ends the replay, and that letter and the later ones stay.
+            positions: The positions of the letters; None for all letters.
 
         Returns:
-            How many were handled.
+            The number of letters handled.
         """
         chosen = self._chosen(positions)
         for one in chosen:
@@ -64,7 +64,10 @@ class DeadLetters:
         return len(chosen)
 
     def put(self, position: Position, letter: dict[str, Any]) -> None:
-        """Adds a letter, durably; for the group. One that is too large leaves out the bodies, or the changes: the log has them."""
+        """Adds a letter durably; called by the group.
+
+        A letter that is too large is stored without bodies, or without its changes if it is still too large.
+        """
         changes = letter["changes"]
         bare = [{**one, "body": None, "before": None} for one in changes]
         for kept in (changes, bare):
@@ -101,7 +104,7 @@ def letter_of(
     died_us: int,
     changes: Iterable[Change],
 ) -> dict[str, Any]:
-    """A letter, as it is stored."""
+    """Builds the stored form of a letter."""
     return {
         "cursor": cursor,
         "consumer": consumer,
@@ -124,7 +127,7 @@ def letter_of(
 
 
 def read_letter(letter: dict[str, Any]) -> DeadLetter:
-    """A letter, as it was stored."""
+    """Builds a letter from its stored form."""
     version, index = letter["cursor"].split(":")[-2:]
     died: datetime = time_of(letter["died_us"])
     return DeadLetter(
@@ -140,7 +143,7 @@ def read_letter(letter: dict[str, Any]) -> DeadLetter:
 
 
 def _text(value: bytes | str | None) -> str | None:
-    """What JSON can hold; bytes that are not UTF-8 are shown by their numbers."""
+    """A text for JSON; bytes that are not UTF-8 become escapes by their hexadecimal numbers."""
     if isinstance(value, str):
         value = value.encode("utf-8", "surrogateescape")
     return None if value is None else value.decode("utf-8", "backslashreplace")

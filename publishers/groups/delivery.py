@@ -1,4 +1,4 @@
-"""What consumers of a group are given, and what they are told."""
+"""Deliveries and statistics of groups, as their users see them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,13 +22,13 @@ __all__ = [
 
 
 class GroupDelivery(msgspec.Struct, frozen=True, gc=False):
-    """A change that a consumer was given, to be acknowledged by its position.
+    """A change delivered to a consumer, to be acknowledged by its position.
 
     Attributes:
-        position: Of the change; with ``ack="transaction"`` of the beginning of the transaction.
-        changes: The change; with ``ack="transaction"`` all of the transaction that match.
+        position: Position of the change; with ``ack="transaction"``, of the start of the transaction.
+        changes: The change; with ``ack="transaction"``, all matching changes of the transaction.
         count: How often it was delivered, this time included.
-        generation: Of the consumer.
+        generation: The generation of the consumer.
     """
 
     position: Position
@@ -47,12 +47,12 @@ class PendingRow:
     """A delivery that is not acknowledged.
 
     Attributes:
-        position: Of it.
-        consumer: Which has it.
-        generation: Of that consumer.
+        position: Its position.
+        consumer: The consumer that holds it.
+        generation: The generation of that consumer.
         first_at: When it was first delivered.
         last_at: When it was last delivered.
-        idle: Seconds since then.
+        idle: Seconds since the last delivery.
         count: How often it was delivered.
     """
 
@@ -70,10 +70,10 @@ class PendingSummary:
     """All deliveries that are not acknowledged.
 
     Attributes:
-        total: How many.
-        lowest: The first of them.
-        highest: The last of them.
-        consumers: How many each consumer has, by their names.
+        total: Number of deliveries.
+        lowest: The first position; None if there is none.
+        highest: The last position; None if there is none.
+        consumers: Number of deliveries of each consumer, by name.
     """
 
     total: int
@@ -84,12 +84,12 @@ class PendingSummary:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDeliveries:
-    """What a claim has moved.
+    """The result of a claim.
 
     Attributes:
-        deliveries: What the consumer has now.
-        next: Where the next claim may begin; None at the end.
-        lost: Positions that were asked for and that retention has taken before they were done.
+        deliveries: The deliveries moved to the consumer.
+        next: The position at which the next claim may start; None at the end.
+        lost: Requested positions that retention deleted before they were done.
     """
 
     deliveries: tuple[GroupDelivery, ...]
@@ -99,18 +99,18 @@ class ClaimedDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """What was delivered too often, or given up.
+    """A unit that was delivered too often, or terminated.
 
     Attributes:
-        position: Of the change or the transaction.
-        cursor: The same as the text of a token.
-        consumer: Which had it last; None if none in this life of the owner had.
+        position: Position of the change or the transaction.
+        cursor: The position as the text of a token.
+        consumer: The consumer of its last delivery; None if it was not delivered since the log was opened.
         count: How often it was delivered.
-        first_error: Why the first of its deliveries failed, as far as it is known.
-        last_error: Why the last one did.
-        died_at: When it was given up.
+        first_error: The reason of its first failed delivery; empty if it is not known.
+        last_error: The reason of its last failed delivery; empty if it is not known.
+        died_at: When the letter was written.
         changes: The changes, as mappings with ``position``, ``operation``, ``entity_type``, ``key`` and the texts of their images,
-            ``body`` and ``before``; empty if retention had taken them.
+            ``body`` and ``before``; empty if retention had deleted them or they are too large.
     """
 
     position: Position
@@ -125,27 +125,27 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """One group at this moment.
+    """The statistics of one group.
 
     Attributes:
-        name: What it is called.
-        state: Whether it gives changes.
-        floor: Everything before it is done.
-        head: Everything before it was read.
-        generation: The last one that was given to a consumer.
-        consumers: Those that have joined, by their names.
-        pending: How many deliveries are not acknowledged.
-        due: How many are to be delivered again.
-        parked: How many changes were read ahead.
-        dying: How many are to be written to the dead letters.
-        acked: How many were acknowledged, since the log was opened.
-        redelivered: How many deliveries were not the first of a change, since then.
-        dead: How many dead letters it ever made.
-        lost: How many changes that it had read retention ever took before they were done.
+        name: Its name.
+        state: Its state.
+        floor: The position before which every change is done.
+        head: The position up to which it has read.
+        generation: The last generation assigned to a consumer.
+        consumers: The names of the joined consumers, in order.
+        pending: Deliveries that are not acknowledged.
+        due: Deliveries that are due for redelivery, now or after a delay.
+        parked: Changes read ahead.
+        dying: Changes to write to the dead letters.
+        acked: Changes acknowledged since the log was opened.
+        redelivered: Deliveries since the log was opened that were not the first of their change.
+        dead: Dead letters written since the group was created.
+        lost: Changes read, and deleted by retention before they were done, since the group was created.
         lag: How far ``floor`` is behind the watermark, in versions, changes, bytes and seconds.
-        unsynced: Whether a crash can take something that was acknowledged.
-        last_error: Why a delivery failed last, since the log was opened; None if none has.
-        next_in: Seconds until something that was refused or has timed out is given again; None if there is no such thing.
+        unsynced: Whether a crash can lose progress that is not in the journal yet.
+        last_error: The reason of the last failed delivery since the log was opened; None if there was none.
+        next_in: Seconds until the next redelivery; None if none is due or delayed.
     """
 
     name: str
@@ -170,12 +170,12 @@ class GroupStatistics:
 
 @dataclass(frozen=True, slots=True)
 class GroupTotals:
-    """All groups of a log at this moment.
+    """The statistics of all groups of a log.
 
     Attributes:
-        count: How many there are, at most the option ``slots``.
-        stopped: How many of them give nothing until an operator does something: they are lost, forked, or paused by their breaker.
-        listed: Those that are told one by one, by their names.
+        count: Number of groups, at most the option ``slots``.
+        stopped: Groups that deliver nothing until an operator acts: lost, forked, or paused by their breaker.
+        listed: The statistics of single groups, by name.
     """
 
     count: int = 0

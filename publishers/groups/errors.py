@@ -1,19 +1,19 @@
-"""What groups raise, beside what a log does (`publishers.errors`).
+"""The errors of groups, beside those of a log (`publishers.errors`).
 
 ::
 
     PenstockError
     |-- HistoryPruned
-    |   `-- GroupLost            retention took what it had not done                    (name, oldest)
+    |   `-- GroupLost            retention deleted changes that were not done           (name, oldest)
     |-- SlotError
     |   `-- Fenced
-    |       `-- ConsumerFenced   the consumer joined again, was removed, or the delivery is another's now   (consumer, generation, current)
+    |       `-- ConsumerFenced   a consumer lost its name or its delivery to another    (consumer, generation, current)
     `-- GroupError
         |-- NoSuchGroup          the log has no group of that name                      (name, known)
         |-- GroupExists          the log has a group of that name                       (name)
-        |-- GroupPaused          it gives nothing until it is resumed                   (name, why)  retryable
-        |-- GroupForked          its place is not of this history of the log            (name, place)
-        |-- GroupUnwritten       what was acknowledged cannot be written now            (name, why)  retryable
+        |-- GroupPaused          the group delivers nothing until it is resumed         (name, why)  retryable
+        |-- GroupForked          its position is not in this history of the log         (name, place)
+        |-- GroupUnwritten       acknowledgements cannot be written now                 (name, why)  retryable
         `-- GroupCorrupted       its journal is damaged                                 (name, path, why)
 """
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class GroupLost(HistoryPruned):
-    """Retention took what a group had not done. Its consumers need a bootstrap, and the group a reset."""
+    """Retention deleted changes that a group had not done. Its consumers need a bootstrap, and the group a reset."""
 
     def __init__(self, name: str, oldest: "Position") -> None:
         PositionError.__init__(
@@ -54,7 +54,7 @@ class GroupLost(HistoryPruned):
 
 
 class ConsumerFenced(Fenced):
-    """A consumer joined again or was removed, or the delivery was given to another one since. Nothing has changed."""
+    """A consumer was removed, another one joined under its name, or its delivery went to another one. Nothing has changed."""
 
     def __init__(self, name: str, consumer: str, generation: int, current: int | None, why: str) -> None:
         Exception.__init__(
@@ -67,11 +67,11 @@ class ConsumerFenced(Fenced):
 
 
 class GroupError(PenstockError):
-    """Something about a group, or about all groups of a log."""
+    """An error of a group, or of all groups of a log."""
 
 
 class NoSuchGroup(GroupError, NotThere):
-    """The log has no group of that name (any more)."""
+    """The log has no group of that name, or no longer."""
 
     what, where = "group", "log"
 
@@ -85,7 +85,7 @@ class GroupExists(GroupError):
 
 
 class GroupPaused(GroupError):
-    """A group gives nothing until it is resumed."""
+    """A group delivers nothing until it is resumed."""
 
     retryable = True
 
@@ -96,7 +96,7 @@ class GroupPaused(GroupError):
 
 
 class GroupForked(GroupError):
-    """The place of a group is not one of this history of the log, or lies beyond its end: that is damage, or another copy."""
+    """The position of a group is not in this history of the log, or lies beyond its end: the log is damaged or another copy."""
 
     def __init__(self, name: str, place: str) -> None:
         super().__init__(
@@ -108,7 +108,7 @@ class GroupForked(GroupError):
 
 
 class GroupUnwritten(GroupError):
-    """The disk has no room for the journal of a group, or fails. What was acknowledged is kept in memory and tried again."""
+    """The disk has no room for the journal of a group, or fails. Acknowledgements stay in memory, and the write is retried."""
 
     retryable = True
 
@@ -119,7 +119,7 @@ class GroupUnwritten(GroupError):
 
 
 class GroupCorrupted(GroupError):
-    """The journal of a group is damaged: what was acknowledged durably would be lost. The log itself is good."""
+    """The journal of a group is damaged, and durable acknowledgements would be lost. The log itself is intact."""
 
     def __init__(self, name: str, path: "Path", why: str) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""A group that is open: joined, paused and asked here."""
+"""An open group: joining, pausing, statistics."""
 
 from collections.abc import Callable
 from typing import Final
@@ -30,14 +30,14 @@ class ConsumerGroup(ServedGroup):
     """A group of a log: ``log.groups.open(name)``. All methods may be called from any thread."""
 
     def join(self, consumer: str) -> "GroupMember":
-        """Joins with a new generation, which is durable when it returns; an older consumer of the same name is fenced.
+        """Joins with a new generation, durable on return; an earlier consumer of the same name is fenced.
 
         Args:
-            consumer: What the consumer is called: a text of 1 to 256 characters.
+            consumer: The name of the consumer, 1 to 256 characters.
 
         Raises:
-            InvalidOption: If it is no such text.
-            TooCostly: If there are ``max_consumers`` already.
+            InvalidOption: If ``consumer`` is not such a text.
+            TooCostly: If there are already ``max_consumers``.
             GroupLost, GroupForked, NoSuchGroup: If the group cannot be used.
             GroupUnwritten: If the disk has no room or fails.
         """
@@ -62,20 +62,22 @@ class ConsumerGroup(ServedGroup):
         prefetch: int | None = None,
         longest: float = 3_600.0,
     ) -> GroupWorker:
-        """Joins with a worker: a consumer that runs a function for each delivery, from now on until it is stopped.
+        """Joins with a worker: a consumer that runs a function for each delivery until it is stopped.
 
-        Deliveries of one key run one after the other, in order; others side by side. What the function returns for is acknowledged; what
-        it raises for is refused, and comes again as ``backoff`` says. `GroupWorker.stop` lets end what runs, and gives the rest back.
+        Deliveries of one key run one after the other, in order; others run in parallel. When the function returns, the delivery
+        is acknowledged; when it raises, the delivery is refused and comes again after ``backoff``. `GroupWorker.stop` waits for
+        running functions and returns the other deliveries to the group.
 
         Args:
-            consumer: What the consumer is called.
-            apply: The function; it gets a `GroupDelivery`.
-            concurrency: How many run at once, each on a thread of its own.
-            prefetch: Most deliveries that are here, those that run included; None for 100, or ``max_consumer_pending`` if that is less.
-            longest: Seconds after which a function that has not returned is taken for stuck: its delivery comes due.
+            consumer: The name of the consumer.
+            apply: The function; called with a `GroupDelivery`.
+            concurrency: Most functions that run at once, each on its own thread.
+            prefetch: Most deliveries in the worker, running ones included; None for 100, or ``max_consumer_pending`` if that is
+                less.
+            longest: Seconds after which a running function counts as stuck; its delivery is not extended any more and comes due.
 
         Raises:
-            InvalidOption: If an argument is not what it must be.
+            InvalidOption: If an argument is not valid.
             TooCostly, GroupLost, GroupForked, NoSuchGroup, GroupUnwritten: As for `join`.
         """
         settings = self.book.record.settings
@@ -92,11 +94,11 @@ class ConsumerGroup(ServedGroup):
         )
 
     def pause(self) -> bool:
-        """Gives nothing until `resume`, over restarts too; answers whether it was not paused before."""
+        """Stops delivery until `resume`, across restarts too; returns whether the group was not paused before."""
         return self._pause(paused=True)
 
     def resume(self) -> bool:
-        """Goes on, also after its breaker has paused it; answers whether it was paused."""
+        """Resumes delivery, also after the breaker has paused the group; returns whether it was paused."""
         return self._pause(paused=False)
 
     def _pause(self, *, paused: bool) -> bool:
@@ -116,18 +118,18 @@ class ConsumerGroup(ServedGroup):
         return changed
 
     def ack(self, *positions: Position, durable: bool = False) -> int:
-        """Acknowledges deliveries, whichever consumers have or had them; for those that do not say which consumer they are.
+        """Acknowledges deliveries of any consumers; for callers that do not name a consumer.
 
         Args:
-            positions: Of which. What is not known, or was never delivered, is passed over.
-            durable: Whether to return only when a crash cannot take it.
+            positions: The positions of the deliveries. Positions that are unknown or were never delivered are ignored.
+            durable: Whether to return only once the acknowledgement survives a crash.
 
         Returns:
-            How many were newly acknowledged.
+            The number of deliveries newly acknowledged.
 
         Raises:
-            InvalidOption: If an acknowledgement to this group is of everything that a consumer has up to there.
-            GroupUnwritten: With ``durable``, if the disk has no room or fails; it is tried again.
+            InvalidOption: If the group has ``ack="all"``, where an acknowledgement covers the deliveries of one consumer.
+            GroupUnwritten: With ``durable``, if the disk has no room or fails; the write is retried.
         """
         check_switches(durable=durable)
         if self.book.record.settings.ack == "all":
@@ -147,7 +149,7 @@ class ConsumerGroup(ServedGroup):
         return count
 
     def pending(self) -> PendingSummary:
-        """What is delivered and not acknowledged, in all."""
+        """A summary of the deliveries that are not acknowledged."""
         self.book.check()
         with self.book.lock:
             units = self._pending()
@@ -164,14 +166,14 @@ class ConsumerGroup(ServedGroup):
         min_idle: float = 0.0,
         limit: int = 100,
     ) -> list[PendingRow]:
-        """What is delivered and not acknowledged, one by one, as it lies in the log.
+        """Lists deliveries that are not acknowledged, in log order.
 
         Args:
-            start: From where on.
-            end: Up to and with which position.
-            consumer: Only of this one.
-            min_idle: Only what was delivered at least so many seconds ago.
-            limit: Most rows.
+            start: The first position; None for the first delivery.
+            end: The last position, included; None for the last delivery.
+            consumer: Lists only deliveries of this consumer; None for all.
+            min_idle: Seconds; lists only deliveries made at least so long ago.
+            limit: Most rows, from 1.
         """
         check_whole("limit", limit, "a whole number from 1", 1)
         self.book.check()
@@ -202,7 +204,7 @@ class ConsumerGroup(ServedGroup):
         return rows
 
     def info(self) -> GroupStatistics:
-        """What the group tells of itself, in whatever state it is."""
+        """The statistics of the group, in any state."""
         with self.book.lock:
             book, machine = self.book, self.book.machine
             state = GroupState.TRIPPED if machine.tripped else book.state

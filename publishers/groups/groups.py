@@ -1,4 +1,4 @@
-"""All groups of a log: made, opened, moved and dropped here."""
+"""All groups of a log: creates, opens, resets and drops them."""
 
 import logging
 import threading
@@ -32,14 +32,14 @@ _STOPPED: Final = (GroupState.LOST, GroupState.FORKED, GroupState.TRIPPED)
 
 
 class ConsumerGroups:
-    """The groups of one log, for its owner: ``log.groups``. Thread-safe; iterating gives their names.
+    """The groups of one log, for its owner: ``log.groups``. Thread-safe; iterating yields their names.
 
     Args:
         log: The log.
-        filesystem: Where it is.
-        path: Its directory.
-        log_id: Its id.
-        options: ``groups``, ``ack_sync`` and ``ack_every``.
+        filesystem: The file system of the log.
+        path: The directory of the log.
+        log_id: The id of the log.
+        options: The options of the log, of which ``slots``, ``ack_sync`` and ``ack_every`` count.
         insist: See `Journal`.
         open_dead: Opens the log of dead letters in a directory.
     """
@@ -68,7 +68,10 @@ class ConsumerGroups:
         self._loaded = False
 
     def load(self) -> None:
-        """Reads all journals, and holds what the groups need; a damaged one is noted, and nothing is deleted from the log meanwhile."""
+        """Reads all journals and holds the history that the groups need.
+
+        A damaged journal is noted and logged. While there is one, retention deletes no segment.
+        """
         try:
             names = self._filesystem.listing(self._directory)
         except FileNotFoundError:
@@ -99,21 +102,21 @@ class ConsumerGroups:
         start: Any = Start.LATEST,
         **options: Any,
     ) -> ConsumerGroup:
-        """Makes a group; durable when it returns. From now on history is held for it, within its caps.
+        """Creates a group, durable on return. From then on the log holds history for it, within its caps.
 
         Args:
-            name: Of it: 1 to 64 small letters, digits, ``_`` and ``-``.
-            criteria: Which changes, for as long as the group lives; None for everything.
-            start: Its place, as ``since`` of ``ChangeLog.changes``: the next version by default.
+            name: Its name: 1 to 64 small letters, digits, ``_`` and ``-``.
+            criteria: The criteria of its changes, fixed for the life of the group; None for every change.
+            start: Its position, as ``since`` of ``ChangeLog.changes``; by default the next version.
             options: See `GroupSettings`.
 
         Raises:
-            InvalidOption: If an argument is not what it must be.
-            InvalidCriteria: If the criteria are none.
-            GroupExists: If there is one of that name.
+            InvalidOption: If an argument is not valid.
+            InvalidCriteria: If ``criteria`` are not valid.
+            GroupExists: If there is a group of that name.
             PositionError: If ``start`` is beyond the end of the log, or no longer kept.
-            TooCostly: If there are as many groups as the option ``slots`` of the log.
-            GroupUnwritten: If the disk has no room or fails; there is no such group then.
+            TooCostly: If there are already as many groups as the option ``slots`` of the log allows.
+            GroupUnwritten: If the disk has no room or fails; the group does not exist then.
         """
         check_slot_name(name)
         settings = GroupSettings.chosen(options)
@@ -149,7 +152,7 @@ class ConsumerGroups:
             return group
 
     def open(self, name: str) -> ConsumerGroup:
-        """A group of the log.
+        """Returns a group of the log.
 
         Raises:
             NoSuchGroup: If there is none of that name.
@@ -168,20 +171,20 @@ class ConsumerGroups:
         return self.open(name).join(consumer)
 
     def info(self, name: str) -> GroupStatistics:
-        """What a group tells of itself. Errors are those of `open`."""
+        """The statistics of a group. Errors are those of `open`."""
         return self.open(name).info()
 
     def reset(self, name: str, start: Any = Start.LATEST) -> GroupStatistics:
-        """Moves a group, whatever has become of it; a lost one is good again. All its consumers are fenced, and nothing is pending.
+        """Moves a group to a position in any state; a lost or forked group serves again. Fences its consumers and drops pending ones.
 
         Args:
-            name: Of the group.
-            start: Its new place, as for `create`.
+            name: The name of the group.
+            start: Its new position, as for `create`.
 
         Raises:
             NoSuchGroup: If there is none of that name.
             PositionError: If ``start`` is beyond the end of the log, or no longer kept.
-            GroupUnwritten: If the disk has no room or fails; opening the log again tells where it is.
+            GroupUnwritten: If the disk has no room or fails. Whether the reset is stored is known once the log is opened again.
         """
         group = self.open(name)
         group.book.reset(self._log.find(start))
@@ -189,11 +192,11 @@ class ConsumerGroups:
         return group.info()
 
     def drop(self, name: str) -> None:
-        """Drops a group; nothing is held for it any more. Its dead letters stay on the disk.
+        """Drops a group; the log holds no history for it any more. Its dead letters stay on disk.
 
         Raises:
             NoSuchGroup: If there is none of that name.
-            GroupUnwritten: If the disk has no room or fails; opening the log again tells whether it is there.
+            GroupUnwritten: If the disk has no room or fails. Whether the group exists is known once the log is opened again.
         """
         with self._making:
             group = self.open(name)
@@ -203,20 +206,20 @@ class ConsumerGroups:
         group.dead.close()
 
     def statistics(self, *, listed: int | None = None) -> GroupTotals:
-        """What all of them tell of themselves.
+        """The statistics of all groups.
 
         Args:
-            listed: Most groups that are told one by one; None for all.
+            listed: Most groups to list one by one; None for all.
         """
         found = sorted(self._groups.items())
         stopped = sum(group.book.state in _STOPPED for _, group in found)
         return GroupTotals(len(found), stopped, tuple(group.info() for _, group in found[:listed]))
 
     def settle(self) -> bool:
-        """Does what is due, and writes what was acknowledged, where it is time; for the housekeeping.
+        """Handles timeouts and writes acknowledgements that are due; called by the housekeeping.
 
         Returns:
-            Whether history may be deleted.
+            Whether retention may delete history: whether every journal could be read.
         """
         for group in list(self._groups.values()):
             group.tick()
@@ -224,7 +227,7 @@ class ConsumerGroups:
         return self._loaded
 
     def close(self) -> None:
-        """Writes what was acknowledged; for the log."""
+        """Writes the acknowledgements of every group; called when the log closes."""
         for group in list(self._groups.values()):
             try:
                 group.close()

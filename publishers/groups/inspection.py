@@ -1,4 +1,4 @@
-"""What the journals tell of groups, for those who do not own the log; also beside its owner."""
+"""Reads groups from their journals, in a process that does not own the log; also while the owner runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +17,12 @@ __all__ = ["StoredGroup", "stored_groups"]
 
 
 class StoredGroup(NamedTuple):
-    """A group as it is stored; what was read and acknowledged since may be missing.
+    """A group as stored in its journal; later progress of the owner may be missing.
 
     Attributes:
-        record: All that is kept of it.
-        floor: Everything before it is done.
-        head: Everything before it was read.
+        record: Its stored state.
+        floor: The position before which every change is done.
+        head: The position up to which it has read.
         state: LOST, FORKED, PAUSED, TRIPPED; else SERVING.
     """
 
@@ -35,12 +35,12 @@ class StoredGroup(NamedTuple):
 def stored_groups(
     filesystem: FileSystem, path: Path, log_id: UUID, judge: Callable[[str], Position]
 ) -> list[StoredGroup]:
-    """The groups of a log, by their names.
+    """The groups of a log, by name.
 
     Args:
-        filesystem: Where the log is.
-        path: Its directory.
-        log_id: Its id.
+        filesystem: The file system of the log.
+        path: The directory of the log.
+        log_id: The id of the log.
         judge: ``log.position_of``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a group takes in from its log: what is new, and after a restart what was not done then."""
+"""Turns changes read from the log into units of a group: new changes, and after a restart those that were not done."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,19 +16,19 @@ __all__ = ["GroupIntake"]
 
 
 class GroupIntake:
-    """Makes units of what is read, and passes over what was done before a restart.
+    """Builds units from changes that are read, and skips changes that were done before a restart.
 
     Args:
-        settings: ``ordering`` and ``ack``.
-        head: Everything before it was read before the restart.
-        opens: What of that is not done, in order.
-        told: Is told what of that matches no more.
+        settings: The settings, of which ``ordering`` and ``ack`` count.
+        head: The position up to which the group had read before the restart.
+        opens: The rows before ``head`` that are not done, in order.
+        told: Records rows that match no more, for the journal.
 
     Attributes:
-        reading: What is to be read next.
-        read_before: The head; up to here only what is in ``resumed`` is taken.
-        resumed: What was not done then, and was not read again yet.
-        resumed_given: How many of that were delivered then, so that they count as delivered and not acknowledged.
+        reading: The next position to read.
+        read_before: The head of the restart; before it, only positions in ``resumed`` become units.
+        resumed: Rows that were not done at the restart and were not read again yet.
+        resumed_given: How many of ``resumed`` had been delivered; they count against ``max_ack_pending``.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class GroupIntake:
 
     @property
     def head(self) -> Position:
-        """Everything before it was read, now or before the restart."""
+        """The position up to which the group has read, now or before the restart."""
         return max(self._fed, self.read_before)
 
     def take(self, rows: Iterable[ReadRow], after: Position) -> Iterator[GroupUnit]:
-        """Units of what was read; see ``GroupMachine.feed``."""
+        """Yields the units of rows that were read; see ``GroupMachine.feed``."""
         gathered = self._gathered
         for position, lane, kept, nbytes in rows:
             if not self._whole:
@@ -62,10 +62,10 @@ class GroupIntake:
                 yield from self._made(*one)
         self.reading = after
         while self.resumed and self.resumed[0].position < self._fed:
-            self._told.close_stored(self._next_row().position)  # it matches no more
+            self._told.close_stored(self._next_row().position)  # the change matches no more
 
     def prune(self, oldest: Position, head: Position) -> list[Position]:
-        """Goes on behind what retention has taken; answers with what was not read again of that, and is lost."""
+        """Skips history that retention deleted; returns the positions in ``resumed`` that are lost by this."""
         lost = []
         while self.resumed and self.resumed[0].position < oldest:
             lost.append(self._next_row().position)

@@ -1,4 +1,4 @@
-"""What the journal of a group knows, and what is still to be told to it."""
+"""The differences between a group in memory and its journal."""
 
 from collections.abc import Iterable
 
@@ -10,36 +10,38 @@ __all__ = ["JournalChanges", "row_of"]
 
 
 class JournalChanges:
-    """As many places as are not done, or were not when it was told last.
+    """Collects what the next frame of the journal must hold.
+
+    Its size is bounded by the units that are not done, or were not at the last write.
 
     Args:
-        head: The head that the journal knows.
+        head: The head in the journal.
 
     Attributes:
-        changed: What is newly open, or has another count: whose row is missing or old.
+        changed: Units whose row in the journal is missing or stale: newly open, or delivered again.
     """
 
     def __init__(self, head: Position) -> None:
         self._head = head
         self.changed: set[GroupUnit] = set()
-        self._gone: set[Position] = set()  # what it knows as not done, and is
+        self._gone: set[Position] = set()  # positions that are open in the journal and done by now
 
     def close(self, unit: GroupUnit) -> None:
-        """Something is done."""
+        """Notes that a unit is done."""
         self.changed.discard(unit)
         if unit.stored:
             self._gone.add(unit.position)
 
     def close_stored(self, position: Position) -> None:
-        """Something is done that the journal knows, and that was not read again."""
+        """Notes that a position in the journal is done although its change was not read again."""
         self._gone.add(position)
 
     def behind(self, head: Position) -> bool:
-        """Whether the journal knows less."""
+        """Whether the journal is stale for a group with this head."""
         return bool(self.changed or self._gone) or self._head != head
 
     def news(self) -> tuple[list[OpenRow], list[Position]]:
-        """What is newly open or was delivered again, and what is done."""
+        """The rows to write (newly open or delivered again), and the positions that are done."""
         opened = [row_of(unit) for unit in sorted(self.changed, key=lambda one: one.position)]
         return opened, sorted(self._gone)
 
@@ -50,7 +52,7 @@ class JournalChanges:
         closed: Iterable[Position],
         units: dict[Position, GroupUnit],
     ) -> None:
-        """It knows that much now; meanwhile more may have happened."""
+        """Notes what was written. Units may have changed since ``news``; these stay in ``changed``."""
         self._head = head
         self._gone.difference_update(closed)
         for row in opened:
@@ -64,5 +66,5 @@ class JournalChanges:
 
 
 def row_of(unit: GroupUnit) -> OpenRow:
-    """What the journal keeps of something that is not done."""
+    """The row of a unit in the journal."""
     return OpenRow(unit.position.version, unit.position.index, unit.count, unit.first_us)

@@ -1,4 +1,4 @@
-"""Lines: changes that wait one behind the other, of which any may leave."""
+"""Lines: queues of units that wait for each other, from which any unit may be removed."""
 
 from typing import Generic, TypeVar
 
@@ -11,7 +11,7 @@ class LinePlace(Generic[T]):
     """One place in a line.
 
     Attributes:
-        item: What stands there.
+        item: The unit at this place.
         line: The line.
         before: The place in front of it, if there is one.
         behind: The place behind it, if there is one.
@@ -27,7 +27,7 @@ class LinePlace(Generic[T]):
 
 
 class GroupLine(Generic[T]):
-    """A doubly linked list: whatever leaves, at either end or between, costs the same, and leaves nothing behind.
+    """A doubly linked list: removing a place costs the same anywhere in it, and frees all of its memory.
 
     Attributes:
         head: The first place; None if the line is empty.
@@ -42,11 +42,11 @@ class GroupLine(Generic[T]):
 
     @property
     def first(self) -> T | None:
-        """What stands in front; None if the line is empty."""
+        """The first item; None if the line is empty."""
         return None if self.head is None else self.head.item
 
     def append(self, item: T) -> LinePlace[T]:
-        """Something comes last."""
+        """Adds an item at the end; returns its place."""
         place, last = LinePlace(item, self), self.tail
         place.before = last
         if last is None:
@@ -57,7 +57,7 @@ class GroupLine(Generic[T]):
         return place
 
     def remove(self, place: LinePlace[T]) -> None:
-        """Something leaves."""
+        """Removes a place."""
         before, behind = place.before, place.behind
         if before is None:
             self.head = behind

@@ -1,10 +1,10 @@
-"""A group without threads, files and log: what was read, to which consumer it was delivered, and what is done.
+"""The decisions of a group, without threads, files and log: what was read, which consumer holds it, and what is done.
 
-It is fed with positions and lanes as they lie in the log, and keeps only those that are not done. Everything before its *head* was
-read; whatever of that it does not keep is done. So what it remembers of the acknowledged is nothing, however many there are and
-in whatever order they come, and its memory is bounded by ``max_ack_pending`` and ``max_parked``.
+The machine is fed with positions and lanes in log order and keeps only the units that are not done. Every change before its
+*head* was read; a change before the head without a unit is done. So acknowledged changes take no memory, in whatever order they
+are acknowledged, and the memory is bounded by ``max_ack_pending`` and ``max_parked``.
 
-Time is the clock's: durations by its monotonic hand, so that a clock that is put back or forth delivers nothing twice and nothing late.
+Durations are measured by the monotonic clock, so setting the wall clock makes no delivery early, late or repeated.
 """
 
 import random
@@ -29,29 +29,29 @@ _PARKED, _PENDING, _DUE = DeliveryState.PARKED, DeliveryState.PENDING, DeliveryS
 
 
 class GroupMachine:
-    """See the module. For one thread at a time.
+    """See the module. Not thread-safe: its callers hold the lock of the book.
 
     Args:
-        name: What errors call the group.
+        name: The name of the group, for errors.
         settings: Its options.
-        head: Everything before it was read.
-        opens: What of that is not done, in order; it is read again, from the first of them on.
-        generation: The last one that was given to a consumer.
-        clock: What time it is.
+        head: The position up to which it has read.
+        opens: The rows before ``head`` that are not done, in order; the log is read again from the first of them on.
+        generation: The last generation assigned to a consumer.
+        clock: The clock.
         chance: Varies delays.
 
     Attributes:
-        units: What is not done, by its position.
-        consumers: Those that have joined.
+        units: The units that are not done, by position.
+        consumers: The joined consumers.
         breaker: The outcomes of the last deliveries.
-        dying: What is to be written to the dead letters.
-        paused: Whether nothing is delivered, and nothing becomes a dead letter.
+        dying: Units to write to the dead letters, by position.
+        paused: Whether the group delivers nothing, and turns no failed delivery into a dead letter.
         tripped: Whether the breaker has paused it.
-        totals: How many came to each end, since the group was opened.
-        pending: How many deliveries are not acknowledged.
-        parked: How many changes were read ahead.
-        redelivered: How many deliveries were not the first of a change, since then.
-        last_error: Why one failed last.
+        totals: Number of units that reached each final state since the group was opened.
+        pending: Number of deliveries that are not acknowledged.
+        parked: Number of units read ahead and not delivered yet.
+        redelivered: Number of deliveries since the group was opened that were not the first of their unit.
+        last_error: The reason of the last failed delivery; None if there was none.
     """
 
     def __init__(
@@ -88,40 +88,43 @@ class GroupMachine:
 
     @property
     def reading(self) -> Position:
-        """What is to be read next."""
+        """The next position to read."""
         return self._intake.reading
 
     @property
     def head(self) -> Position:
-        """Everything before it was read, now or before a restart; what of that is not kept is done."""
+        """The position up to which it has read, now or before a restart; a change before it without a unit is done."""
         return self._intake.head
 
     @property
     def stored_head(self) -> Position:
-        """The head as the journal is told: what was read ahead of all deliveries is simply read again."""
+        """The head for the journal. Units read ahead of every delivery lie behind it, and are read again after a restart."""
         first = self._ready.first_fresh()
         return self.head if first is None else max(first, self._intake.read_before)
 
     @property
     def floor(self) -> Position:
-        """Everything before it is done."""
+        """The position before which every change is done."""
         first, resumed = next(iter(self.units), None), self._intake.resumed
         found = self.head if first is None else first
         return min(found, resumed[0].position) if resumed else found
 
     @property
     def room(self) -> int:
-        """How many changes may be read: as many as may be parked, or what is not done from before a restart, which was read within the bounds then."""
+        """How many changes may be read now: the room for parked units, or the rows open since a restart if these are more.
+
+        Those rows were read within the bounds before the restart.
+        """
         return max(self.settings.max_parked - self.parked, len(self._intake.resumed))
 
     # --- reading ---------------------------------------------------------------------------------------------------------
 
     def feed(self, rows: Iterable[ReadRow], after: Position) -> None:
-        """Takes what was read.
+        """Adds units for changes that were read.
 
         Args:
-            rows: From ``reading`` on, in order.
-            after: Where reading goes on. Of a transaction that is delivered as one, everything before it was given.
+            rows: The changes from ``reading`` on, in order.
+            after: The next position to read. With ``ack="transaction"``, ``rows`` hold every matching change before it.
         """
         add, push = self._plan.add, self._ready.push_fresh
         for unit in self._intake.take(rows, after):
@@ -137,7 +140,7 @@ class GroupMachine:
     # --- delivering ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> bool:
-        """Takes back what has timed out, and removes the consumers that were not heard of; answers whether there was anything."""
+        """Takes back deliveries that have timed out and removes absent consumers; returns whether there was anything to do."""
         now = self._clock.monotonic()
         absent = self.consumers.absent(now)
         for consumer in absent:
@@ -152,25 +155,25 @@ class GroupMachine:
         return bool(absent or due)
 
     def next_due(self) -> float | None:
-        """When a tick may find something, by the monotonic clock; None if never."""
+        """Monotonic time of the next tick that may have something to do; None if none will."""
         times = (self._timers.next(), self.consumers.next_absent)
         return min((one for one in times if one is not None), default=None)
 
     @property
     def first_due(self) -> float | None:
-        """From when on the first of what is to be delivered again is; None if there is none."""
+        """Monotonic time at which the first unit is due for redelivery; None if there is none."""
         return min((one.until for one in self.units.values() if one.state is _DUE), default=None)
 
     def take(self, consumer: GroupConsumer, most: int, *, history: bool = False) -> list[GroupUnit]:
-        """Delivers: what is to be delivered again first, then what is new, each as they lie in the log.
+        """Delivers units to a consumer: first those due for redelivery, then new ones, each in log order.
 
         Args:
-            consumer: To which.
-            most: How many.
-            history: Whether what it has pending comes first of all, which counts as no delivery.
+            consumer: The consumer.
+            most: Most units.
+            history: Whether its pending units from earlier generations come first; they count as no delivery.
 
         Raises:
-            ConsumerFenced: If the consumer does not count any more.
+            ConsumerFenced: If the consumer is not current.
         """
         self._heard(consumer)
         holder, settings = consumer.holder, self.settings
@@ -190,7 +193,7 @@ class GroupMachine:
             if not unit.stored:
                 changed.add(unit)
             if unit.state is _PARKED and len(self.units) - self.parked >= most_given:
-                # Whatever is delivered again comes before it, so there is nothing of that.
+                # Redeliveries come before new units, so none of them is left.
                 self._ready.push(unit)
                 break
             if settings.max_deliver is not None and unit.count >= settings.max_deliver:
@@ -208,7 +211,7 @@ class GroupMachine:
         return taken
 
     def _again(self, consumer: GroupConsumer, holder: Holder, most: int) -> list[GroupUnit]:
-        """What a consumer has pending from before it joined again."""
+        """Delivers again what the consumer's name has pending from earlier generations."""
         taken: list[GroupUnit] = []
         for position in sorted(consumer.pending):
             unit = consumer.pending[position]
@@ -226,7 +229,7 @@ class GroupMachine:
     def _give(
         self, unit: GroupUnit, consumer: GroupConsumer, now: float, wall: int, *, count: bool = True
     ) -> None:
-        """Something is the consumer's; its timer is set by whoever calls."""
+        """Records a delivery to a consumer; the caller sets the timer."""
         unit.holder, unit.last, unit.last_us = consumer.holder, now, wall
         unit.first_us = unit.first_us or wall
         unit.blocker, unit.recalled, unit.late = None, not count, False
@@ -235,7 +238,7 @@ class GroupMachine:
             self.redelivered += unit.count > 1
         consumer.pending[unit.position] = unit
         self.pending += 1
-        if unit.stored:  # else it is among those since it was first looked at
+        if unit.stored:  # else take() has added it already
             self._told.changed.add(unit)
         if unit.waiters:
             self._wake(unit)
@@ -247,11 +250,11 @@ class GroupMachine:
         blocker.waiters[unit] = None
         if same_key and blocker.state is _PENDING and blocker.holder is not None:
             consumer = self.consumers.get(blocker.holder)
-            if consumer is not None:  # which may have the later one of the key too
+            if consumer is not None:  # this consumer may also receive the later unit of the key
                 consumer.ready.push(unit)
 
     def _wake(self, unit: GroupUnit) -> None:
-        """Whatever waited for it looks again."""
+        """Makes the units that waited for a unit ready again."""
         waiters, unit.waiters = unit.waiters, None
         for one in waiters or ():
             if one.blocker is unit:
@@ -262,16 +265,16 @@ class GroupMachine:
     # --- what consumers say ----------------------------------------------------------------------------------------------
 
     def join(self, name: str, generation: int) -> GroupConsumer:
-        """A consumer comes, or comes again; it may be given what the one of its name has pending.
+        """Adds a consumer, which takes over the pending units of its name.
 
         Args:
-            name: What it is called.
-            generation: A new one, which is durable.
+            name: Its name.
+            generation: Its generation: a new one, durable already.
         """
         return self.consumers.join(name, generation, self._clock.monotonic(), self.units)
 
     def remove(self, consumer: GroupConsumer) -> None:
-        """A consumer has left, or was absent for too long: what it has pending is due at once."""
+        """Removes a consumer that has left or is absent; its pending units are due at once."""
         now = self._clock.monotonic()
         for unit in sorted(consumer.pending.values(), key=lambda one: one.position):
             if unit.state is _PENDING:
@@ -279,13 +282,13 @@ class GroupMachine:
         self.consumers.remove(consumer)
 
     def ack(self, consumer: GroupConsumer, positions: Iterable[Position]) -> int:
-        """Takes acknowledgements.
+        """Acknowledges deliveries of a consumer.
 
         Returns:
-            How many were newly acknowledged; what is not known counts as acknowledged before.
+            The number newly acknowledged; an unknown position counts as acknowledged before.
 
         Raises:
-            ConsumerFenced: If the consumer does not count any more, or something is another one's by now; nothing has changed.
+            ConsumerFenced: If the consumer is not current, or a unit was delivered to another one since; nothing is acknowledged.
         """
         self._heard(consumer)
         places = map(self._place, positions) if self.settings.ack == "transaction" else positions
@@ -294,20 +297,20 @@ class GroupMachine:
         return self._done([one for one in found.values() if one is not None])
 
     def ack_delivered(self, positions: Iterable[Position]) -> int:
-        """Takes acknowledgements of whatever was delivered, now or before a restart, to whichever consumer; answers how many are new."""
+        """Acknowledges units delivered to any consumer, now or before a restart; returns how many are newly acknowledged."""
         found = {self.units.get(self._place(position)) for position in positions}
         return self._done([one for one in found if one and one.count and one.state in (_PENDING, _DUE)])
 
     def ack_upto(self, consumer: GroupConsumer, position: Position) -> int:
-        """Acknowledges what a consumer was given up to and with a position; otherwise as `ack`.
+        """Acknowledges the deliveries of a consumer up to and including a position; otherwise as `ack`.
 
-        That is what it has pending, and what has timed out there since and was given to none. What it refused, and what its
-        name had before it joined again and it was not given, is not meant.
+        These are its pending deliveries, and those that timed out and were not redelivered. Deliveries that it refused are not
+        included, nor those of earlier generations of its name that it did not receive.
         """
         self._heard(consumer)
         limit, holder = self._place(position), consumer.holder
         found = []
-        for unit in self.units.values():  # as they lie in the log
+        for unit in self.units.values():  # in log order
             if unit.position > limit:
                 break
             if unit.holder == holder and (unit.state is _PENDING or (unit.state is _DUE and unit.late)):
@@ -323,17 +326,17 @@ class GroupMachine:
         count: bool = True,
         error: str = "refused by its consumer",
     ) -> bool:
-        """A delivery is refused: it is due again after a delay, and later ones of its key with it.
+        """Refuses a delivery: it is due again after a delay, and later ones of its key are taken back with it.
 
         Args:
-            consumer: Which has it.
-            position: Of the delivery.
-            delay: In seconds; None for the next one of ``backoff``.
+            consumer: The consumer that holds it.
+            position: The position of the delivery.
+            delay: Seconds; None for the next delay of ``backoff``.
             count: Whether it counts as a delivery.
-            error: Why, for the dead letters.
+            error: The reason, for the dead letters.
 
         Returns:
-            False if it is not pending, as it is acknowledged or due already.
+            False if it is not pending, because it is acknowledged or already due.
 
         Raises:
             ConsumerFenced: As `ack`.
@@ -352,28 +355,32 @@ class GroupMachine:
         return True
 
     def has(self, consumer: GroupConsumer, position: Position, count: int) -> bool:
-        """Whether a delivery is still the consumer's: not done, not taken back, and not given again since."""
+        """Whether a delivery is still pending at a consumer: not done, not taken back, not redelivered since."""
         found = (unit := self.units.get(position)) and (unit.state, unit.holder, unit.count)
         return found == (_PENDING, consumer.holder, count)
 
     def give_back(self, consumer: GroupConsumer, units: Iterable[GroupUnit]) -> None:
-        """What was taken and not given to the consumer counts as not delivered."""
+        """Takes back units that the consumer did not receive; they count as no delivery."""
         for unit in sorted(units, key=lambda one: one.position, reverse=True):
-            known = self.units.get(unit.position) is unit  # not if the group was moved meanwhile
+            known = self.units.get(unit.position) is unit  # False if the group was reset meanwhile
             if known and unit.state is _PENDING and consumer.pending.get(unit.position) is unit:
                 if not unit.recalled:
                     self._uncount(unit)
                 self._take_back(unit, self._clock.monotonic())
 
     def recall(self, consumer: GroupConsumer) -> bool:
-        """What a consumer has pending is as if it had joined again: its own, and not given yet; answers whether there is any."""
+        """Treats all pending units of a consumer as those of an earlier generation, so that ``history`` delivers them again.
+
+        Returns:
+            Whether there are any.
+        """
         self._heard(consumer)
         for unit in consumer.pending.values():
             unit.holder = Holder(consumer.name, 0)
         return bool(consumer.pending)
 
     def in_progress(self, consumer: GroupConsumer, position: Position) -> bool:
-        """The time until a delivery is due again begins anew; answers whether it is pending."""
+        """Restarts ``ack_wait`` of a delivery; returns whether it is pending."""
         unit = self._own(consumer, position)
         if unit is None or unit.state is not _PENDING:
             return False
@@ -381,7 +388,7 @@ class GroupMachine:
         return True
 
     def term(self, consumer: GroupConsumer, position: Position, reason: str) -> bool:
-        """A delivery is given up: it becomes a dead letter. Answers whether it was pending or due."""
+        """Terminates a delivery, which becomes a dead letter; returns whether it was pending or due."""
         unit = self._own(consumer, position)
         if unit is None:
             return False
@@ -397,19 +404,19 @@ class GroupMachine:
         *,
         only_ids: bool = False,
     ) -> list[GroupUnit]:
-        """Moves deliveries to a consumer, and begins their time anew; later ones of their keys elsewhere are taken back.
+        """Moves pending deliveries to a consumer and restarts their time; takes back later ones of their keys at other consumers.
 
         Args:
-            consumer: To which.
-            positions: Of which.
-            min_idle: Only those that were delivered at least so many seconds ago.
-            only_ids: Whether they are only looked at, so that their count stays.
+            consumer: The new consumer.
+            positions: The positions of the deliveries.
+            min_idle: Seconds; only deliveries made at least so long ago are moved.
+            only_ids: Whether the move counts as no delivery.
 
         Returns:
-            Those that were moved: pending, idle for long enough, and not behind one of their key that is elsewhere.
+            The moved units: those pending, idle for long enough, and not behind a unit of their key at another consumer.
 
         Raises:
-            ConsumerFenced: If the consumer does not count any more.
+            ConsumerFenced: If the consumer is not current.
         """
         self._heard(consumer)
         now, moved = self._clock.monotonic(), []
@@ -435,16 +442,16 @@ class GroupMachine:
     # --- what is done ----------------------------------------------------------------------------------------------------
 
     def bury(self, position: Position) -> None:
-        """Something was written to the dead letters."""
+        """Notes that a unit was written to the dead letters."""
         unit = self.dying.get(position)
         if unit is not None:
             self._close(unit, DeliveryEvent.BURY)
 
     def prune(self, oldest: Position, head: Position) -> list[Position]:
-        """Retention has taken everything before a position. What was not done of it is lost; reading goes on at ``head``, or later.
+        """Drops units before ``oldest``, which retention deleted; reading continues at ``head`` or later.
 
         Returns:
-            The changes that were read, and are lost.
+            The positions that had been read and are lost.
         """
         lost = self._intake.prune(oldest, head)
         self.totals[DeliveryState.LOST] += len(lost)
@@ -454,12 +461,12 @@ class GroupMachine:
         return sorted(lost)
 
     def resume(self) -> None:
-        """Delivers again, and forgets what tripped the breaker."""
+        """Ends a pause and clears the breaker."""
         self.paused = self.tripped = False
         self.breaker.clear()
 
     def _own(self, consumer: GroupConsumer, position: Position) -> GroupUnit | None:
-        """What a consumer speaks of, if it is not done, and was delivered to it last."""
+        """The pending or due unit at a position that was last delivered to a consumer's name; None if it is done or unknown."""
         self._heard(consumer)
         unit = self.units.get(self._place(position))
         if unit is None or unit.state not in (_PENDING, _DUE):
@@ -477,7 +484,7 @@ class GroupMachine:
         return Position(position.version) if self.settings.ack == "transaction" else position
 
     def _failed(self, unit: GroupUnit, error: str, until: float, *, late: bool = False) -> None:
-        """A delivery has failed; if it was the last one, the change is given up, or the whole group is paused."""
+        """Handles a failed delivery: redelivers it, or after ``max_deliver`` deliveries condemns it or trips the breaker."""
         self._blame(unit, error)
         most = self.settings.max_deliver
         if most is not None and unit.count >= most:
@@ -499,7 +506,7 @@ class GroupMachine:
         self._told.changed.add(unit)
 
     def _take_back(self, unit: GroupUnit, until: float, *, late: bool = False) -> None:
-        """Something is not with its consumer any more, and what follows it in its lines is not either."""
+        """Takes a unit back from its consumer, together with later pending ones of its keys; it is due at ``until``."""
         self._take_back_behind(unit, self._clock.monotonic(), late=late)
         self._forget_pending(unit)
         self._become(unit, DeliveryEvent.TAKE_BACK)
@@ -510,7 +517,7 @@ class GroupMachine:
             self._timers.set(unit, until)
 
     def _take_back_behind(self, unit: GroupUnit, now: float, *, late: bool = False) -> None:
-        """The later ones of its keys that are pending, and those behind them; none of them failed."""
+        """Takes back the later pending units of its keys, and those behind them; they count as not failed."""
         found, todo = [], self._plan.behind(unit)
         seen = {unit}
         while todo:
@@ -563,23 +570,23 @@ class GroupMachine:
     def _become(unit: GroupUnit, event: DeliveryEvent) -> None:
         unit.state = DELIVERY_TABLE[unit.state, event]
 
-    # --- what the journal is told ----------------------------------------------------------------------------------------
+    # --- for the journal -------------------------------------------------------------------------------------------------
 
     @property
     def unsynced(self) -> bool:
-        """Whether the journal knows less."""
+        """Whether the journal is stale."""
         return self._told.behind(self.stored_head)
 
     def opens(self) -> list[OpenRow]:
-        """Everything before the stored head that is not done, in order."""
+        """The rows before the stored head that are not done, in order."""
         head = self.stored_head
         read = [row_of(one) for one in self.units.values() if one.position < head]
         return sorted([*read, *self._intake.resumed], key=lambda row: row.position)
 
     def news(self) -> tuple[Position, list[OpenRow], list[Position]]:
-        """The stored head, what is newly open or was delivered again, and what is done, since `stored` was told of the last ones."""
+        """The differences since the last `stored`: head, rows newly open or delivered again, and positions that are done."""
         return (self.stored_head, *self._told.news())
 
     def stored(self, head: Position, opened: Iterable[OpenRow], closed: Iterable[Position]) -> None:
-        """The journal knows that much."""
+        """Notes that the journal holds these differences durably."""
         self._told.stored(head, opened, closed, self.units)

@@ -26,11 +26,11 @@ __all__ = ["GroupMember"]
 class GroupMember:
     """A consumer that has joined a group; a context manager that leaves. All methods may be called from any thread.
 
-    Once a consumer of its name has joined again, each raises ``ConsumerFenced`` and changes nothing.
+    Once another consumer has joined under its name, every method raises ``ConsumerFenced`` and changes nothing.
 
     Args:
         group: The group.
-        consumer: What the group knows of it.
+        consumer: The consumer in the group's state.
     """
 
     def __init__(self, group: ServedGroup, consumer: GroupConsumer) -> None:
@@ -40,29 +40,29 @@ class GroupMember:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the consumer."""
         return self._consumer.name
 
     @property
     def generation(self) -> int:
-        """Of its joining."""
+        """The generation of this joining."""
         return self._consumer.generation
 
     def read(
         self, most: int | None = None, *, history: bool = False, wait: float | None = None
     ) -> list[GroupDelivery]:
-        """Gives deliveries: first what is due again, whichever consumer had it, then what is new, each as it lies in the log.
+        """Reads deliveries: first those due for redelivery, whichever consumer had them, then new ones, each in log order.
 
         Args:
-            most: How many; None for ``batch``.
-            history: Whether what a consumer of this name had before it joined again comes first; that counts as no delivery.
-            wait: Longest time in seconds until there is one; None for ``max_wait``.
+            most: Most deliveries, from 1; None for ``batch``.
+            history: Whether deliveries pending from before this joining of the name come first; they count as no delivery.
+            wait: Longest time in seconds to wait for a delivery; None for ``max_wait``.
 
         Raises:
             ConsumerFenced: See the class.
-            GroupPaused: If its breaker has paused the group.
+            GroupPaused: If the breaker has paused the group.
             GroupLost, GroupForked, NoSuchGroup: If the group cannot be used.
-            GroupUnwritten: If counts cannot be written, with ``max_deliver``; nothing is delivered.
+            GroupUnwritten: If ``max_deliver`` is set and the counts cannot be written; nothing is delivered.
         """
         settings = self._group.book.record.settings
         most = settings.batch if most is None else most
@@ -81,25 +81,27 @@ class GroupMember:
                 self._group.wait(event, self._consumer, left)
 
     def watch(self, notify: Callable[[], object]) -> tuple[float | None, Callable[[], None]]:
-        """Has something called when there may be something to read, for those who wait on no thread.
+        """Calls a function when there may be deliveries to read, for callers that block no thread.
 
         Args:
-            notify: What is called, on any thread; perhaps several times, and perhaps for nothing.
+            notify: Called on any thread, possibly several times, and possibly without a delivery to read.
 
         Returns:
-            After how many seconds there may be something in any case, None if never; and what ends it.
+            The seconds after which a delivery may be due without a call, None if none will be; and a function that ends the
+            watch.
         """
         return self._group.watch(self._consumer, notify)
 
     def deliveries(self, *, history: bool = False, nbytes: int | None = None) -> DeliveryFeed:
-        """The deliveries as a publisher, over which a loop may be written too: ``for`` and ``async for``.
+        """The deliveries as a publisher, which also supports ``for`` and ``async for``.
 
-        A subscriber is given as many as it has requested. So one that requests one more for each that it has acknowledged never has more
-        than it began with; a loop asks for up to 32 ahead, and `flow.aiter` and `flow.iter_blocking` take another ``prefetch``.
+        A subscriber receives as many deliveries as it has requested. If it requests one more after each acknowledgement, it never
+        has more pending than it requested first. A loop requests up to 32 ahead; `flow.aiter` and `flow.iter_blocking` take
+        another ``prefetch``.
 
         Args:
             history: As for `read`.
-            nbytes: Most bytes of the changes that are read at once, at least one change; None for ``max_bytes``.
+            nbytes: Most bytes of changes in one read, which returns at least one change; None for ``max_bytes``.
         """
         check_switches(history=history)
         if nbytes is not None:
@@ -120,35 +122,38 @@ class GroupMember:
         return subscription
 
     def give_back(self, deliveries: Iterable[GroupDelivery]) -> None:
-        """What could not be passed on to whatever handles it is due at once, and counts as no delivery. What is another one's is left alone."""
+        """Returns deliveries that could not be passed on: they are due at once, and count as no delivery.
+
+        Deliveries that belong to another consumer by now are ignored.
+        """
         self._group.give_back(self._consumer, list(deliveries))
 
     def recall(self) -> None:
-        """Has what it was given and has not acknowledged come once more, first of all, for a subscription with ``history``.
+        """Makes a subscription with ``history`` start with all pending deliveries of this consumer.
 
-        For a client that lost its connection and cannot tell what has come; nobody else is given it meanwhile, and it counts as no
-        delivery.
+        For a client that lost its connection and does not know which deliveries arrived. No other consumer receives them
+        meanwhile, and they count as no delivery.
         """
         self._said(lambda machine: machine.recall(self._consumer))
 
     def has(self, delivery: GroupDelivery) -> bool:
-        """Whether a delivery is still this consumer's: not done, not due again, not given again since."""
+        """Whether a delivery is still pending at this consumer: not done, not due again, not redelivered since."""
         position, count = delivery.position, delivery.count
         return self._said(lambda machine: machine.has(self._consumer, position, count))
 
     def ack(self, *places: Position | GroupDelivery, durable: bool = False) -> int:
-        """Acknowledges deliveries; with ``ack="all"`` everything that this consumer has up to the last of them.
+        """Acknowledges deliveries; with ``ack="all"``, every delivery of this consumer up to the last of them.
 
         Args:
-            places: Their positions, or themselves. What is not known counts as acknowledged before.
-            durable: Whether to return only when a crash cannot take it.
+            places: Deliveries or their positions. An unknown position counts as acknowledged before.
+            durable: Whether to return only once the acknowledgement survives a crash.
 
         Returns:
-            How many were newly acknowledged.
+            The number of deliveries newly acknowledged.
 
         Raises:
-            ConsumerFenced: Also if one was given to another consumer since; nothing has changed.
-            GroupUnwritten: With ``durable``, if the disk has no room or fails; it is tried again.
+            ConsumerFenced: See the class; also if one was delivered to another consumer since. Nothing is acknowledged then.
+            GroupUnwritten: With ``durable``, if the disk has no room or fails; the write is retried.
         """
         positions = [one.position if type(one) is GroupDelivery else _position(one) for one in places]
         if positions and self._group.book.record.settings.ack == "all":
@@ -156,7 +161,7 @@ class GroupMember:
         return self._acked(lambda machine: machine.ack(self._consumer, positions), durable=durable)
 
     def ack_upto(self, place: Position | GroupDelivery, *, durable: bool = False) -> int:
-        """Acknowledges everything that this consumer has up to and with a position; otherwise as `ack`."""
+        """Acknowledges every delivery of this consumer up to and including a position; otherwise as `ack`."""
         position = _position(place)
         return self._acked(lambda machine: machine.ack_upto(self._consumer, position), durable=durable)
 
@@ -168,16 +173,16 @@ class GroupMember:
         count: bool = True,
         error: str = "refused",
     ) -> bool:
-        """Refuses a delivery: it is due again after a delay, for every consumer, and so are later ones of its key.
+        """Refuses a delivery: it is due again after a delay, for every consumer, together with later ones of its key.
 
         Args:
-            place: Which.
-            delay: In seconds; None for the next one of ``backoff``.
-            count: False if it was not tried, such as where a worker stops: then it counts as no delivery.
-            error: Why; for the dead letters.
+            place: The delivery or its position.
+            delay: Seconds; None for the next delay of ``backoff``.
+            count: False if it was not tried, as when a worker stops: it then counts as no delivery.
+            error: The reason, for the dead letters.
 
         Returns:
-            False if it was not pending.
+            False if the delivery was not pending.
 
         Raises:
             ConsumerFenced: As `ack`.
@@ -191,12 +196,12 @@ class GroupMember:
         return found
 
     def in_progress(self, place: Position | GroupDelivery) -> bool:
-        """Begins ``ack_wait`` anew, so that a delivery that takes long is not given to another consumer; False if it is not pending."""
+        """Restarts ``ack_wait`` of a delivery that takes long, so that it does not become due again; False if it is not pending."""
         position = _position(place)
         return self._said(lambda machine: machine.in_progress(self._consumer, position))
 
     def term(self, place: Position | GroupDelivery, reason: str) -> bool:
-        """Gives a delivery up: it is written to the dead letters, and then done. Answers whether it was not done before."""
+        """Terminates a delivery: it is written to the dead letters, and done after that. Returns False if it was done before."""
         position = _position(place)
         found = self._said(lambda machine: machine.term(self._consumer, position, reason))
         self._group.bury()
@@ -211,14 +216,14 @@ class GroupMember:
         limit: int = 100,
         only_ids: bool = False,
     ) -> ClaimedDeliveries:
-        """Takes over what other consumers have, and begins its ``ack_wait`` anew.
+        """Claims pending deliveries of other consumers and restarts their ``ack_wait``.
 
         Args:
-            min_idle: Only what was delivered at least so many seconds ago.
-            positions: Which; None for all from ``start`` on.
-            start: From where on; None for the first.
-            limit: Most of them.
-            only_ids: Whether they are only looked at: their count stays, and so do the changes.
+            min_idle: Seconds; only deliveries made at least so long ago are claimed.
+            positions: The positions of the deliveries; None for all from ``start`` on.
+            start: The first position to claim; None for the first pending one.
+            limit: Most deliveries, from 1.
+            only_ids: Whether to return the deliveries without changes and without counting a delivery.
 
         Raises:
             ConsumerFenced: See the class.
@@ -257,7 +262,10 @@ class GroupMember:
         return ClaimedDeliveries(tuple(found), following, lost)
 
     def leave(self) -> None:
-        """Leaves: what it has pending is due at once, and its subscriptions complete. Harmless if it was fenced, or the log is closed."""
+        """Leaves the group: its pending deliveries are due at once, and its subscriptions complete.
+
+        Does nothing if the consumer was fenced or the log is closed.
+        """
         book = self._group.book
         try:
             self._group.check_open()  # a child of fork takes no lock, and does not touch the journal
@@ -266,7 +274,7 @@ class GroupMember:
             with book.lock:
                 book.machine.remove(self._consumer)
             book.flush()
-        except PenstockError:  # it is tried again by whoever settles or closes
+        except PenstockError:  # settle() or close() retries the write
             return
         self._group.notify()
 

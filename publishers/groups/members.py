@@ -11,16 +11,16 @@ __all__ = ["GroupConsumer", "GroupConsumers"]
 
 
 class GroupConsumer:
-    """One that has joined.
+    """A consumer that has joined.
 
     Attributes:
-        name: What it is called.
-        generation: Of its joining.
-        holder: Both, as what is delivered to it bears them.
-        seen: When it was heard of, by the monotonic clock.
-        pending: What was delivered to the consumer of this name and is not acknowledged.
-        ready: What it may have because it has an earlier one of the same key.
-        waiting: How many of its calls wait for deliveries; while one does, it is not absent.
+        name: Its name.
+        generation: The generation of its joining.
+        holder: Name and generation, as its deliveries record them.
+        seen: Monotonic time of its last call.
+        pending: Deliveries to this name that are not acknowledged, those of earlier generations included.
+        ready: Units that only this consumer may receive, because an earlier one of the same key is pending there.
+        waiting: Number of its calls that wait for deliveries; a consumer with a waiting call is not absent.
     """
 
     __slots__ = ("generation", "holder", "name", "pending", "ready", "seen", "waiting")
@@ -36,16 +36,16 @@ class GroupConsumer:
 
 
 class GroupConsumers:
-    """All of them.
+    """All consumers of one group.
 
     Args:
-        group: What errors call the group.
-        settings: ``max_consumers`` and ``consumer_ttl``.
-        generation: The last one that was given out.
+        group: The name of the group, for errors.
+        settings: The settings, of which ``max_consumers`` and ``consumer_ttl`` count.
+        generation: The last generation assigned.
 
     Attributes:
-        generation: Likewise.
-        next_absent: When one may be absent, by the monotonic clock, or earlier; None if none will be.
+        generation: The last generation assigned.
+        next_absent: Monotonic time before which no consumer becomes absent; None if none will.
     """
 
     def __init__(self, group: str, settings: GroupSettings, generation: int) -> None:
@@ -59,11 +59,11 @@ class GroupConsumers:
         return len(self._known)
 
     def listed(self) -> list[GroupConsumer]:
-        """Those that have joined, by their names."""
+        """The joined consumers, by name."""
         return [self._known[name] for name in sorted(self._known)]
 
     def check_room(self, name: str) -> None:
-        """Refuses one too many.
+        """Checks that a consumer may join.
 
         Raises:
             TooCostly: If there are ``max_consumers`` already.
@@ -73,10 +73,10 @@ class GroupConsumers:
             raise TooCostly("max_consumers", count, most, "to let some leave", what="consumers of the group")
 
     def join(self, name: str, generation: int, now: float, units: dict[Position, GroupUnit]) -> GroupConsumer:
-        """One comes; the one of its name before it is fenced, and leaves what it has pending to it."""
+        """Adds a consumer. An earlier consumer of the name is fenced, and its pending deliveries pass to the new one."""
         consumer, before = GroupConsumer(name, generation, now, units), self._known.get(name)
         if before is not None and before.generation > generation:
-            return consumer  # fenced already, as another joined while its generation was written
+            return consumer  # already fenced: a later joining was faster
         if before is not None:
             consumer.pending, before.pending = before.pending, {}
         self._known[name] = consumer
@@ -85,23 +85,23 @@ class GroupConsumers:
         return consumer
 
     def remove(self, consumer: GroupConsumer) -> None:
-        """One has gone."""
+        """Removes a consumer, unless another one has joined under its name."""
         if self._known.get(consumer.name) is consumer:
             del self._known[consumer.name]
 
     def get(self, holder: Holder) -> GroupConsumer | None:
-        """The consumer to which something was delivered, if that still counts."""
+        """Returns the consumer of a delivery's holder; None if it has left or was fenced."""
         found = self._known.get(holder.consumer)
         return found if found is not None and found.generation == holder.generation else None
 
     def forget(self, name: str, position: Position) -> None:
-        """Something is not pending at a consumer any more."""
+        """Removes a position from the pending deliveries of a consumer."""
         found = self._known.get(name)
         if found is not None:
             found.pending.pop(position, None)
 
     def absent(self, now: float) -> list[GroupConsumer]:
-        """Those that were not heard of for too long."""
+        """The consumers without a call for ``consumer_ttl``."""
         if self.next_absent is None or now < self.next_absent:
             return []
         self.next_absent = None
@@ -116,25 +116,25 @@ class GroupConsumers:
         return found
 
     def begin_wait(self, consumer: GroupConsumer) -> None:
-        """A call of a consumer waits for deliveries."""
+        """Notes that a call of a consumer waits for deliveries."""
         consumer.waiting += 1
 
     def end_wait(self, consumer: GroupConsumer, now: float) -> None:
-        """It waits no more."""
+        """Notes that a call of a consumer has ended its wait."""
         consumer.waiting -= 1
         consumer.seen = now
         self._expect(now)
 
     def _expect(self, seen: float) -> None:
-        """One that was heard of at a time may be absent later."""
+        """Sets `next_absent` for a consumer whose last call was at ``seen``."""
         until = seen + self._settings.consumer_ttl
         self.next_absent = until if self.next_absent is None else min(self.next_absent, until)
 
     def check(self, consumer: GroupConsumer) -> None:
-        """Refuses one that does not count any more.
+        """Checks that a consumer is current.
 
         Raises:
-            ConsumerFenced: If it joined again, or was removed.
+            ConsumerFenced: If another consumer has joined under its name, or it was removed.
         """
         current = self._known.get(consumer.name)
         if current is not consumer:
@@ -144,7 +144,7 @@ class GroupConsumers:
             raise self.fenced(consumer, f"{gone}; join again")
 
     def fenced(self, consumer: GroupConsumer, why: str) -> ConsumerFenced:
-        """What a consumer is refused with."""
+        """Builds the error with which a consumer is refused."""
         current = self._known.get(consumer.name)
         return ConsumerFenced(
             self._group,

@@ -1,4 +1,4 @@
-"""What groups need of the log that they share out, and of the dead letters beside it."""
+"""The interfaces that groups need: of their log, and of the log of their dead letters."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ __all__ = ["DeadLog", "GroupLog", "GroupPage"]
 
 
 class GroupPage(Protocol):
-    """What was read at once; see ``History``."""
+    """The result of one read; see ``History``."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -24,12 +24,12 @@ class GroupPage(Protocol):
 
     @property
     def next(self) -> Position:
-        """Where to go on."""
+        """The position to continue at."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """About how much memory the changes take."""
+        """Bytes of memory of the changes, roughly."""
         ...
 
 
@@ -38,15 +38,15 @@ class GroupLog(PlaceLog, Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The clock of the log."""
         ...
 
     def page(self, predicate: Predicate, since: Position, limit: int, nbytes: int, view: View) -> GroupPage:
-        """Reads up to the watermark."""
+        """Reads matching changes from ``since`` up to the watermark, at most ``limit`` changes and ``nbytes`` bytes."""
         ...
 
     def aside(self, task: Callable[[], None]) -> None:
-        """Runs a task that may wait for the disk, and may reach a subscriber, on a thread of the log.
+        """Runs a task that may wait for the disk or call a subscriber, on a thread of the log.
 
         Raises:
             RuntimeError: If the log was closed.
@@ -56,7 +56,11 @@ class GroupLog(PlaceLog, Protocol):
     def listen(
         self, criteria: Criteria, since: Position, notify: Callable[[], object]
     ) -> Callable[[], object]:
-        """Has something called when there is a change from a position on, or never will be; answers with what ends that."""
+        """Calls ``notify`` when a matching change is visible from a position on, or when there never will be one.
+
+        Returns:
+            A function that ends this.
+        """
         ...
 
 
@@ -64,17 +68,17 @@ class DeadLog(Protocol):
     """A change log of dead letters."""
 
     def put(self, key: str, letter: dict[str, Any]) -> None:
-        """Adds a letter, durably; one of the same key is replaced."""
+        """Adds a letter durably; replaces a letter of the same key."""
         ...
 
     def letters(self) -> dict[str, Any]:
-        """Those that are there, by their keys, as they came."""
+        """The letters by key, in the order of their arrival."""
         ...
 
     def remove(self, keys: list[str]) -> None:
-        """Takes letters away, durably."""
+        """Removes letters durably."""
         ...
 
     def close(self) -> None:
-        """Closes it."""
+        """Closes the log."""
         ...

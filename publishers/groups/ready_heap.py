@@ -1,4 +1,4 @@
-"""What may be delivered now, more or less: what is to be delivered again first, each as it lies in the log."""
+"""Candidates for delivery: redeliveries first, then new units, each in log order."""
 
 from collections import deque
 from heapq import heappop, heappush
@@ -16,37 +16,37 @@ _READY: Final = (_PARKED, DeliveryState.DUE)
 
 
 class ReadyHeap:
-    """Entries that count no more are left where they are until they are more than the others.
+    """A heap of units. Stale entries stay in it until they outnumber the others.
 
     Args:
-        units: What is not done.
+        units: The units that are not done, by position.
 
     Attributes:
-        heap: What was pushed: whether it is new, and where it lies; the first is the least.
+        heap: The pushed entries: whether the unit is new, and its position; a heap with the least entry first.
     """
 
     def __init__(self, units: dict[Position, GroupUnit]) -> None:
         self._units = units
         self.heap: list[tuple[bool, Position]] = []
-        self._fresh: deque[GroupUnit] = deque()  # as they were read, which is in order
+        self._fresh: deque[GroupUnit] = deque()  # new units, in log order
 
     def __len__(self) -> int:
         return len(self.heap) + len(self._fresh)
 
     def push(self, unit: GroupUnit) -> None:
-        """Something may be delivered."""
+        """Adds a unit that may be delivered."""
         heappush(self.heap, (unit.state is _PARKED, unit.position))
         if len(self.heap) > 2 * len(self._units) + _SLACK:
             self.heap = sorted(set(self.heap))
 
     def push_fresh(self, unit: GroupUnit) -> None:
-        """Something was read, behind all that was before, and may be delivered."""
+        """Adds a unit that was just read, behind all earlier ones."""
         self._fresh.append(unit)
         if len(self._fresh) > 2 * len(self._units) + _SLACK:
             self._fresh = deque(one for one in self._fresh if one.state is _PARKED)
 
     def pop(self, other: "ReadyHeap", now: float) -> GroupUnit | None:
-        """The first of two heaps; what is delayed is not, as the timers tell when it is."""
+        """Takes the first deliverable unit of two heaps; None if there is none. A delayed unit is dropped: its timer pushes it again."""
         one, two, fresh = self.heap, other.heap, self._fresh
         while one or two or fresh:
             heap = two if not one or (two and two[0] < one[0]) else one
@@ -61,12 +61,12 @@ class ReadyHeap:
         return None
 
     def first_fresh(self) -> Position | None:
-        """The first of what was read, and not looked at yet; None if there is nothing."""
+        """Position of the first new unit that was not popped yet; None if there is none."""
         fresh = self._fresh
         while fresh and fresh[0].state is not _PARKED:
             fresh.popleft()
         return fresh[0].position if fresh else None
 
     def places(self) -> set[Position]:
-        """Where everything lies that is looked for."""
+        """The positions of all entries."""
         return {place for _, place in self.heap} | {unit.position for unit in self._fresh}

@@ -1,4 +1,4 @@
-"""What the journal of a group tells, as JSON: the whole of it, or what has changed."""
+"""The payloads of a group's journal, as JSON: the whole group, or the differences to the frame before."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -13,11 +13,11 @@ __all__ = ["GROUPS_NAME", "GROUP_FORMAT", "GroupEntry", "GroupRecord", "OpenRow"
 
 GROUP_FORMAT: Final = 1
 GROUPS_NAME: Final = "groups"
-"""The directory of all groups, in that of the log."""
+"""The directory of all groups, inside the directory of the log."""
 
 
 class OpenRow(msgspec.Struct, frozen=True, array_like=True):
-    """Something that was read and is not done: its position, how often it was delivered, and when first (microseconds)."""
+    """A unit that was read and is not done: its position, how often it was delivered, and when first (microseconds)."""
 
     version: int
     index: int
@@ -26,7 +26,7 @@ class OpenRow(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def position(self) -> Position:
-        """Where it is."""
+        """Its position."""
         return Position(self.version, self.index)
 
     @property
@@ -36,21 +36,21 @@ class OpenRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that is kept of a group.
+    """The stored state of a group.
 
     Attributes:
-        name: What it is called.
-        criteria: Which changes, as they travel; empty for everything.
+        name: Its name.
+        criteria: The criteria of its changes, in their form on the wire; empty for every change.
         settings: Its options.
-        generation: The last one that was given to a consumer.
-        head: Everything before it was read, as the text of a token; what is not in ``opens`` is done.
-        opens: What is not done, as it lies in the log.
-        paused: Whether it gives nothing until it is resumed.
-        tripped: Whether it was its breaker that paused it.
-        lost: Whether retention took what it had not done.
-        dropped: Whether it is gone.
-        dead: How many dead letters it made.
-        lost_changes: How many changes that it had read, and had not done, retention took.
+        generation: The last generation assigned to a consumer.
+        head: The position up to which it has read, as the text of a token. Changes before it that are not in ``opens`` are done.
+        opens: The units before ``head`` that are not done, in log order.
+        paused: Whether it delivers nothing until it is resumed.
+        tripped: Whether its breaker paused it.
+        lost: Whether retention deleted changes that were not done.
+        dropped: Whether it was dropped.
+        dead: Number of dead letters that it has written.
+        lost_changes: Number of changes that it had read and that retention deleted before they were done.
     """
 
     name: str
@@ -68,7 +68,7 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class GroupEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The payload of one frame: the whole group; or how far it has read, what is newly open, and what is done."""
+    """The payload of one frame: the whole group, or the differences: head, units newly open, and positions that are done."""
 
     group: GroupRecord | None = None
     head: str | None = None
@@ -80,11 +80,11 @@ class GroupEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def replay_group(payloads: Iterable[bytes]) -> GroupRecord | None:
-    """The group of which a journal tells; None if there is none.
+    """Rebuilds a group from the payloads of its journal; None if the journal is empty.
 
     Raises:
-        FormatTooNew: If a newer version of penstock wrote it.
-        ValueError: If a payload is nothing that was ever written here.
+        FormatTooNew: If a newer version of penstock wrote a payload.
+        ValueError: If a payload is not a valid entry.
     """
     record: GroupRecord | None = None
     opens: dict[tuple[int, int], OpenRow] = {}

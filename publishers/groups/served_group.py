@@ -1,4 +1,4 @@
-"""A group as it serves its consumers."""
+"""The serving half of a group: reads, waits, dead letters."""
 
 import contextlib
 import threading
@@ -22,7 +22,7 @@ __all__ = ["ServedGroup"]
 
 
 class _Call:
-    """Something that is called in place of being set."""
+    """A waiter whose ``set`` calls a function."""
 
     __slots__ = ("set",)
 
@@ -34,16 +34,16 @@ _Waiter = threading.Event | DeliverySubscription | _Call
 
 
 class ServedGroup:
-    """The serving half of a group: what its consumers, their subscriptions and the log do with it. Thread-safe.
+    """A group as its consumers, their subscriptions and the log use it. Thread-safe.
 
     Args:
         log: The log.
-        book: What is known of the group.
+        book: The state of the group.
         dead: Its dead letters.
 
     Attributes:
-        book: The same; for the log.
-        dead: Its dead letters: inspect, replay, discard.
+        book: The state of the group; for the log.
+        dead: Its dead letters, to inspect, replay or discard.
     """
 
     def __init__(self, log: GroupLog, book: GroupBook, dead: DeadLetters) -> None:
@@ -58,13 +58,13 @@ class ServedGroup:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the group."""
         return self.book.name
 
     # --- for the log ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Does what is due although no consumer reads; for the housekeeping. It never raises for the disk."""
+        """Handles timeouts while no consumer reads; called by the housekeeping. It does not raise errors of the disk."""
         if self.book.state not in (GroupState.SERVING, GroupState.PAUSED, GroupState.TRIPPED):
             return
         with self.book.lock:
@@ -75,7 +75,7 @@ class ServedGroup:
         if found:
             self.book.tell_tripped()
             self.notify()
-            with contextlib.suppress(OSError, PenstockError):  # what could not be buried is tried again
+            with contextlib.suppress(OSError, PenstockError):  # the next tick or read retries it
                 self.bury()
 
     # --- for its consumers ----------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class ServedGroup:
     def deliver(
         self, consumer: GroupConsumer, most: int, *, history: bool, nbytes: int | None = None
     ) -> list[GroupDelivery]:
-        """What there is for a consumer now, up to ``max_bytes``, or to fewer bytes."""
+        """Returns the deliveries ready for a consumer, up to ``most`` and ``max_bytes``, or ``nbytes`` if that is less."""
         book = self.book
         book.check_serving()
         with book.lock:
@@ -93,7 +93,7 @@ class ServedGroup:
         try:
             found = self._supply.fetch(consumer, units, nbytes)
             if book.record.settings.max_deliver is not None and found:
-                book.flush()  # a change that kills its process is counted all the same
+                book.flush()  # before the delivery, so that a change that kills its process is counted too
             if book.record.settings.ack == "none":
                 with book.lock:
                     book.acked(book.machine.ack(consumer, [one.position for one in found]))
@@ -107,26 +107,26 @@ class ServedGroup:
         try:
             self.bury()
         except (OSError, PenstockError):
-            if not found:  # else it is tried again by the next read, and what was found is delivered
+            if not found:  # else the deliveries are returned, and the next read retries the dead letters
                 raise
         return found
 
     def fetch(self, consumer: GroupConsumer, units: list[GroupUnit]) -> list[GroupDelivery]:
-        """The changes of what a consumer has claimed."""
+        """Reads the changes of units that a consumer has claimed."""
         return self._supply.fetch(consumer, units)
 
     def bury(self) -> None:
-        """Writes what was given up to the dead letters, and only then takes it for done.
+        """Writes dying units to the dead letters; a unit is done only after that.
 
         Raises:
-            LogFull, LogFailed, GroupUnwritten: If they cannot be written now; it is tried again.
+            LogFull, LogFailed, GroupUnwritten: If they cannot be written now; the next read or tick retries.
         """
         with self._burying:
             with self.book.lock:
                 dying = list(self.book.machine.dying.values())
             for unit in dying:
                 changes: tuple[Change, ...] = ()
-                with contextlib.suppress(HistoryPruned):  # the letter tells that it was there
+                with contextlib.suppress(HistoryPruned):  # then the letter has no changes
                     changes = self._supply.changes(unit.position)
                 errors = unit.errors or ("", "")
                 consumer = None if unit.holder is None else unit.holder.consumer
@@ -143,7 +143,7 @@ class ServedGroup:
 
     @contextlib.contextmanager
     def listening(self, consumer: GroupConsumer) -> Iterator[threading.Event]:
-        """What is set when there may be something to deliver; the consumer is there meanwhile."""
+        """Provides an event that is set when there may be deliveries; the consumer counts as present meanwhile."""
         event = threading.Event()
         self.attend(consumer, event)
         try:
@@ -152,7 +152,7 @@ class ServedGroup:
             self.desert(consumer, event)
 
     def wait(self, event: threading.Event, consumer: GroupConsumer, seconds: float) -> None:
-        """Waits until there may be something to deliver."""
+        """Waits until there may be deliveries, at most ``seconds``."""
         with self.book.lock:
             due = self.book.machine.next_due()
         if due is not None:
@@ -164,7 +164,7 @@ class ServedGroup:
             end()
 
     def listen(self, consumer: GroupConsumer, notify: Callable[[], object]) -> Callable[[], object]:
-        """Has something called when there is a change to be read; answers with what ends that."""
+        """Calls ``notify`` when there is a change to read; returns a function that ends this."""
         with self.book.lock:
             machine = self.book.machine
             most = self.book.record.settings.max_consumer_pending
@@ -195,19 +195,19 @@ class ServedGroup:
         return None if due is None else max(due - self.monotonic(), 0.0), end
 
     def attend(self, consumer: GroupConsumer, waiter: _Waiter) -> None:
-        """Tells a waiter when there may be something to deliver; the consumer is there meanwhile."""
+        """Registers a waiter to be set when there may be deliveries; the consumer counts as present meanwhile."""
         with self.book.lock:
             self._waiting.add(waiter)
             self.book.machine.consumers.begin_wait(consumer)
 
     def desert(self, consumer: GroupConsumer, waiter: _Waiter) -> None:
-        """Ends that."""
+        """Removes a waiter."""
         with self.book.lock:
             self._waiting.discard(waiter)
             self.book.machine.consumers.end_wait(consumer, self._log.monotonic())
 
     def give_back(self, consumer: GroupConsumer, deliveries: Sequence[GroupDelivery]) -> None:
-        """What was read and not given to the consumer counts as not delivered."""
+        """Returns deliveries that the consumer did not receive; they count as no delivery."""
         with self.book.lock:
             machine = self.book.machine
             machine.give_back(
@@ -229,15 +229,15 @@ class ServedGroup:
         history: bool = False,
         nbytes: int | None = None,
     ) -> DeliverySubscription:
-        """Begins a subscription of a consumer."""
+        """Creates a subscription of a consumer."""
         bounds = ReadBounds(self.book.record.settings.batch, nbytes, history=history)
         return DeliverySubscription(self, self._log, consumer, subscriber, executor, bounds)
 
     def notify(self, *, moved: bool = False) -> None:
-        """There may be something for those who wait.
+        """Wakes all waiters to look for deliveries.
 
         Args:
-            moved: Whether some of them may have nothing any more.
+            moved: Whether some consumers may have ended; subscriptions then check that, too.
         """
         with self.book.lock:
             waiting = list(self._waiting)
@@ -247,13 +247,13 @@ class ServedGroup:
                 one.look()
 
     def check(self, consumer: GroupConsumer) -> None:
-        """Raises what a consumer can have nothing any more for."""
+        """Raises the error for which a consumer can receive no more deliveries, if there is one."""
         self.book.check()
         with self.book.lock:
             self.book.machine.consumers.check(consumer)
 
     def close(self) -> None:
-        """Writes what was acknowledged; for the log."""
+        """Writes acknowledgements and closes the dead letters; called when the log closes."""
         try:
             self.book.close()
         finally:
@@ -262,4 +262,4 @@ class ServedGroup:
 
 
 def _nothing() -> None:
-    """Ends nothing."""
+    """Does nothing; stands for a listener that is not there."""

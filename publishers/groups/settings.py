@@ -10,13 +10,13 @@ from publishers.errors import InvalidOption
 __all__ = ["GroupAck", "GroupGap", "GroupOrdering", "GroupSettings"]
 
 GroupOrdering = Literal["key", "none", "global"]
-"""Which changes wait for which: those of a key for earlier ones of it, none, or each for the one before."""
+"""Which changes wait for earlier ones: for those of the same key, for none, or for all."""
 
 GroupAck = Literal["explicit", "all", "transaction", "none"]
-"""What an acknowledgement is of: one change, all up to it, its transaction; or none is needed."""
+"""What an acknowledgement covers: one change, all changes up to it, a transaction; or that none is needed."""
 
 GroupGap = Literal["error", "earliest", "latest"]
-"""What happens if retention took what the group had not done: it stops, or goes on behind the gap, or at the end of the log."""
+"""What happens if retention deleted changes that were not done: the group stops, or continues behind the gap or at the log's end."""
 
 _CHOICES: Final = {
     "ordering": ("key", "none", "global"),
@@ -46,30 +46,30 @@ _LONGEST: Final = 86_400.0 * 365
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a group delivers; fixed when it is made. Times in seconds, sizes in bytes.
+    """How a group delivers; fixed when it is created. Times in seconds, sizes in bytes.
 
     Attributes:
-        ordering: ``"key"``: changes of one key in order, those that are not acknowledged at one consumer only; ``"none"``;
-            ``"global"``: one change in flight.
-        ack: ``"explicit"``; ``"all"``: each acknowledgement is of everything that the consumer was given up to there;
-            ``"transaction"``: a delivery is a whole transaction; ``"none"``: acknowledged when delivered.
+        ordering: ``"key"``: changes of one key in order, and the unacknowledged ones of a key at one consumer only; ``"none"``: in
+            any order; ``"global"``: one change in flight, in log order.
+        ack: ``"explicit"``: one delivery for each acknowledgement; ``"all"``: an acknowledgement covers every delivery of the
+            consumer up to there; ``"transaction"``: a delivery is a whole transaction; ``"none"``: acknowledged when delivered.
         ack_wait: Time after which a delivery that was not acknowledged is due again, for every consumer.
-        max_ack_pending: Most changes that were delivered and are not acknowledged, those included that are to be delivered again; at the
-            bound ``read`` gives nothing new.
-        max_consumer_pending: Most deliveries to one consumer that are not acknowledged.
-        max_parked: Most changes that are read ahead and wait for others, such as earlier ones of their key.
-        max_deliver: Most deliveries of a change, before it becomes a dead letter; None for as many as it takes.
+        max_ack_pending: Most changes delivered and not acknowledged, those due for redelivery included; at the bound ``read``
+            returns no new changes.
+        max_consumer_pending: Most deliveries of one consumer that are not acknowledged.
+        max_parked: Most changes read ahead that wait, such as for earlier ones of their key.
+        max_deliver: Most deliveries of a change before it becomes a dead letter; None for no limit.
         backoff: Delays after the first, second ... delivery that was refused without a delay, or that timed out again; the last one
-            repeats. Each is varied by a fifth.
+            repeats. Each delay is varied by up to a fifth.
         batch: Most deliveries of one ``read``.
-        max_bytes: Most bytes of the changes of one ``read``, which gives at least one.
+        max_bytes: Most bytes of the changes of one ``read``, which returns at least one change.
         max_wait: Longest time for which ``read`` waits for the first delivery.
-        on_gap: What happens if retention took what the group had not done.
-        consumer_ttl: Time after which a consumer that says nothing is removed.
+        on_gap: What happens if retention deleted changes that were not done.
+        consumer_ttl: Time without a call after which a consumer is removed.
         max_consumers: Most consumers.
-        breaker: Whether the group is paused instead of making dead letters where more than half of its last 100 deliveries failed.
-        keep_bytes: Most bytes of the log that are kept for it; None for the option ``slot_keep_bytes`` of the log.
-        keep_age: Longest time for which a closed segment is kept for it; None for ``slot_keep_age``.
+        breaker: Whether the group pauses, instead of writing dead letters, if more than half of its last 100 deliveries failed.
+        keep_bytes: Most bytes of the log kept for the group; None for the option ``slot_keep_bytes`` of the log.
+        keep_age: Longest time for which a closed segment is kept for the group; None for ``slot_keep_age``.
     """
 
     ordering: GroupOrdering = "key"
@@ -92,10 +92,10 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @classmethod
     def chosen(cls, options: dict[str, Any]) -> "GroupSettings":
-        """Some options, and the defaults of the others.
+        """Builds settings from some options; the others have their defaults.
 
         Raises:
-            InvalidOption: If one is unknown or out of its bounds.
+            InvalidOption: If an option is unknown or out of its bounds.
         """
         known = cls.__struct_fields__
         for name, value in options.items():
@@ -109,10 +109,10 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return found
 
     def check(self) -> None:
-        """Checks all of them.
+        """Checks all options.
 
         Raises:
-            InvalidOption: If one is out of its bounds.
+            InvalidOption: If an option is out of its bounds.
         """
         for name, right in _CHOICES.items():
             if getattr(self, name) not in right:
@@ -133,6 +133,6 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
                 raise InvalidOption("backoff", delay, f"delays in seconds from 0 to {_LONGEST:.0f}")
 
     def delay_after(self, count: int, chance: Random) -> float:
-        """The delay after so many deliveries."""
+        """The delay in seconds after ``count`` deliveries, varied by up to a fifth."""
         delay = self.backoff[min(max(count, 1), len(self.backoff)) - 1]
         return delay * chance.uniform(1 - _JITTER, 1 + _JITTER)

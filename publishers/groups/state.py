@@ -1,4 +1,4 @@
-"""The states of a delivery, and what may happen to it in each: one table. And those of a whole group."""
+"""The states of a delivery, with one table of the events in each, and the states of a group."""
 
 from enum import Enum
 from typing import Final
@@ -7,34 +7,34 @@ __all__ = ["DELIVERY_TABLE", "DONE", "DeliveryEvent", "DeliveryState", "GroupSta
 
 
 class DeliveryState(Enum):
-    """What has become of a change that a group has read."""
+    """The state of a change that a group has read."""
 
     PARKED = "parked"
-    """Read ahead, and not delivered yet."""
+    """Read ahead and not delivered yet."""
     PENDING = "pending"
-    """Delivered to a consumer, and not acknowledged yet."""
+    """Delivered to a consumer and not acknowledged yet."""
     DUE = "due"
     """To be delivered again, now or after a delay."""
     DYING = "dying"
     """To be written to the dead letters."""
     ACKED = "acked"
-    """Done."""
+    """Acknowledged, and done."""
     DEAD = "dead"
-    """In the dead letters, and done."""
+    """Written to the dead letters, and done."""
     LOST = "lost"
-    """Taken by retention before it was done."""
+    """Deleted by retention before it was done."""
 
     __hash__ = (
         object.__hash__
-    )  # each is one object; the one of Enum is written in Python, and is asked several times a change
+    )  # members are singletons; Enum's own __hash__ is a Python function, called several times a change
 
 
 DONE: Final = frozenset({DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST})
-"""The ends."""
+"""The final states."""
 
 
 class DeliveryEvent(Enum):
-    """What happens to a change of a group."""
+    """An event of a change in a group."""
 
     DELIVER = "delivered"
     TAKE_BACK = "taken back: it timed out, or was refused, or came behind one of its key that was"
@@ -44,7 +44,7 @@ class DeliveryEvent(Enum):
     BURY = "written to the dead letters"
     LOSE = "taken by retention"
 
-    __hash__ = object.__hash__  # likewise
+    __hash__ = object.__hash__  # as in DeliveryState
 
 
 _PARKED, _PENDING, _DUE = DeliveryState.PARKED, DeliveryState.PENDING, DeliveryState.DUE
@@ -66,21 +66,21 @@ DELIVERY_TABLE: Final = {
     (_DYING, DeliveryEvent.BURY): _DEAD,
     (_DYING, DeliveryEvent.LOSE): _LOST,
 }
-"""The state that follows an event in a state; what is not here may not happen."""
+"""The next state, by state and event; a pair that is missing must not occur."""
 
 
 class GroupState(Enum):
-    """What a group is doing."""
+    """The state of a group."""
 
     SERVING = "serving"
-    """It gives changes."""
+    """It delivers changes."""
     PAUSED = "paused"
-    """It gives nothing until it is resumed."""
+    """It delivers nothing until it is resumed."""
     TRIPPED = "tripped"
-    """More than half of its last deliveries failed: the same, so that not everything becomes a dead letter."""
+    """Its breaker paused it, because more than half of its last deliveries failed; it delivers nothing until it is resumed."""
     LOST = "lost"
-    """Its history was above the cap, and is gone: it needs a reset."""
+    """Its history exceeded the cap and was deleted; it needs a reset."""
     FORKED = "forked"
-    """Its place is not one of this history of the log: the same."""
+    """Its position is not in this history of the log; it needs a reset."""
     DROPPED = "dropped"
-    """It is gone."""
+    """It was dropped."""

@@ -1,4 +1,4 @@
-"""Deliveries as a stream: a consumer of a group as a publisher, whose demand is what it may be given."""
+"""The deliveries of a consumer as a stream: a publisher whose demand bounds what is taken from the group."""
 
 import contextlib
 import threading
@@ -28,27 +28,27 @@ class DeliverySource(Protocol):
     def deliver(
         self, consumer: GroupConsumer, most: int, *, history: bool, nbytes: int | None
     ) -> list[GroupDelivery]:
-        """What there is for a consumer now, up to ``max_bytes``, or to fewer bytes."""
+        """Returns the deliveries ready for a consumer, up to ``most`` and ``max_bytes``, or ``nbytes`` if that is less."""
         ...
 
     def check(self, consumer: GroupConsumer) -> None:
-        """Raises what a consumer can have nothing any more for."""
+        """Raises the error for which a consumer can receive no more deliveries, if there is one."""
         ...
 
     def give_back(self, consumer: GroupConsumer, deliveries: Sequence[GroupDelivery]) -> None:
-        """What was not given to the consumer counts as not delivered."""
+        """Returns deliveries that the consumer did not receive; they count as no delivery."""
         ...
 
     def attend(self, consumer: GroupConsumer, waiter: "DeliverySubscription") -> None:
-        """Tells a waiter when there may be something, and takes the consumer for present meanwhile."""
+        """Registers a waiter to be set when there may be deliveries; the consumer counts as present meanwhile."""
         ...
 
     def desert(self, consumer: GroupConsumer, waiter: "DeliverySubscription") -> None:
-        """Ends that."""
+        """Removes a waiter."""
         ...
 
     def listen(self, consumer: GroupConsumer, notify: Callable[[], object]) -> Callable[[], object]:
-        """Has something called when there is a change to be read; answers with what ends that."""
+        """Calls ``notify`` when there is a change to read; returns a function that ends this."""
         ...
 
 
@@ -58,7 +58,7 @@ class ReadBounds(NamedTuple):
     Attributes:
         batch: Most deliveries of one read.
         nbytes: Most bytes of their changes; None for ``max_bytes`` of the group.
-        history: Whether what a consumer of the name had before it joined again comes first.
+        history: Whether deliveries pending from before this joining of the name come first.
     """
 
     batch: int
@@ -67,16 +67,16 @@ class ReadBounds(NamedTuple):
 
 
 class DeliverySubscription:
-    """What a drain pulls deliveries from. They are read on the pool of the log, never more than were asked for.
+    """The feed of a drain. Deliveries are read on the pool of the log, and never more than were requested.
 
-    What was read and not given goes back to the group, uncounted, when the subscription ends.
+    When the subscription ends, deliveries that were read and not delivered return to the group and count as no delivery.
 
     Args:
         source: The group.
-        log: Where tasks run that may wait for the disk.
-        consumer: Of which consumer.
-        subscriber: Gets the deliveries.
-        executor: Where signals run; None for the thread of the pool, or whichever requests.
+        log: Runs tasks that may wait for the disk.
+        consumer: The consumer.
+        subscriber: Receives the deliveries.
+        executor: The executor of the signals; None for the thread of the pool or the requesting thread.
         bounds: How it reads.
     """
 
@@ -97,20 +97,20 @@ class DeliverySubscription:
         self._lock = threading.Lock()
         self._found: deque[GroupDelivery] = deque()
         self._reading = False
-        self._again = False  # something came while it was reading
+        self._again = False  # set() was called during a read
         self._completed = False
         self._released = False
         self._unlisten: Callable[[], object] = _nothing
         self._drain: Drain[GroupDelivery] = Drain(subscriber, self, executor=executor)
 
     def start(self) -> None:
-        """Gives the subscriber its subscription, after which signals may follow."""
+        """Calls ``on_subscribe``, after which signals may follow."""
         self._source.attend(self._consumer, self)
         self._drain.start()
         self._check()
 
     def complete(self) -> None:
-        """The consumer leaves: nothing follows."""
+        """Completes the subscription, because the consumer leaves."""
         with self._lock:
             self._completed = True
             left, self._found = list(self._found), deque()
@@ -118,7 +118,7 @@ class DeliverySubscription:
         self._drain.signal()
 
     def set(self) -> None:
-        """There may be something; from any thread."""
+        """Reads deliveries on the pool if there is demand; called from any thread when there may be some."""
         with self._lock:
             self._again = self._reading
             idle = self._released or self._completed or self._reading or bool(self._found)
@@ -128,13 +128,13 @@ class DeliverySubscription:
         self._aside(self._read)
 
     def look(self) -> None:
-        """Its consumer may be fenced, or the group gone, which the subscriber hears without demand; from any thread."""
+        """Checks on the pool, demand or not, whether the consumer was fenced or the group has ended; from any thread."""
         self._aside(self._check)
 
-    # What its drain pulls from.
+    # For the drain, which pulls from it.
 
     def pull(self, limit: int, /) -> Sequence[GroupDelivery]:
-        """Takes what was read; never does I/O."""
+        """Takes deliveries that were read; never does I/O."""
         with self._lock:
             taken = [self._found.popleft() for _ in range(min(limit, len(self._found)))]
         if not taken:
@@ -146,7 +146,7 @@ class DeliverySubscription:
         return COMPLETED if self._completed and not self._found else None
 
     def release(self) -> None:
-        """Gives back what was read, and waits for nothing more."""
+        """Returns deliveries that were read to the group, and ends every wait."""
         with self._lock:
             first, self._released = not self._released, True
             left, self._found = list(self._found), deque()
@@ -160,7 +160,7 @@ class DeliverySubscription:
     def _aside(self, task: Callable[[], None]) -> None:
         try:
             self._log.aside(task)
-        except RuntimeError:  # its pool is gone, as the log was closed
+        except RuntimeError:  # the log was closed, and its pool with it
             self._drain.fail(LogClosed())
 
     # On a thread of the pool.
@@ -179,14 +179,14 @@ class DeliverySubscription:
             if most:
                 with contextlib.suppress(
                     GroupPaused
-                ):  # it was logged as an error; whoever resumes the group tells
+                ):  # already logged; resuming the group notifies the subscription
                     found = self._source.deliver(
                         self._consumer, most, history=self._history, nbytes=self._bounds.nbytes
                     )
                 if not found:
-                    self._history = False  # it has come
+                    self._history = False  # all of it has been read
                     unlisten = self._source.listen(self._consumer, self.set)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
+        except Exception as error:  # noqa: BLE001 - every error must reach the subscriber
             self._drain.fail(error)
         with self._lock:
             self._reading = False
@@ -208,11 +208,11 @@ class DeliverySubscription:
 class DeliveryFeed(IterablePublisher[GroupDelivery]):
     """The deliveries of a consumer, as a publisher; what ``member.deliveries()`` returns.
 
-    A subscriber is given as many as it has requested, and nothing is taken from the group that was not. It acknowledges with the
+    A subscriber receives as many deliveries as it has requested, and only these are taken from the group. It acknowledges with the
     methods of the consumer. While the group is paused it waits.
 
     Args:
-        subscribe: Begins a subscription.
+        subscribe: Starts a subscription.
     """
 
     def __init__(
@@ -223,21 +223,21 @@ class DeliveryFeed(IterablePublisher[GroupDelivery]):
     def subscribe(
         self, subscriber: Subscriber[GroupDelivery], /, *, executor: AnyExecutor | None = None
     ) -> None:
-        """Begins a subscription, which completes when the consumer leaves.
+        """Starts a subscription, which completes when the consumer leaves.
 
-        The subscriber gets ``on_error`` with ``ConsumerFenced`` if the consumer has joined again, ``GroupLost``, ``NoSuchGroup`` or
-        ``LogClosed`` if there is nothing to be had any more.
+        The subscriber gets ``on_error`` with ``ConsumerFenced`` if another consumer has joined under its name, and with
+        ``GroupLost``, ``NoSuchGroup`` or ``LogClosed`` if there can be no more deliveries.
 
         Args:
-            subscriber: Gets the deliveries.
-            executor: Where signals run; None for a thread of the log, or whichever requests.
+            subscriber: Receives the deliveries.
+            executor: The executor of the signals; None for a thread of the log or the requesting thread.
 
         Raises:
-            TypeError: If the subscriber is None or lacks a method, or the executor is none.
+            TypeError: If the subscriber is None or lacks a method, or ``executor`` is not an executor.
         """
         require_subscriber(subscriber)
         self._subscribe(subscriber, executor)
 
 
 def _nothing() -> None:
-    """Ends nothing."""
+    """Does nothing; stands for a listener that is not there."""

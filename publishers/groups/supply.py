@@ -1,4 +1,4 @@
-"""Where a group reads: ahead, as far as its bounds allow, and again, what is to be delivered again."""
+"""Reads the log for a group: ahead, within its bounds, and again for redeliveries."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,11 +23,14 @@ _VIEW: Final = View.of(Content.BODY)
 
 
 class GroupSupply:
-    """Reads for one group. What was read ahead is kept until it is delivered, up to four times ``max_bytes``; beyond that it is read again.
+    """Reads changes for one group.
+
+    Changes that are read ahead stay in memory until they are delivered, up to four times ``max_bytes``. Beyond that they are read
+    again.
 
     Args:
         log: The log.
-        book: The group.
+        book: The state of the group.
     """
 
     def __init__(self, log: GroupLog, book: GroupBook) -> None:
@@ -42,11 +45,11 @@ class GroupSupply:
         )
 
     def take(self, consumer: GroupConsumer, most: int, *, history: bool) -> list[GroupUnit]:
-        """Delivers what there is, reading ahead for it as needed.
+        """Delivers up to ``most`` units to a consumer, reading ahead as needed.
 
         Raises:
-            ConsumerFenced: If the consumer does not count any more.
-            GroupLost: If retention took what is to be read.
+            ConsumerFenced: If the consumer is not current.
+            GroupLost: If retention deleted the changes to read, and the group stops there.
             WalCorrupted: If the log is damaged there.
         """
         book, settings = self._book, self._book.record.settings
@@ -83,10 +86,10 @@ class GroupSupply:
     def fetch(
         self, consumer: GroupConsumer, units: Sequence[GroupUnit], most: int | None = None
     ) -> list[GroupDelivery]:
-        """The changes of what was taken, up to ``max_bytes``, or to fewer bytes; the rest goes back.
+        """Returns taken units with their changes, up to ``max_bytes``, or ``most`` bytes if that is less; takes back the rest.
 
         Raises:
-            HistoryPruned: If retention took one of them.
+            HistoryPruned: If retention deleted one of the changes.
             WalCorrupted: If the log is damaged there.
         """
         found: list[GroupDelivery] = []
@@ -114,10 +117,10 @@ class GroupSupply:
         return found
 
     def changes(self, position: Position) -> tuple[Change, ...]:
-        """The change at a position, or all that match of the transaction that begins there.
+        """The change at a position, or all matching changes of the transaction that starts there.
 
         Raises:
-            HistoryPruned: If retention took it.
+            HistoryPruned: If retention deleted it.
             WalCorrupted: If the log is damaged there.
         """
         most = self._book.record.settings.max_bytes
@@ -138,7 +141,7 @@ class GroupSupply:
         return tuple(changes)
 
     def _rows(self, changes: Iterable[Change]) -> Iterator[ReadRow]:
-        """What a group is fed with; under the lock."""
+        """Yields the rows for ``GroupMachine.feed``; the caller holds the lock."""
         keeps = self._book.record.settings.ack != "transaction"
         for one in changes:
             event = one.operation is Operation.TRANSACTION
@@ -147,11 +150,11 @@ class GroupSupply:
             lane = None if event else (one.entity_type or "", one.key)
             kept, nbytes = ((one,), _weight(one)) if keeps else (None, 0)
             self._kept_bytes += nbytes
-            # As Position(...) does, without the calls of the property and of its constructor for each change.
+            # Equivalent to Position(...), but calls neither its constructor nor the property for each change.
             yield tuple.__new__(Position, (one.version, one.index)), lane, kept, nbytes
 
     def _make_room(self, nbytes: int) -> None:
-        """Bounds what is kept; under the lock."""
+        """Drops all kept changes if ``nbytes`` more would exceed their bound; the caller holds the lock."""
         if self._kept_bytes + nbytes > _KEPT * self._book.record.settings.max_bytes:
             for unit in self._book.machine.units.values():
                 unit.kept = None

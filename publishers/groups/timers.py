@@ -1,4 +1,4 @@
-"""What comes due: deliveries that time out, and those that were delayed."""
+"""Timers of deliveries: timeouts of pending ones, and delays of due ones."""
 
 from collections import deque
 from heapq import heapify, heappop, heappush
@@ -15,10 +15,10 @@ _TIMED: Final = (DeliveryState.PENDING, DeliveryState.DUE)
 
 
 class GroupTimers:
-    """One entry a unit, more or less: those that count no more are left where they are, until they are more than the others.
+    """About one entry a unit. Stale entries stay until they outnumber the others.
 
     Args:
-        units: Those that are not done.
+        units: The units that are not done, by position.
     """
 
     def __init__(self, units: dict[Position, GroupUnit]) -> None:
@@ -26,14 +26,14 @@ class GroupTimers:
         self._heap: list[tuple[float, Position]] = []
         self._batches: deque[tuple[float, list[GroupUnit]]] = (
             deque()
-        )  # what was delivered at once; in order, as ``ack_wait`` is one
+        )  # units delivered together, with their timeout; in order of time, because ack_wait is constant
         self._batched = 0
 
     def __len__(self) -> int:
         return len(self._heap) + self._batched
 
     def set(self, unit: GroupUnit, until: float) -> None:
-        """Something is to be looked at."""
+        """Sets the time of a unit."""
         unit.until = until
         if unit.timed is None or until < unit.timed:
             unit.timed = until
@@ -41,7 +41,7 @@ class GroupTimers:
             self._tidy()
 
     def set_all(self, units: list[GroupUnit], until: float) -> None:
-        """Some that were delivered at once, later than what was before, are to be looked at."""
+        """Sets the time of units delivered together; ``until`` is not before that of the previous call."""
         self._tidy()
         for unit in units:
             unit.until = until
@@ -51,12 +51,12 @@ class GroupTimers:
         self._batched += len(units)
 
     def next(self) -> float | None:
-        """When something may be due; None if nothing will be."""
+        """The earliest time at which a unit may be due; None if there is no entry."""
         times = [queue[0][0] for queue in (self._heap, self._batches) if queue]
         return min(times, default=None)
 
     def due(self, now: float) -> list[GroupUnit]:
-        """What has timed out, and what was delayed until now."""
+        """Removes and returns the units whose time has come."""
         found: list[GroupUnit] = []
         while self._batches and self._batches[0][0] <= now:
             when, units = self._batches.popleft()

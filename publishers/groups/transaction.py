@@ -1,4 +1,4 @@
-"""Transactions that are read change by change, and delivered as one."""
+"""Gathers the changes of a transaction that is delivered as one unit."""
 
 from typing import Final
 
@@ -8,10 +8,10 @@ from publishers.model.position import Position
 __all__ = ["MOST_LANES", "GatheredTransaction", "LanedPlace"]
 
 MOST_LANES: Final = 256
-"""Keys of one transaction that are told apart; one with more waits for everything, and everything for it."""
+"""Most keys of one transaction that are distinguished. A transaction with more keys is a barrier for all changes."""
 
 LanedPlace = tuple[Position, tuple[GroupLane, ...]]
-"""Where something is that is delivered as one, and for whose earlier ones it waits."""
+"""The position of a transaction, and its lanes."""
 
 
 class GatheredTransaction:
@@ -26,7 +26,7 @@ class GatheredTransaction:
         self._lanes: set[GroupLane] = set()
 
     def add(self, position: Position, lane: GroupLane | None) -> list[LanedPlace]:
-        """Takes a change; answers with the transaction before it, if there was one."""
+        """Adds a change; returns the transaction before it if the change begins another one."""
         found = [] if self.version in (None, position.version) else self.finish()
         self.version = position.version
         if lane is not None and len(self._lanes) <= MOST_LANES:
@@ -34,7 +34,7 @@ class GatheredTransaction:
         return found
 
     def finish(self) -> list[LanedPlace]:
-        """The transaction, which is whole; none if there is none."""
+        """Ends the transaction and returns it; an empty list if there is none."""
         version, lanes = self.version, self._lanes
         self.forget()
         if version is None:
@@ -42,5 +42,5 @@ class GatheredTransaction:
         return [(Position(version), tuple(lanes) if len(lanes) <= MOST_LANES else (EVERYTHING,))]
 
     def forget(self) -> None:
-        """There is none any more."""
+        """Drops the transaction."""
         self.version, self._lanes = None, set()

@@ -1,4 +1,4 @@
-"""What a group delivers as one: a change, or a transaction; and for which others it waits."""
+"""Units: what a group delivers as one (a change, or a transaction), and which units wait for which."""
 
 from collections import deque
 from typing import NamedTuple
@@ -13,45 +13,48 @@ from publishers.model.position import Position
 __all__ = ["EVERYTHING", "GroupLane", "GroupUnit", "Holder", "LanePlan", "ReadRow"]
 
 GroupLane = tuple[str | None, str | None]
-"""Entity type and key. Without a key it is a barrier for its entity type; without either, for everything."""
+"""Entity type and key. A lane without a key is a barrier for its entity type; a lane without both is one for all changes."""
 
 EVERYTHING: GroupLane = (None, None)
 
 
 ReadRow = tuple[Position, GroupLane | None, tuple[Change, ...] | None, int]
-"""What was read: where it is, its lane or None for what waits for nothing, and the change with its bytes, if it is kept until it is delivered."""
+"""A change that was read: its position; its lane, None if it waits for nothing; the change, if it is kept until delivery, and its
+bytes of memory."""
 
 
 class Holder(NamedTuple):
-    """To which consumer something was delivered, in which generation of that."""
+    """The consumer of a delivery and its generation."""
 
     consumer: str
     generation: int
 
 
 class GroupUnit(msgspec.Struct, eq=False):
-    """Something that was read and is not done. One is made for each change, so it is a struct, and what few have is made when they do.
+    """A change or transaction that was read and is not done.
+
+    There is one for each change, so it is a struct, and fields that few units need are created on demand.
 
     Attributes:
-        position: Of the change, or of the beginning of the transaction.
-        lanes: For whose earlier ones it waits.
+        position: Position of the change, or of the start of the transaction.
+        lanes: Its lanes; it waits for earlier units of these.
         kept: The change, until it is delivered, if there is room for it.
-        nbytes: About how much memory that takes.
-        state: What has become of it.
+        nbytes: Bytes of memory of ``kept``, roughly.
+        state: The state of its delivery.
         count: How often it was delivered.
-        holder: To which consumer it was delivered last.
-        first_us: When it was first delivered, by the wall clock in microseconds; 0 if it was not.
-        last_us: When it was last delivered, likewise.
-        last: The same by the monotonic clock.
-        until: If it is pending, when it times out; if it is due, from when on.
-        late: Whether it has timed out, or came behind one of its key that has, and was given to no consumer since.
-        timed: The earliest entry in the timers that looks for it.
-        errors: What it was refused with first, and last.
-        waiters: Those that were found to wait for it; None for none.
-        blocker: The one that it was found to wait for.
-        recalled: Whether it was given again as history, or claimed to be looked at, which counts as no delivery.
+        holder: The consumer of its last delivery.
+        first_us: Wall-clock time of its first delivery, in microseconds; 0 if there was none.
+        last_us: Wall-clock time of its last delivery, in microseconds; 0 if there was none.
+        last: Monotonic time of its last delivery.
+        until: Monotonic time: if pending, when it times out; if due, from when on it may be delivered.
+        late: Whether it has timed out, or was taken back behind a unit of its key that has, and was not delivered since.
+        timed: The earliest entry for it in the timers.
+        errors: The first and the last reason for which it was refused.
+        waiters: Units that wait for it; None for none.
+        blocker: The unit that it waits for.
+        recalled: Whether its last delivery did not count: as history, or by a claim with ``only_ids``.
         places: Its places in lines, by lane; None if it is alone on each of its keys.
-        stored: Whether the journal knows it as not done.
+        stored: Whether it is open in the journal.
     """
 
     position: Position
@@ -75,17 +78,18 @@ class GroupUnit(msgspec.Struct, eq=False):
     stored: bool = False
 
     def blame(self, error: str) -> None:
-        """Notes why a delivery of it failed."""
+        """Records the reason of a failed delivery."""
         self.errors = (error if self.errors is None else self.errors[0], error)
 
 
 class LanePlan:
-    """Which unit waits for which. Nothing of it is left behind by what is done, but for what waits with a barrier.
+    """Which unit waits for which.
 
-    A line is made for a key when a second one of it comes, and for an entity type when a barrier of it does.
+    A key gets a line when a second unit of it arrives, and an entity type when a barrier for it arrives. A unit that is done
+    leaves no memory behind, except in the queue of a type with a barrier.
 
     Args:
-        units: What is not done, as it lies in the log.
+        units: The units that are not done, in log order.
     """
 
     def __init__(self, units: dict[Position, GroupUnit]) -> None:
@@ -94,10 +98,10 @@ class LanePlan:
         self._barriers: dict[GroupLane, GroupLine[GroupUnit]] = {}
         self._before: dict[
             str, deque[GroupUnit]
-        ] = {}  # by type, what came before and between its barriers, and was not done
+        ] = {}  # by entity type with a barrier: the units of it in log order, some of which may be done
 
     def add(self, unit: GroupUnit) -> None:
-        """A unit comes behind all others."""
+        """Adds a unit behind all others."""
         keys = self._keys
         for lane in unit.lanes:
             if lane[1] is None:
@@ -119,7 +123,7 @@ class LanePlan:
                 before.append(unit)
 
     def remove(self, unit: GroupUnit) -> None:
-        """A unit is done."""
+        """Removes a unit that is done."""
         for lane in unit.lanes:
             place = None if unit.places is None else unit.places.get(lane)
             if place is None:
@@ -137,17 +141,17 @@ class LanePlan:
 
     @staticmethod
     def behind(unit: GroupUnit) -> list[GroupUnit]:
-        """The next units of its keys, which were read after it."""
+        """The next unit of each of its keys."""
         places = unit.places or {}
         return [
             one.behind.item for lane, one in places.items() if lane[1] is not None and one.behind is not None
         ]
 
     def blocker(self, unit: GroupUnit, holder: Holder) -> tuple[GroupUnit, bool] | None:
-        """What keeps a unit from a consumer.
+        """Finds the unit for which another unit must wait before it is delivered to a consumer.
 
         Returns:
-            An earlier unit, and whether it is one of the same key, so that both may be at one consumer; None if nothing does.
+            An earlier unit, and whether it has the same key, so that one consumer may hold both; None if there is none.
         """
         if self._barriers:
             found = self._barred(unit)
@@ -162,7 +166,7 @@ class LanePlan:
         return None
 
     def _barred(self, unit: GroupUnit) -> GroupUnit | None:
-        """The barrier before a unit; of a barrier also the first of what is before it."""
+        """The barrier before a unit; for a barrier, also the first unit before it."""
         for lane in (EVERYTHING, *((lane[0], None) for lane in unit.lanes)):
             line = self._barriers.get(lane)
             barrier = None if line is None else line.first
@@ -176,7 +180,7 @@ class LanePlan:
         return None
 
     def _first(self, entity_type: str | None) -> GroupUnit | None:
-        """The first of a type with barriers that is not done, or of all."""
+        """The first unit that is not done: of an entity type with barriers, or of all for None."""
         if entity_type is None:
             return next(iter(self._units.values()))
         before = self._before[entity_type]
@@ -192,5 +196,5 @@ class LanePlan:
 
 
 def _touches(unit: GroupUnit, entity_type: str) -> bool:
-    """Whether something of a type is in a unit."""
+    """Whether a unit has changes of an entity type."""
     return any(one == entity_type for one, _ in unit.lanes)

@@ -17,9 +17,9 @@ from publishers.options import check_whole
 __all__ = ["GroupWorker", "WorkOptions", "WorkingMember"]
 
 _LOG: Final = logging.getLogger("penstock.groups")
-_BEATS: Final = 3  # in the time after which a delivery is due again
+_BEATS: Final = 3  # extensions of a delivery in one ack_wait
 
-_SHARE: Final = 4  # of what may be here, that is asked for at once
+_SHARE: Final = 4  # the worker requests more once prefetch / _SHARE deliveries have ended
 
 
 class WorkingMember(Protocol):
@@ -27,15 +27,15 @@ class WorkingMember(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the consumer."""
         ...
 
     def deliveries(self) -> DeliveryFeed:
-        """What it is given."""
+        """Its deliveries."""
         ...
 
     def has(self, delivery: GroupDelivery, /) -> bool:
-        """Whether a delivery is still its own."""
+        """Whether a delivery is still pending at this consumer."""
         ...
 
     def ack(self, *places: GroupDelivery) -> int:
@@ -47,11 +47,11 @@ class WorkingMember(Protocol):
         ...
 
     def in_progress(self, place: GroupDelivery) -> bool:
-        """Begins the time of a delivery anew."""
+        """Restarts ``ack_wait`` of a delivery."""
         ...
 
     def leave(self) -> None:
-        """Leaves."""
+        """Leaves the group."""
         ...
 
 
@@ -63,10 +63,10 @@ class WorkOptions(NamedTuple):
     longest: float
 
     def check(self, apply: object) -> None:
-        """Checks them, and the function.
+        """Checks the bounds and the function.
 
         Raises:
-            InvalidOption: If one is not what it must be.
+            InvalidOption: If one is not valid.
         """
         if not callable(apply):
             raise InvalidOption("apply", apply, "a function of a delivery")
@@ -77,7 +77,7 @@ class WorkOptions(NamedTuple):
 
 
 class _Job:
-    """A delivery, the earlier ones of its keys that it waits for, and the later ones that wait for it."""
+    """A delivery in the worker, with the number of earlier jobs that it waits for, and the later jobs that wait for it."""
 
     __slots__ = ("before", "behind", "delivery", "running", "until")
 
@@ -86,22 +86,22 @@ class _Job:
         self.before = 0
         self.behind: list[_Job] = []
         self.running = False
-        self.until = float("inf")  # when its function is given up
+        self.until = float("inf")  # monotonic time from which its function counts as stuck
 
 
 class GroupWorker:
-    """Runs a function for each delivery; made by ``group.work``, a context manager that stops.
+    """Runs a function for each delivery; created by ``group.work``, a context manager that stops.
 
-    Deliveries of one key run one after the other, in order; others side by side. A delivery for which the function returns is
-    acknowledged. One for which it raises is refused, and comes again as ``backoff`` of the group says, the later ones of its key
-    behind it. While a function runs, or a delivery waits here, ``ack_wait`` begins anew three times in it.
+    Deliveries of one key run one after the other, in order; others run in parallel. When the function returns, the delivery is
+    acknowledged. When it raises, the delivery is refused and comes again after the group's ``backoff``, followed by the later
+    ones of its key. While a function runs, or a delivery waits in the worker, the worker extends it three times per ``ack_wait``.
 
     Args:
         member: The consumer.
-        apply: The function. What it returns is not looked at.
+        apply: The function; its result is ignored.
         options: Its bounds.
-        ack_wait: That of the group, in seconds.
-        keyed: Whether those of one key run one after the other.
+        ack_wait: ``ack_wait`` of the group, in seconds.
+        keyed: Whether deliveries of one key run one after the other.
         monotonic: The clock.
     """
 
@@ -124,7 +124,7 @@ class GroupWorker:
         self._lock = threading.Lock()
         self._jobs: dict[_Job, None] = {}
         self._last: dict[tuple[str | None, str | None], _Job] = {}
-        self._owed = 0  # what has ended, and was not asked for again
+        self._owed = 0  # deliveries that have ended and were not requested again
         self._subscription: Subscription | None = None
         self._stopping = False
         self._error: Exception | None = None
@@ -139,16 +139,16 @@ class GroupWorker:
         member.deliveries().subscribe(self)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it has ended: until it is stopped, or its consumer can have nothing any more.
+        """Waits until the worker has ended: it was stopped, or its consumer can receive no more deliveries.
 
         Args:
-            timeout: Longest time in seconds; None for as long as it takes.
+            timeout: Longest time in seconds; None for no limit.
 
         Returns:
-            Whether it has ended.
+            Whether the worker has ended.
 
         Raises:
-            ConsumerFenced, GroupLost, NoSuchGroup, LogClosed: What ended it.
+            ConsumerFenced, GroupLost, NoSuchGroup, LogClosed: The error that ended it.
         """
         ended = self._over.wait(timeout)
         if self._error is not None:
@@ -156,16 +156,16 @@ class GroupWorker:
         return ended
 
     def stop(self, timeout: float = 30.0) -> bool:
-        """Takes nothing more, waits for the functions that run, and leaves. Idempotent.
+        """Stops receiving deliveries, waits for running functions, and leaves the group. Idempotent.
 
-        What has not begun goes back to the group at once, and counts as not delivered; so does what has not ended in time, though its
-        function goes on.
+        Deliveries whose function has not started return to the group at once and count as no delivery. So do deliveries whose
+        function has not returned in time, although the function keeps running.
 
         Args:
-            timeout: Longest time in seconds to wait for functions.
+            timeout: Longest time in seconds to wait for running functions.
 
         Returns:
-            Whether all of them have ended.
+            Whether all functions have returned.
         """
         with self._lock:
             self._stopping = True
@@ -194,12 +194,12 @@ class GroupWorker:
     # As the subscriber of its consumer.
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Asks for as many deliveries as may be here."""
+        """Requests ``prefetch`` deliveries."""
         self._subscription = subscription
         subscription.request(self._options.prefetch)
 
     def on_next(self, delivery: GroupDelivery, /) -> None:
-        """Runs the function, now or behind the earlier ones of the same keys."""
+        """Runs the function, now or after the earlier deliveries of the same keys."""
         job = _Job(delivery)
         with self._lock:
             stopping = self._stopping
@@ -218,12 +218,12 @@ class GroupWorker:
             self._put_back([job])
 
     def on_error(self, error: Exception, /) -> None:
-        """There is nothing to be had any more; what is here goes on."""
+        """Notes the error that ended the deliveries; jobs in the worker continue."""
         self._error = error
         self._over.set()
 
     def on_complete(self) -> None:
-        """The consumer has left."""
+        """Notes that the consumer has left."""
         self._over.set()
 
     # --- within -------------------------------------------------------------------------------------------------------------
@@ -236,10 +236,10 @@ class GroupWorker:
         try:
             if self._member.has(
                 job.delivery
-            ):  # else it was taken back, with an earlier one of its key or in time
+            ):  # else it was taken back: by a timeout, or with an earlier one of its key
                 self._handle(job.delivery)
         except ConsumerFenced:
-            pass  # it is another one's by now; and if this consumer is fenced, its subscription is told so
+            pass  # another consumer has the delivery; if this consumer is fenced, its subscription ends with that error
         except PenstockError as error:
             _LOG.warning("worker %s: %s", self._member.name, error)
         finally:
@@ -248,7 +248,7 @@ class GroupWorker:
     def _handle(self, delivery: GroupDelivery) -> None:
         try:
             self._apply(delivery)
-        except BaseException as error:  # noqa: BLE001 - a SystemExit of the function is its failure, too
+        except BaseException as error:  # noqa: BLE001 - a SystemExit of the function counts as its failure
             why = f"{type(error).__name__}: {error}"
             _LOG.warning("worker %s: %s is refused: %s", self._member.name, delivery.position, why)
             self._member.nack(delivery, error=why)
@@ -271,7 +271,7 @@ class GroupWorker:
             self._subscription.request(asked)
 
     def _forget(self, job: _Job) -> None:
-        """It is here no longer; under the lock."""
+        """Removes a job; the caller holds the lock."""
         self._jobs.pop(job, None)
         for lane in self._lanes(job):
             if self._last.get(lane) is job:
@@ -283,9 +283,9 @@ class GroupWorker:
         return {(one.entity_type, one.key) for one in job.delivery.changes} if self._keyed else set()
 
     def _put_back(self, jobs: list[_Job]) -> None:
-        """They count as not delivered; the last one first, as an earlier one takes the later ones of its key with it."""
+        """Refuses jobs without counting a delivery; the last one first, because a refusal takes back later ones of its key."""
         for job in reversed(jobs):
-            with contextlib.suppress(PenstockError):  # it is another one's by now, or leaving gives it back
+            with contextlib.suppress(PenstockError):  # another consumer has it by now, or leaving returns it
                 if self._member.has(job.delivery):
                     self._member.nack(job.delivery, count=False)
 
@@ -295,8 +295,8 @@ class GroupWorker:
             with self._lock:
                 stuck = [job for job in self._jobs if now >= job.until]
                 for job in stuck:
-                    stuck += job.behind  # which grows while it is walked along
+                    stuck += job.behind  # the loop also visits the jobs added here
                 jobs = self._jobs.keys() - stuck
             for job in jobs:
-                with contextlib.suppress(PenstockError):  # it is another one's by now
+                with contextlib.suppress(PenstockError):  # another consumer has it by now
                     self._member.in_progress(job.delivery)

@@ -1,4 +1,4 @@
-"""A group of a remote log, as one consumer of it sees it."""
+"""A consumer of a group of a remote log."""
 
 import asyncio
 import contextlib
@@ -32,14 +32,14 @@ __all__ = [
 
 
 class ConsumerConnection(FeedConnection, Protocol):
-    """What consumers of groups need of the `RemoteLog` whose connection they share, beside what feeds do."""
+    """The `RemoteLog` as group consumers on its connection use it, in addition to what feeds use."""
 
     def consumer(self, payload: Mapping[str, Any]) -> ClientConsumer:
-        """What the machine is to know a consumer by."""
+        """Creates the protocol machine's entry of a consumer."""
         ...
 
     def call(self, entry: ClientConsumer) -> None:
-        """Sends what it has said and was not sent; on the loop of the connection."""
+        """Sends the calls of a consumer that were not sent yet; on the loop of the connection."""
         ...
 
 
@@ -48,10 +48,10 @@ class RemotePendingRow:
     """A delivery that is not acknowledged.
 
     Attributes:
-        cursor: Its place.
-        consumer: Which has it.
-        generation: Of that consumer.
-        idle: Seconds since it was delivered.
+        cursor: Its position, as the text of a token.
+        consumer: The consumer that holds it.
+        generation: The generation of that consumer.
+        idle: Seconds since the last delivery.
         count: How often it was delivered.
     """
 
@@ -64,11 +64,11 @@ class RemotePendingRow:
 
 @dataclass(frozen=True, slots=True)
 class RemotePending:
-    """What is delivered and not acknowledged.
+    """Deliveries of a group that are not acknowledged.
 
     Attributes:
-        total: How many deliveries, in all of the group.
-        rows: Those that were asked for, as they lie in the log.
+        total: Number of these deliveries in the whole group.
+        rows: The requested deliveries, in log order.
     """
 
     total: int
@@ -77,12 +77,12 @@ class RemotePending:
 
 @dataclass(frozen=True, slots=True)
 class RemoteClaim:
-    """What a claim has moved.
+    """The result of a claim.
 
     Attributes:
-        deliveries: What the consumer has now.
-        next: The place where the next claim may begin; None at the end.
-        lost: Places that were asked for and that retention has taken before they were done.
+        deliveries: The deliveries moved to the consumer.
+        next: The cursor at which the next claim may start; None at the end.
+        lost: Requested cursors that retention deleted before they were done.
     """
 
     deliveries: tuple[RemoteDelivery, ...]
@@ -114,15 +114,16 @@ class _Counted(msgspec.Struct):
 
 
 class RemoteMember:
-    """A consumer of a group of a remote log; made by ``RemoteLog.group``, and an async context manager that leaves.
+    """A consumer of a group of a remote log; created by ``RemoteLog.group``, and an async context manager that leaves.
 
-    Subscribing to ``deliveries()`` joins, and the end of that subscription leaves: what was not acknowledged is due at once, for
-    every consumer. A connection that is lost, with ``reconnect``, does neither: within the time of grace of the server the consumer goes on with
-    the generation that it has, so what it was given is still its own. Its methods are for the loop of the connection.
+    Subscribing to ``deliveries()`` joins the group. The end of that subscription leaves it: deliveries not acknowledged are due
+    at once, for every consumer. A lost connection does not leave the group if ``reconnect`` is set: within the server's grace
+    period the consumer resumes with its generation, and its deliveries stay its own. Call its methods on the loop of the
+    connection.
 
     Attributes:
         group: The name of the group.
-        name: What the consumer is called.
+        name: The name of the consumer.
     """
 
     def __init__(
@@ -150,17 +151,17 @@ class RemoteMember:
 
     @property
     def generation(self) -> int | None:
-        """Of its joining, as the server last told; None while that is not known."""
+        """The generation of its joining, as the server last reported it; None if it is not known."""
         return None if self._subscription is None else self._subscription.consumer.generation
 
     def deliveries(self, *, window: int = 100) -> "RemoteDeliveries":
-        """The deliveries as a publisher, for one subscriber at a time, over which a loop may be written too.
+        """The deliveries as a publisher, for one subscriber at a time, which also supports ``for`` and ``async for``.
 
-        Its subscriber gets ``on_error`` with ``RemoteError``: its code is ``FENCED`` if another consumer of this name has joined,
-        ``GROUP_NOT_FOUND``, ``GROUP_LOST``, ``FORBIDDEN``.
+        If it fails, its subscriber gets ``on_error`` with ``RemoteError``: the code is ``FENCED`` if another consumer has joined
+        under this name, or ``GROUP_NOT_FOUND``, ``GROUP_LOST``, ``FORBIDDEN``.
 
         Args:
-            window: Most deliveries under way or buffered. What is buffered is pending, and times out as what is in work does.
+            window: Most deliveries in flight or buffered. Buffered deliveries are pending, and time out like those in work.
 
         Raises:
             InvalidOption: If it is out of its range.
@@ -169,10 +170,10 @@ class RemoteMember:
         return RemoteDeliveries(self, self._log, window)
 
     def begin(self, window: int) -> RemoteSubscription:
-        """Makes the subscription that joins; for ``deliveries``. One that was before it ends.
+        """Creates the subscription that joins; for ``deliveries``.
 
         Raises:
-            InvalidOption: If there is one.
+            InvalidOption: If an earlier subscription has not ended.
         """
         if self._subscription is not None and not self._subscription.ended:
             raise InvalidOption("consumer", self.name, "one without another subscription to its deliveries")
@@ -182,23 +183,24 @@ class RemoteMember:
         return made
 
     async def ack(self, *deliveries: RemoteDelivery | str, durable: bool = False) -> int:
-        """Acknowledges deliveries, or their places; answers how many were newly acknowledged.
+        """Acknowledges deliveries; returns how many were newly acknowledged.
 
         Args:
-            deliveries: Which. What is not known counts as acknowledged before, and so does what was on its way when a connection was lost.
-            durable: Whether to return only when a crash of the server cannot take it.
+            deliveries: Deliveries or their cursors. An unknown one counts as acknowledged before, and so does one whose
+                acknowledgement was in flight when a connection was lost.
+            durable: Whether to return only once the acknowledgement survives a crash of the server.
 
         Raises:
-            RemoteError: ``FENCED`` if one was given to another consumer since; nothing has changed. ``GROUP_UNWRITTEN`` with
-                ``durable``, if the disk has no room; it is tried again.
-            ConnectionLost: If the consumer has not joined, or the connection is lost, and not made again.
+            RemoteError: ``FENCED`` if one was delivered to another consumer since; nothing is acknowledged then.
+                ``GROUP_UNWRITTEN`` with ``durable``, if the disk has no room; the write is retried.
+            ConnectionLost: If the consumer has not joined, or the connection is lost without a reconnection.
             LogForked: In a child of ``fork``.
         """
         check_switches(durable=durable)
         return await self._counted("ack", deliveries, durable=durable or None)
 
     async def ack_upto(self, delivery: RemoteDelivery | str, *, durable: bool = False) -> int:
-        """Acknowledges everything that this consumer has up to and with a delivery; otherwise as `ack`."""
+        """Acknowledges every delivery of this consumer up to and including one; otherwise as `ack`."""
         check_switches(durable=durable)
         return await self._counted("ack_upto", (delivery,), durable=durable or None)
 
@@ -209,13 +211,13 @@ class RemoteMember:
         count: bool = True,
         error: str = "refused",
     ) -> int:
-        """Refuses deliveries: they are due again after a delay, for every consumer; answers how many were pending.
+        """Refuses deliveries: they are due again after a delay, for every consumer; returns how many were pending.
 
         Args:
-            deliveries: Which.
-            delay: In seconds; None for the next one of ``backoff``.
-            count: False if they were not tried, such as where a worker stops: then they count as no delivery.
-            error: Why; for the dead letters.
+            deliveries: Deliveries or their cursors.
+            delay: Seconds; None for the next delay of ``backoff``.
+            count: False if they were not tried, as when a worker stops: they then count as no delivery.
+            error: The reason, for the dead letters.
 
         Raises:
             RemoteError, ConnectionLost, LogForked: As `ack`.
@@ -225,11 +227,11 @@ class RemoteMember:
         return await self._counted("nack", deliveries, count=None if count else False, **told)
 
     async def in_progress(self, *deliveries: RemoteDelivery | str) -> int:
-        """Begins ``ack_wait`` anew for deliveries that take long; answers how many are pending. Errors are those of `ack`."""
+        """Restarts ``ack_wait`` of deliveries that take long; returns how many are pending. Errors are those of `ack`."""
         return await self._counted("in_progress", deliveries)
 
     async def term(self, *deliveries: RemoteDelivery | str, reason: str) -> int:
-        """Gives deliveries up: each becomes a dead letter; answers how many were not done before. Errors are those of `ack`."""
+        """Terminates deliveries, which become dead letters; returns how many were not done before. Errors are those of `ack`."""
         return await self._counted("term", deliveries, reason=reason)
 
     async def pending(
@@ -240,12 +242,12 @@ class RemoteMember:
         min_idle: float = 0.0,
         limit: int = 100,
     ) -> RemotePending:
-        """What the group has delivered and is not acknowledged, as it lies in the log.
+        """Lists deliveries of the group that are not acknowledged, in log order.
 
         Args:
-            start: From which place on; None for the first.
-            consumer: Only of this one.
-            min_idle: Only what was delivered at least so many seconds ago.
+            start: The first delivery or cursor; None for the first one.
+            consumer: Lists only deliveries of this consumer; None for all.
+            min_idle: Seconds; lists only deliveries made at least so long ago.
             limit: Most rows.
 
         Raises:
@@ -268,17 +270,17 @@ class RemoteMember:
         limit: int = 100,
         only_ids: bool = False,
     ) -> RemoteClaim:
-        """Takes over what other consumers have, and begins its ``ack_wait`` anew.
+        """Claims pending deliveries of other consumers and restarts their ``ack_wait``.
 
         Args:
-            min_idle: Only what was delivered at least so many seconds ago.
-            deliveries: Which; none for all from ``start`` on.
-            start: From which place on; None for the first.
-            limit: Most of them.
-            only_ids: Whether they are only looked at: their count stays, and they come without changes.
+            min_idle: Seconds; only deliveries made at least so long ago are claimed.
+            deliveries: Deliveries or their cursors; without any, all from ``start`` on.
+            start: The first delivery or cursor to claim; None for the first pending one.
+            limit: Most deliveries.
+            only_ids: Whether to return the deliveries without changes and without counting a delivery.
 
         Raises:
-            RemoteError: As `ack`; ``CONNECTION_LOST`` if nobody knows whether it was done.
+            RemoteError: As `ack`; ``CONNECTION_LOST`` if it is not known whether the server carried out the claim.
             ConnectionLost, LogForked: As `ack`.
         """
         told = {
@@ -294,7 +296,7 @@ class RemoteMember:
         return RemoteClaim(found, claimed.next, tuple(claimed.lost))
 
     async def close(self) -> None:
-        """Leaves: what was not acknowledged is due at once. Idempotent."""
+        """Leaves the group: deliveries not acknowledged are due at once. Idempotent."""
         if self._subscription is not None:
             self._subscription.cancel()
 
@@ -332,8 +334,8 @@ class RemoteDeliveries(IterablePublisher[RemoteDelivery]):
         *,
         executor: Executor | asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Joins; from any thread. Errors and arguments are those of `RemoteFeed.subscribe`."""
-        self._feed.subscribe(subscriber, executor=executor)  # type: ignore[arg-type]  # of the elements it knows the cursor only
+        """Joins the group; from any thread. Errors and arguments are those of `RemoteFeed.subscribe`."""
+        self._feed.subscribe(subscriber, executor=executor)  # type: ignore[arg-type]  # the feed reads only the cursor of an element
 
 
 class _Feed(RemoteFeed):
@@ -346,10 +348,10 @@ class _Feed(RemoteFeed):
 
 
 class _DeliverySubscription(RemoteSubscription):
-    """One joining.
+    """The subscription of one joining.
 
     Attributes:
-        consumer: What the machine knows of it.
+        consumer: The consumer's entry in the protocol machine.
     """
 
     def __init__(self, log: ConsumerConnection, consumer: ClientConsumer, window: int) -> None:
@@ -361,7 +363,10 @@ class _DeliverySubscription(RemoteSubscription):
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
     def told(self, item: SubscribedReply | JoinedReply | Item) -> None:
-        """The server has let it join; what is buffered of an older generation is another one's by now, and comes again."""
+        """Handles the server's reply to the joining.
+
+        Buffered deliveries of an older generation are dropped and requested again: they do not belong to this consumer any more.
+        """
         if not isinstance(item, JoinedReply):
             return
         generation = item.group.generation
@@ -376,7 +381,7 @@ class _DeliverySubscription(RemoteSubscription):
             self._log.demand(self)
 
     async def say(self, do: str, payload: Mapping[str, Any]) -> bytes:
-        """Says something, and waits for the answer; on the loop."""
+        """Sends a call and waits for its answer; on the loop."""
         if self._over is not None:
             raise self._over
         number = self.consumer.call(do, payload)
@@ -386,7 +391,7 @@ class _DeliverySubscription(RemoteSubscription):
         return answer
 
     def called(self, n: int, result: bytes, error: RemoteError | None) -> None:
-        """The server has answered."""
+        """Handles the answer to a call."""
         waiting = self._waiting.pop(n, None)
         if waiting is None or waiting.done():
             return
@@ -396,14 +401,14 @@ class _DeliverySubscription(RemoteSubscription):
             waiting.set_exception(error)
 
     def end(self, error: Exception | None) -> None:
-        """The last message has come."""
+        """Ends the subscription after its last message."""
         self._finish(error)
         super().end(error)
 
     def release(self) -> None:
         """Leaves the connection."""
         super().release()
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no call can wait on it
             self._log.loop.call_soon_threadsafe(self._finish, None)
 
     def _finish(self, error: Exception | None) -> None:
@@ -413,7 +418,7 @@ class _DeliverySubscription(RemoteSubscription):
         for one in waiting.values():
             if not one.done():
                 one.set_exception(self._over)
-                one.exception()  # looked at: nobody may wait any more
+                one.exception()  # read, so that asyncio does not report it as never retrieved
 
 
 def _place(delivery: RemoteDelivery | str) -> str:

@@ -1,4 +1,4 @@
-"""What clients say of groups, what they are given, and what they are told: types and resolvers."""
+"""The GraphQL types and resolvers of groups: deliveries, acknowledgements, claims."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
@@ -53,10 +53,10 @@ class ConsumerInput:
     )
 
     def wish(self, *, history: bool = False) -> JoinWish:
-        """The same, checked.
+        """Checks the input and builds the wish to join.
 
         Raises:
-            InvalidRequest, InvalidOption: If something has a value that it does not take.
+            InvalidRequest, InvalidOption: If a field is not valid.
         """
         named = {"group": self.group, "consumer": self.consumer, "opening": self.opening}
         return JoinWish.of({**named, "history": history})
@@ -79,14 +79,14 @@ class GivenDelivery:
 
     @classmethod
     def of(cls, delivery: GroupDelivery, token: Callable[[Position], object]) -> "GivenDelivery":
-        """A delivery; ``token`` makes the text of a position."""
+        """Builds a delivery; ``token`` encodes a position."""
         changes = [ChangeEvent.of(one, str(token(one.after))) for one in delivery.changes]
         return cls(at=Cursor(str(token(delivery.position))), count=delivery.count, changes=changes)
 
 
 @strawberry.type(name="PendingDelivery", description="A delivery that is not acknowledged.")
 class PendingDelivery:
-    """One row."""
+    """A row of pending deliveries."""
 
     at: Cursor = described("What it is acknowledged by.")
     consumer: str = described("Which consumer has it.")
@@ -96,7 +96,7 @@ class PendingDelivery:
 
     @classmethod
     def of(cls, row: PendingRow, at: str) -> "PendingDelivery":
-        """A row, and the text of its position."""
+        """Builds a row; ``at`` is the text of its position."""
         return cls(
             at=Cursor(at),
             consumer=row.consumer,
@@ -108,7 +108,7 @@ class PendingDelivery:
 
 @strawberry.type(name="PendingDeliveries", description="What a group has delivered, and is not acknowledged.")
 class PendingPage:
-    """Some of it, and how much there is."""
+    """A page of pending deliveries, and their number in all."""
 
     total: int = described("How many there are in all.")
     rows: list[PendingDelivery] = described("Those that were asked for, in the order of the log.")
@@ -116,7 +116,7 @@ class PendingPage:
 
 @strawberry.type(name="ClaimedDeliveries", description="What a claim has moved.")
 class ClaimedRows:
-    """What the consumer has now."""
+    """The result of a claim."""
 
     deliveries: list[GivenDelivery] = described("What it has now; without changes if it only looks at them.")
     next: Cursor | None = described("Where the next claim may begin; null at the end.")
@@ -124,7 +124,7 @@ class ClaimedRows:
 
     @classmethod
     def of(cls, claimed: ClaimedDeliveries, token: Callable[[Position], object]) -> "ClaimedRows":
-        """What a claim answers with; ``token`` makes the text of a position."""
+        """Builds the result of a claim; ``token`` encodes a position."""
         return cls(
             deliveries=[GivenDelivery.of(one, token) for one in claimed.deliveries],
             next=None if claimed.next is None else Cursor(str(token(claimed.next))),
@@ -143,7 +143,7 @@ def on_delivery(
     ] = False,
     log: LogName = None,
 ) -> AsyncGenerator[GivenDelivery, None]:
-    """The source of the events; joins nothing yet."""
+    """Returns the source of the deliveries; joins no group yet."""
     found: ChangeLog | None = None
     try:
         wish = consumer.wish(history=history)
@@ -164,7 +164,7 @@ def ack_deliveries(
     durable: Annotated[bool, argument("Whether to answer only when a crash cannot take it.")] = False,
     log: LogName = None,
 ) -> int:
-    """Acknowledges; waits for the disk on the calling thread if it is to be durable."""
+    """Acknowledges deliveries; with ``durable``, waits for the disk on the calling thread."""
     return _spoken(info.context, consumer, "ack_upto" if upto else "ack", log, at=at, durable=durable)
 
 
@@ -186,7 +186,7 @@ def nack_deliveries(
 def in_progress_deliveries(
     info: strawberry.Info[Context, None], consumer: Consumer, at: At, log: LogName = None
 ) -> int:
-    """Begins their time anew."""
+    """Restarts ``ack_wait`` of deliveries."""
     return _spoken(info.context, consumer, "in_progress", log, at=at)
 
 
@@ -197,7 +197,7 @@ def term_deliveries(
     reason: Annotated[str, argument("Why, for the dead letters.")],
     log: LogName = None,
 ) -> int:
-    """Gives deliveries up."""
+    """Terminates deliveries, which become dead letters."""
     return _spoken(info.context, consumer, "term", log, at=at, reason=reason)
 
 
@@ -211,7 +211,7 @@ def claim_deliveries(
     only_ids: Annotated[bool, argument("Whether they are only looked at: their counts stay.")] = False,
     log: LogName = None,
 ) -> ClaimedRows:
-    """Takes over what other consumers have."""
+    """Claims pending deliveries of other consumers."""
     asked = {"minIdleMs": min_idle_ms, "at": at, "start": start, "limit": limit, "onlyIds": only_ids}
 
     def work(found: "ChangeLog", member: "GroupMember") -> ClaimedRows:
@@ -235,7 +235,7 @@ def pending_deliveries(
     limit: Annotated[int | None, argument("Most rows; 100 if left out.")] = None,
     log: LogName = None,
 ) -> PendingPage:
-    """What a group has delivered, and is not acknowledged."""
+    """Lists the deliveries of a group that are not acknowledged."""
     found: ChangeLog | None = None
     asked = {"consumer": consumer, "start": start, "minIdleMs": min_idle_ms or 0, "limit": limit}
     try:
@@ -249,7 +249,7 @@ def pending_deliveries(
 
 
 def _spoken(context: Context, consumer: ConsumerInput, do: str, log: str | None, **payload: Any) -> int:
-    """Of how many deliveries it was true what a consumer says."""
+    """Carries out a call of a consumer; returns the number of deliveries that it changed."""
 
     def work(found: "ChangeLog", member: "GroupMember") -> int:
         call = cast("SpokenCall", call_of(do, payload, context.limits))

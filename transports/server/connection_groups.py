@@ -1,4 +1,4 @@
-"""What the machine of one connection wants done for consumers of groups."""
+"""Carries out the effects of one connection's protocol machine that concern consumers of groups."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,11 +39,11 @@ __all__ = ["ConnectionGroups"]
 
 
 class _Consumer(MemberSubscriber[ConsumerEntry]):
-    """One that calls.
+    """A consumer of the connection, with its calls.
 
     Attributes:
-        calls: What it wants done, in order, with the numbers of its calls.
-        busy: Whether a thread does some of that.
+        calls: The calls that wait, in order.
+        busy: Whether a thread is carrying out earlier calls.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class _Consumer(MemberSubscriber[ConsumerEntry]):
 
 
 class ConnectionGroups(HeldMembers[_Consumer]):
-    """Those of a connection of ``penstock.v1+json``.
+    """The group consumers of a connection of ``penstock.v1+json``.
 
     Args:
-        session: Its machine.
+        session: The protocol machine of the connection.
         logs: The logs of the server, by name.
-        access: What each principal may do.
-        leases: The consumers of the server.
-        perform: Does what the machine answers.
+        access: The access rights of principals.
+        leases: The consumer leases of the server.
+        perform: Carries out the effects that the machine returns.
         **serving: As for `HeldMembers`.
     """
 
@@ -95,19 +95,19 @@ class ConnectionGroups(HeldMembers[_Consumer]):
         *,
         lost: Callable[[], bool],
     ) -> None:
-        """Does what the machine wants.
+        """Carries out an effect of the machine.
 
         Args:
-            effect: It.
-            principal: Whose client it is.
-            lost: Whether the connection is gone.
+            effect: The effect.
+            principal: The principal of the client.
+            lost: Returns whether the connection is lost.
         """
         if isinstance(effect, JoinGroup):
             entry, wish = effect.entry, effect.wish
             try:
                 name, log, grant = self._access.find(self._logs, wish.log, principal, LogAction.CONSUME)
                 grant.check_group(wish.group)
-            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this consumer only
+            except Exception as error:  # noqa: BLE001 - any error concerns only this consumer
                 self._perform(self._session.failed(entry, describe(error)))
                 return
             self.join(_Consumer(self, entry, wish, self._lane(), name, log), principal, lost=lost)
@@ -118,7 +118,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
         else:
             self.request(effect.entry, effect.n)
 
-    # What the consumer is told.
+    # Messages to the consumer.
 
     def _write(self, consumer: _Consumer, lease: MemberLease, deliveries: Sequence[GroupDelivery]) -> None:
         told = deliveries_json(tuple(deliveries), consumer.log.token, consumer.wish.integers)
@@ -126,7 +126,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
         self._perform(consumer.entry.delivered(told))
 
     def ended(self, consumer: _Consumer, error: Exception | None) -> None:
-        """Writes the last message."""
+        """Writes the last message to a consumer."""
         entry = consumer.entry
         if error is None:
             self._perform(self._session.left(entry))
@@ -135,7 +135,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
             self._perform(self._session.failed(entry, problem))
 
     def _begin(self, consumer: _Consumer, lease: MemberLease) -> None:
-        """Tells a consumer that it has joined, and gives it deliveries: those first that it was sent and that have not come."""
+        """Confirms the joining and starts the deliveries; deliveries sent before that did not arrive are sent again first."""
         held, entry, wish = lease.held, consumer.entry, consumer.wish
         reply = MemberReply(held.group.name, held.member.name, held.generation)
         feed = held.member.deliveries(history=wish.history, nbytes=consumer.lane.batch_bytes)
@@ -154,7 +154,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
     # Calls.
 
     def _work(self, consumer: _Consumer) -> None:
-        """Has what was asked for done by one thread at a time, and answers it."""
+        """Carries out the waiting calls on a thread, one batch at a time, and answers them."""
         lease = consumer.lease
         if consumer.busy or not consumer.calls or lease is None:
             return
@@ -165,7 +165,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
             consumer.busy = False
             try:
                 answers = result()
-            except Exception as error:  # noqa: BLE001 - no thread does it
+            except Exception as error:  # noqa: BLE001 - no thread could carry them out
                 answers = [describe(error)] * len(calls)
             for call, answer in zip(calls, answers, strict=True):
                 self._perform(consumer.entry.answered(call.n, answer))
@@ -183,7 +183,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
 
 
 def _do_all(log: "ChangeLog", held: HeldMember, calls: Sequence[ConsumerCall]) -> list[object]:
-    """Does what a consumer asks for, in order; answers with results and problems. What is to be durable is, when all is."""
+    """Carries out calls in order; returns a result or a problem for each. One sync at the end makes all durable ones durable."""
 
     def token(position: Position) -> str:
         return str(log.token(position))
@@ -192,13 +192,13 @@ def _do_all(log: "ChangeLog", held: HeldMember, calls: Sequence[ConsumerCall]) -
     for call in calls:
         try:
             answers.append(_do(log, held, call, token))
-        except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this call only
+        except Exception as error:  # noqa: BLE001 - any error concerns only this call
             answers.append(describe(error, token))
     durable = [at for at, call in enumerate(calls) if isinstance(call, AckCall) and call.durable]
     if durable:
         try:
             held.member.ack(durable=True)
-        except Exception as error:  # noqa: BLE001 - likewise
+        except Exception as error:  # noqa: BLE001 - any error concerns only the durable calls
             problem = describe(error, token)
             for at in durable:
                 answers[at] = problem

@@ -1,4 +1,4 @@
-"""The consumers of groups of one connection of ``graphql-transport-ws``."""
+"""The group consumers of one connection of ``graphql-transport-ws``."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ __all__ = ["OperationMembers"]
 
 
 class _Consumer(MemberSubscriber[OperationEntry]):
-    """One that is given what its operation selects."""
+    """A consumer that receives the fields that its operation selects."""
 
     def __init__(self, operation: GraphQLOperation, *known: Any) -> None:
         super().__init__(*known)
@@ -28,12 +28,12 @@ class _Consumer(MemberSubscriber[OperationEntry]):
 
 
 class OperationMembers(HeldMembers[_Consumer]):
-    """Those that subscribe to ``onDelivery``; what they say comes by mutations.
+    """The consumers that subscribe to ``onDelivery``; they acknowledge by mutations.
 
     Args:
-        leases: The consumers of the server.
+        leases: The consumer leases of the server.
         write: Writes payloads of an operation.
-        end: Writes its last message; the error may be None.
+        end: Writes the last message of an operation; the error may be None.
         **serving: As for `HeldMembers`.
     """
 
@@ -57,12 +57,12 @@ class OperationMembers(HeldMembers[_Consumer]):
         *,
         lost: Callable[[], bool],
     ) -> None:
-        """Has the consumer of an operation join.
+        """Joins the consumer of an operation to its group.
 
         Args:
-            entry: Of the operation.
-            operation: It.
-            principal: Whose client it is.
+            entry: The entry of the operation in the protocol machine.
+            operation: The operation.
+            principal: The principal of the client.
             lost: As for `join`.
         """
         source = operation.source
@@ -73,12 +73,16 @@ class OperationMembers(HeldMembers[_Consumer]):
         self.join(consumer, principal, lost=lost)
 
     def ended(self, consumer: _Consumer, error: Exception | None) -> None:
-        """Writes the last message."""
+        """Writes the last message to a consumer."""
         if not consumer.entry.ended:
             self._end(consumer.entry, consumer.log, error)
 
     def _begin(self, consumer: _Consumer, lease: MemberLease) -> None:
-        """Gives it deliveries: those first that a client had which goes on with its joining, as it cannot tell which of them came."""
+        """Starts the deliveries of a consumer.
+
+        A client that resumes its joining gets its pending deliveries again first, because it does not report which of them
+        arrived.
+        """
         again = lease.held.begun
         lease.held.begun = True
         feed = lease.held.member.deliveries(

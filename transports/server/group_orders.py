@@ -1,4 +1,4 @@
-"""Does what clients want done with groups of which they are no consumers."""
+"""Carries out orders for groups from clients that have not joined them."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,20 +18,21 @@ _MOST_BYTES: Final = 1 << 20
 
 
 def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder) -> dict[str, Any]:
-    """Does what is wanted; reads and writes the disk, on the calling thread.
+    """Carries out an order; reads and writes the disk on the calling thread.
 
     Args:
-        name: What the client knows the log by.
-        log: Whose groups.
-        grant: Names those that the client may use.
-        order: What is wanted.
+        name: The name of the log, as the client knows it.
+        log: The log of the group.
+        grant: The grant of the client, which lists the groups that it may use.
+        order: The order.
 
     Returns:
-        What is answered: of ``pending`` and ``dead`` rows; of ``discard`` how many letters are gone; else where the group is then.
+        The answer: rows for ``pending`` and ``dead``; the number of letters removed for ``discard``; else the state and position
+        of the group afterwards.
 
     Raises:
-        Forbidden: If the grant does not name the group.
-        PenstockError: If it cannot be done.
+        Forbidden: If the grant does not list the group.
+        PenstockError: If the order fails.
     """
     grant.check_group(order.name)
     if order.do == "create":
@@ -58,7 +59,7 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
 
 
 def _letters(group: ConsumerGroup, order: GroupOrder) -> dict[str, Any]:
-    """A page of dead letters, in the order of their positions: one at least, if there is one."""
+    """A page of dead letters, by position; at least one letter if there is one."""
     found: list[msgspec.Raw] = []
     nbytes = 0
     last = None
