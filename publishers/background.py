@@ -1,4 +1,4 @@
-"""Threads of a log that serve all its subscribers."""
+"""Background threads of a log, which serve all its subscribers."""
 
 import threading
 from typing import Final
@@ -11,7 +11,7 @@ class _Here(threading.local):
 
 
 HERE: Final = _Here()
-"""Whether the calling thread is such a thread."""
+"""Holds, for each thread, whether it is a `BackgroundThread`."""
 
 
 class BackgroundThread(threading.Thread):

@@ -1,1 +1,1 @@
-"""From whatever a crash has left to a log that takes commits, and truncating what must not stay."""
+"""Recovery after a crash, and truncation of withheld transactions."""

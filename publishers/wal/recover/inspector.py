@@ -1,12 +1,11 @@
-"""The inspector: what a segment holds, and what of a log must be there. Opening, verify and repair all ask here.
+"""The inspector: scans segments, and checks which data a log must have. Opening, verify and repair all use it.
 
-There is one judgement and there are two severities. Opening refuses damage to what was acknowledged, and mends what a crash
-has torn; verify reports the one as corrupt and the other as torn, and looks further. What they must never disagree about
-stands here once:
+One judgement serves two severities. Opening refuses damage to acknowledged data, and truncates torn writes; verify reports the first
+as corrupt and the second as torn, and continues. The rules on which they must agree are here once:
 
-* the frames that restore a segment, and those that are out of place (`Replay`), and where the last whole one ends (`restore`);
-* what HEAD and TAIL tell must be there (`Acknowledged`);
-* what frames behind a damage tell was durable (`find_vouching`).
+* the frames that restore a segment, and frames that are out of place (`Replay`), and the end of the last whole frame (`restore`);
+* the data that must be there according to HEAD and TAIL (`Acknowledged`);
+* the data that frames behind a damage prove to have been durable (`find_vouching`).
 """
 
 import contextlib
@@ -46,11 +45,11 @@ _LENGTH: Final = Struct("<I")
 
 
 class Acknowledged(NamedTuple):
-    """What must be there, by the two files that tell of it.
+    """The data that a log must have, according to HEAD and TAIL.
 
     Attributes:
-        head: Vouches for what was synced when it was written; None if nothing is asked of it.
-        tail: Tells what was shown, if it was written since this machine was started; None likewise.
+        head: The data that were synced when HEAD was written; None to ignore HEAD.
+        tail: The versions that were visible, if TAIL was written since this machine was booted; None to ignore TAIL.
     """
 
     head: HeadState | None
@@ -58,7 +57,7 @@ class Acknowledged(NamedTuple):
 
     @property
     def reached(self) -> Location:
-        """The place up to which something must be there."""
+        """The location up to which the log must have data."""
         head, tail = self
         return max(
             Location(head.segment, head.offset) if head else Location(0, 0),
@@ -79,12 +78,12 @@ class Acknowledged(NamedTuple):
 
 
 def is_of_two_histories(head: HeadState, epoch: Epoch | None) -> bool:
-    """Whether HEAD and the last epoch of the segments are of two histories: they have one number and other random bits."""
+    """Whether HEAD and the last epoch of the segments belong to two histories: same number, different random bits."""
     return epoch is not None and epoch.epoch == head.epoch and epoch.random != head.random
 
 
 class Replay:
-    """What the frames of one segment restore, taken one after the other from the first on.
+    """Restores the state of one segment from its frames, one after the other from the first.
 
     Attributes:
         tables: Producers and epochs.
@@ -97,11 +96,11 @@ class Replay:
         self._frames: list[tuple[int, FrameHeader]] = []
 
     def take(self, offset: int, frame: FrameHeader, payload: memoryview) -> None:
-        """Takes the next frame; a transaction counts when its last one is there.
+        """Applies the next frame; a transaction counts once its last frame was applied.
 
         Raises:
             FormatTooNew: If a later version of penstock wrote it.
-            ValueError: If it must not be there, or is a control frame that tells nothing.
+            ValueError: If it is out of place, or is a malformed control frame.
         """
         if frame.flags & CONTROL:
             if (decode_control(payload, self.tables) is Kind.CHECKPOINT) != (offset == DATA_START):
@@ -125,15 +124,15 @@ class Replay:
 
 
 class Restored(NamedTuple):
-    """What a segment holds up to the end of its last whole transaction or control frame.
+    """The state of a segment at the end of its last whole transaction or control frame.
 
     Attributes:
-        chain: What the next frame continues.
-        end: Where it goes.
+        chain: The state that the next frame continues.
+        end: The offset of the next frame.
         tables: Producers and epochs.
         sparse: The sparse index.
-        size: Of the file, as far as it was scanned.
-        bad: Where the scan stopped.
+        size: The scanned size of the file.
+        bad: The offset at which the scan stopped.
         why: Why it stopped there; None if only zeros follow.
     """
 

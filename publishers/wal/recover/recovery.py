@@ -1,14 +1,14 @@
-"""Opening a log for writing: from whatever a crash has left to a state in which everything is known to be durable.
+"""Recovery: opens a log for writing after a crash, and makes every remaining transaction durable.
 
-The order of the steps is what makes it safe; a crash between any two of them leads back to the first.
+The order of the steps makes it safe; after a crash between any two of them, recovery begins again with the first.
 
-1. Under the lock (see `directory`): delete unfinished files, read HEAD, finish a cut that it tells of.
+1. Under the lock (see `directory`): delete unfinished files, read HEAD, finish a truncation that it records.
 2. Compare the segments with HEAD, with each other, and closed ones with their indexes.
 3. Scan the last segment.
-4. Judge what lies behind its last good frame: torn by a crash, or damage to something acknowledged. What HEAD vouches for
-   must be there, and what TAIL tells of, if it was written since this machine was started.
-5. Write frames that HEAD does not vouch for again: after a failed sync the page cache may pass for clean although the
-   disk never got them.
+4. Judge the bytes behind its last good frame: torn by a crash, or damage to acknowledged data. The data that HEAD covers must
+   be there, and those that TAIL covers, if it was written since this machine was booted.
+5. Rewrite frames that HEAD does not cover: after a failed sync the page cache may look clean although the disk never
+   received them.
 6. Sync; then HEAD with a new epoch; then the EPOCH frame (`Writer.open_epoch`); then the log may be used.
 """
 
@@ -77,15 +77,15 @@ _TORN_BYTES: Final = 16 << 20
 
 
 class Recovered(NamedTuple):
-    """What recovery found and made durable.
+    """The recovered and durable state of a log.
 
     Attributes:
         catalog: All segments.
         head: HEAD, with the new epoch.
-        active: The last segment, ready to be continued.
-        chain: What the next frame continues.
+        active: The last segment, ready for appends.
+        chain: The state that the next frame continues.
         tables: Producers and epochs.
-        torn: Bytes of unsynced writes that were cut off.
+        torn: Bytes of unsynced writes that were truncated.
     """
 
     catalog: Catalog
@@ -263,7 +263,7 @@ class _Recovery:
                 raise WalCorrupted(number, left.bad, left.why or "the frames end before the segment")
             if not left.trailer.fits(size, following):
                 raise WalCorrupted(following.number, 0, f"the header does not continue segment {number}")
-            # An index only saves time: without room for it, it is made again some other day.
+            # An index only saves time: if the disk is full, a later opening makes it.
             with contextlib.suppress(OSError):
                 data = left.sparse.pack(header.log_id, number, left.trailer)
                 write_index(self._filesystem, self._directory, number, data)
@@ -285,13 +285,13 @@ class _Recovery:
         return left
 
     def _mend(self, file: File, number: int, left: Restored) -> tuple[int, int]:
-        """Cuts off what is torn behind the last good frame, and keeps that in a ``.torn`` file.
+        """Truncates torn bytes behind the last good frame, and saves them in a ``.torn`` file.
 
         Returns:
-            The bytes that were cut off, and up to where the file holds zeros now.
+            The number of truncated bytes, and the end of the zeros in the file.
 
         Raises:
-            WalCorrupted: If a frame there tells that what should be before it was durable.
+            WalCorrupted: If a frame there proves that missing data before it were durable.
             OSError: If something cannot be written.
         """
         end, size = left.end, left.size
@@ -304,7 +304,7 @@ class _Recovery:
         if vouching is not None:
             why = f"{left.why or 'zeros'}, but a frame at {vouching} was written when it was durable"
             raise WalCorrupted(number, left.bad, why)
-        # For whoever wants to look at it, and not at the price of the opening.
+        # The file serves later inspection; an error here must not fail the opening.
         kept = self._directory / f"{segment_name(number)}.torn"
         with contextlib.suppress(OSError), contextlib.closing(self._filesystem.open(kept, "create")) as copy:
             copy.truncate(0)
