@@ -1,6 +1,6 @@
 """The file system as the log sees it, and the real one: the only module that opens files or calls ``os``.
 
-(Except `wakeup`, which it offers as `FileSystem.notifier` and `FileSystem.listen`.)
+(Except `notify`, which it offers as `FileSystem.notifier` and `FileSystem.listen`.)
 
 Everything the log does to a disk goes through a `FileSystem`, so that a simulated one can be put under the very same
 code. Names follow POSIX; every method may raise `OSError`, and what that means is for the caller to judge.
