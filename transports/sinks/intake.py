@@ -78,6 +78,7 @@ class SinkIntake:
     ) -> None:
         self._log, self._name, self._options, self._view = log, name, options, view
         self._take_over, self._wake = take_over, wake
+        self._latest = log.head  # what is committed before the first step of the runner belongs to a new sink
         self.notes = notes
         self.slot: Slot | None = None
         self.supply: SinkSupply | None = None
@@ -110,6 +111,8 @@ class SinkIntake:
         """Creates the slot if it does not exist, and notes whether rows come first."""
         there, wanted, told = self._name in self._log.slots, self._options.snapshot, self.notes.told
         done, start = told.done, self._options.start
+        if start == Start.LATEST:
+            start = self._latest
         if wanted == "initial_only" or (wanted == "initial" and not there and done is None):
             start = Start.LATEST
             if told.rows is None:

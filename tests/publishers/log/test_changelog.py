@@ -151,7 +151,7 @@ def test_each_position_that_is_none_of_the_log_has_its_error():
             with pytest.raises(PositionForked) as forked:
                 log.position_of(strange)
             assert forked.value.end is None
-            assert "restored from a copy" in str(forked.value)
+            assert "is a copy or was restored from one" in str(forked.value)
 
 
 def test_a_transaction_commits_on_leaving_and_nothing_on_an_exception(log):

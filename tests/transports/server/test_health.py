@@ -85,7 +85,7 @@ async def test_a_corrupt_log_behind_a_load_balancer_is_out_of_service(
             shop = (await fetch(server, "/health"))[1]["logs"]["shop"]
     assert (shop["status"], shop["failure"], "head" in shop) == ("corrupt", "WalCorrupted", True)
     assert "'penstock verify DIR' shows" in shop["why"]
-    assert "'penstock repair DIR' mends" in shop["why"]
+    assert "'penstock repair DIR' repairs" in shop["why"]
     (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert line.getMessage() == f"the log shop is corrupt: {shop['why']}"
     assert line.exc_info is None

@@ -679,3 +679,14 @@ def test_a_sink_that_needs_certain_images_gets_them(tmp_path):
 def test_the_name_of_a_sink_is_that_of_a_slot(tmp_path):
     with ChangeLog.open(tmp_path / "log", **QUICK) as log, pytest.raises(InvalidOption):
         SinkRunner(log, "No Slot", Target())
+
+
+def test_a_new_sink_begins_where_the_log_was_when_it_was_added(tmp_path):
+    """F119: its first step, on a thread of its own, may come after the next commits."""
+    with ChangeLog.open(tmp_path / "log", **QUICK) as log:
+        log.commit([upsert("order", "before", {})])
+        target = Target()
+        runner = SinkRunner(log, "stock", target, SinkOptions(linger=0.0))
+        log.commit([upsert("order", "behind", {})])
+        with runner:
+            wait_until(lambda: target.keys == ["behind"], lambda: target.keys)
