@@ -302,7 +302,7 @@ GROUPING = [
     _mutant(
         "a count is durable after the delivery",
         _GROUPS + "served_group:ServedGroup.deliver",
-        "book.flush()  # a change that kills its process is counted all the same",
+        "book.flush()  # before the delivery, so that a change that kills its process is counted too",
         "pass",
         "groups-disk",
     ),

@@ -106,7 +106,7 @@ class LeaseRace:
 
     def _strike(self, contenders: Contenders) -> None:
         two = [contenders.begin(), contenders.begin()]
-        for _ in range(self._blows):
+        for number in range(self._blows):
             taken = len(self.receiver.accepted)
             wait_until(
                 lambda before=taken: (
@@ -115,6 +115,11 @@ class LeaseRace:
                 lambda: self._state(contenders),
             )
             contenders.check()
+            if number % 8 == 0:  # the holder is one of them, so another one has to gain the lease
+                for which in range(2):
+                    contenders.kill(two[which])
+                    two[which] = contenders.begin()
+                continue
             which, blow = self._chance.randrange(2), self._chance.random()
             if blow < 0.5:
                 contenders.kill(two[which])
