@@ -1,14 +1,13 @@
 """The groups of a server: reads them from its statistics, and sends requests for them."""
 
 import argparse
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from publishers.store.log_entries import SYSTEM
 from transports.cli.http import ask, token_of, trust_of
+from transports.cli.remote import ask_remote
 from transports.client.remote_groups import RemoteGroups
-from transports.client.remote_log import connect
 from transports.errors import LogNotFound
 
 __all__ = ["asked_of", "groups_of"]
@@ -43,18 +42,11 @@ def asked_of(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGrou
     Raises:
         RemoteError: If the server refuses it, for example because of the grant.
     """
-    trust = trust_of(chosen, url)
-
-    async def asked() -> _T:
-        async with connect(
-            url,
-            token=token_of(chosen),
-            ssl=None if trust is None else trust.context,
-            server_name=None if trust is None else trust.name,
-        ) as remote:
-            return await ask_for(remote.groups if chosen.log is None else remote.groups.of(chosen.log))
-
-    return asyncio.run(asked())
+    return ask_remote(
+        chosen,
+        url,
+        lambda remote: ask_for(remote.groups if chosen.log is None else remote.groups.of(chosen.log)),
+    )
 
 
 def _told(name: str, group: Mapping[str, Any]) -> dict[str, Any]:

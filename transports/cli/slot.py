@@ -1,7 +1,6 @@
 """``penstock slot``: the positions that a log keeps for consumers."""
 
 import argparse
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -18,11 +17,11 @@ from publishers.slots.statistics import SlotStatistics
 from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
-from transports.cli.http import add_token, token_of, trust_of
+from transports.cli.http import add_token
 from transports.cli.output import show
 from transports.cli.places import PLACES, age_of, existing, seconds_text, table
+from transports.cli.remote import ask_remote
 from transports.cli.source import followed, url_of
-from transports.client.remote_log import connect
 from transports.client.remote_slots import RemoteSlots
 from transports.codec.slot_orders import SlotTold
 from transports.codec.starts import start_of_text
@@ -184,18 +183,9 @@ def _do(deed: str, chosen: argparse.Namespace) -> int:
 
 def _afar(chosen: argparse.Namespace, url: str, ask: Callable[[RemoteSlots], Awaitable[_T]]) -> _T:
     """Runs a request against the slots of a server, and returns the reply."""
-    trust = trust_of(chosen, url)
-
-    async def asked() -> _T:
-        async with connect(
-            url,
-            token=token_of(chosen),
-            ssl=None if trust is None else trust.context,
-            server_name=None if trust is None else trust.name,
-        ) as remote:
-            return await ask(remote.slots if chosen.log is None else remote.slots.of(chosen.log))
-
-    return asyncio.run(asked())
+    return ask_remote(
+        chosen, url, lambda remote: ask(remote.slots if chosen.log is None else remote.slots.of(chosen.log))
+    )
 
 
 def _place(told: SlotTold) -> Position:

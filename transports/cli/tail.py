@@ -19,13 +19,13 @@ from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers
 from transports.cli.arguments import ArgumentParser, number
 from transports.cli.criteria import add_criteria, criteria_of
-from transports.cli.http import add_token, token_of, trust_of
+from transports.cli.http import add_token
+from transports.cli.remote import remote_of
 from transports.cli.source import followed, url_of
 from transports.cli.view import add_view, mask_of, view_of
 from transports.cli.wait import wait_for
 from transports.client.backoff import Backoff
 from transports.client.remote_feed import RemoteSubscription
-from transports.client.remote_log import connect
 from transports.client.remote_slot import RemoteSlot
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
@@ -229,15 +229,8 @@ async def _remote(chosen: argparse.Namespace, url: str) -> None:
 
     printer = _Printer(chosen.limit, finished.set, encode, printed)
 
-    trust = trust_of(chosen, url)
-    async with connect(
-        url,
-        token=token_of(chosen),
-        ssl=None if trust is None else trust.context,
-        server_name=None if trust is None else trust.name,
-        reconnect=chosen.retry != 0 and Backoff(attempts=chosen.retry),
-        on_wait=partial(_wait, url, printer),
-    ) as log:
+    reconnect = chosen.retry != 0 and Backoff(attempts=chosen.retry)
+    async with remote_of(chosen, url, reconnect=reconnect, on_wait=partial(_wait, url, printer)) as log:
         shown = _Shown(
             content=Content(chosen.content),
             images=Images(chosen.images),

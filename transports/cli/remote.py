@@ -1,0 +1,43 @@
+"""The connection of a command to a server."""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from transports.cli.http import token_of, trust_of
+from transports.client.backoff import Backoff
+from transports.client.remote_log import OnWait, RemoteLog, connect
+
+__all__ = ["ask_remote", "remote_of"]
+
+_T = TypeVar("_T")
+
+
+def remote_of(
+    chosen: argparse.Namespace, url: str, *, reconnect: Backoff | bool = False, on_wait: OnWait | None = None
+) -> RemoteLog:
+    """Returns the remote log of a server, with the credentials of the command; ``async with`` connects it."""
+    trust = trust_of(chosen, url)
+    return connect(
+        url,
+        token=token_of(chosen),
+        ssl=None if trust is None else trust.context,
+        server_name=None if trust is None else trust.name,
+        reconnect=reconnect,
+        on_wait=on_wait,
+    )
+
+
+def ask_remote(chosen: argparse.Namespace, url: str, ask: Callable[[RemoteLog], Awaitable[_T]]) -> _T:
+    """Runs a request on a connection of its own, and returns the reply.
+
+    Raises:
+        RemoteError: If the server refuses it, for example because of the grant.
+    """
+
+    async def asked() -> _T:
+        async with remote_of(chosen, url) as remote:
+            return await ask(remote)
+
+    return asyncio.run(asked())
