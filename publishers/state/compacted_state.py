@@ -41,7 +41,7 @@ _BATCH: Final = (
 _PIECE: Final = 64 * KIB  # likewise where commits come: storing takes longer than reading
 _PART: Final = MIB  # bytes of rows that are kept before they are given to SQLite
 _RETRY: Final = 1.0  # seconds until something is tried again that the disk refused
-_LOOK: Final = 0.02  # seconds without a commit after which nothing is taken from a writer
+_LOOK: Final = 0.1  # seconds without a commit after which nothing is taken from a writer
 _PAGE: Final = 1_000
 _PAGE_BYTES: Final = MIB
 
