@@ -29,6 +29,7 @@ __all__ = [
     "Columns",
     "all_valid",
     "bitmap",
+    "cut_out",
     "encode_names",
     "encode_payload",
 ]
@@ -170,16 +171,14 @@ class Columns:
         return total
 
     def piece(self, name: str, start: int, end: int) -> tuple[bytes, list[int]] | None:
-        """Returns the bytes of the values from ``start`` up to ``end``, and the offsets of these values and of their end.
+        """Returns the bytes of the values from ``start`` up to ``end``, and where in them each value begins and the last one ends.
 
-        The bytes begin with the first value, whatever its offset. Returns None if there is no such column, or if some of
-        its values are missing.
+        Returns None if there is no such column, or if some of its values are missing.
         """
         column: Column | None = getattr(self, name)
         if column is None or column.validity is not None:
             return None
-        offsets = column.offsets[start : end + 1].tolist()
-        return column.data[offsets[0] : offsets[-1]].tobytes(), offsets
+        return cut_out(column.data, column.offsets[start : end + 1].tolist())
 
     def slice(self, start: int, end: int) -> "Columns":
         """Returns the changes from ``start`` up to ``end``; data is shared."""
@@ -189,6 +188,12 @@ class Columns:
         type_ids = None if self.type_ids is None else self.type_ids[start:end]
         key = self.key.slice(start, end)
         return Columns(self.kinds[start:end], self.entity_types, type_ids, key, body, before, changed, meta)
+
+
+def cut_out(data: memoryview, offsets: list[int]) -> tuple[bytes, list[int]]:
+    """Returns the bytes from the first offset to the last, and the offsets in these bytes."""
+    first = offsets[0]
+    return data[first : offsets[-1]].tobytes(), [offset - first for offset in offsets] if first else offsets
 
 
 def bitmap(flags: list[bool]) -> bytes:

@@ -11,7 +11,7 @@ from struct import error as StructError  # noqa: N812 - it is a class, whatever 
 from typing import Final
 
 from publishers.wal.disk.filesystem import Data
-from publishers.wal.format.columns import COLUMN_NAMES, Column, Columns, all_valid
+from publishers.wal.format.columns import COLUMN_NAMES, Column, Columns, all_valid, cut_out
 
 __all__ = ["StoredColumns", "decode_payload"]
 
@@ -69,9 +69,8 @@ class StoredColumns(Columns):
         place, payload = self._places.get(name), self._payload
         if place is None or place[0]:
             return None
-        _, at, begin, _ = place
-        offsets = payload[at + 4 * start : at + 4 * end + 4].cast("i").tolist()
-        return payload[begin + offsets[0] : begin + offsets[-1]].tobytes(), offsets
+        _, at, begin, end_of_data = place
+        return cut_out(payload[begin:end_of_data], payload[at + 4 * start : at + 4 * end + 4].cast("i").tolist())
 
 
 def decode_payload(payload: Data, count: int) -> tuple[Columns, bytes]:
