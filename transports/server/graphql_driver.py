@@ -128,7 +128,9 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
 
         A ping has reported it. On an idle log no event would ever free the list.
         """
-        oldest = 1 if "end" in self.snapshots[0] else 0  # the end of a snapshot whose beginning an event has reported
+        oldest = (
+            1 if "end" in self.snapshots[0] else 0
+        )  # the end of a snapshot whose beginning an event has reported
         if len(self.snapshots) - oldest > 2 * most:
             del self.snapshots[oldest : oldest + 2]
 

@@ -414,7 +414,6 @@ def test_a_slot_tells_how_far_it_is_behind(log):
     assert not log.slots.info("stock").unsynced
 
 
-
 def test_how_old_the_backlog_of_a_slot_is_is_known_after_a_restart_too():
     """F74: an alarm for consumers that have gone must not end because the log was opened again."""
     path, clock = scratch() / "log", Clock()
@@ -425,7 +424,11 @@ def test_how_old_the_backlog_of_a_slot_is_is_known_after_a_restart_too():
             clock.now += 100_000_000
     with ChangeLog.open(path, **QUICK, clock=clock) as log:
         listed = {one.name: one.lag for one in log.statistics().slots.listed}
-        assert [(name, lag.versions) for name, lag in listed.items()] == [("audit", 5), ("done", 3), ("stock", 6)]
+        assert [(name, lag.versions) for name, lag in listed.items()] == [
+            ("audit", 5),
+            ("done", 3),
+            ("stock", 6),
+        ]
         assert [round(lag.seconds) for lag in listed.values()] == [200, 100, 300]
         assert {lag.changes for lag in listed.values()} == {None}
         clock.now += 7_000_000
