@@ -548,7 +548,10 @@ class StateOff(LogError):
     """The log was opened without its compacted state."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the log {name} keeps no state; its owner has to open it with state=True")
+        super().__init__(
+            f"the log {name} keeps no state and names no source of rows; its owner has to open it with state=True, or give "
+            "a source, as snapshots_from does"
+        )
         self.name = name
 
 

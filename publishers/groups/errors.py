@@ -46,8 +46,8 @@ class GroupLost(HistoryPruned):
     def __init__(self, name: str, oldest: "Position") -> None:
         PositionError.__init__(
             self,
-            f"group {name!r} is lost: its history was above the cap and is gone before {oldest}; bootstrap its consumers from "
-            "a snapshot of the source, then reset the group to the position of that snapshot",
+            f"group {name!r} is lost: its history was above its cap, and is no longer kept for it (the log begins at {oldest}); "
+            "bootstrap its consumers from a snapshot of the source, then reset the group to the position of that snapshot",
         )
         self.name = name
         self.oldest = oldest

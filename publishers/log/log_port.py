@@ -1,12 +1,13 @@
 """The log as its slots, groups and compacted state use it."""
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from publishers.commits.group_commit import Committer
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.predicate import Predicate
-from publishers.errors import PositionAhead
+from publishers.errors import PenstockError, PositionAhead
 from publishers.fanout.service import Service
 from publishers.fanout.state import SubscriptionLag
 from publishers.log.feed import ChangeFeed
@@ -18,6 +19,9 @@ from publishers.views.view import Content, View
 from publishers.wal import Hold, Wal
 
 __all__ = ["LogPort"]
+
+_TIMES_MAX: Final = 1024
+"""Commit times, of versions before the opening of the log, that are remembered: one for each place that does not move."""
 
 
 class LogPort:
@@ -62,6 +66,7 @@ class LogPort:
         self.monotonic = service.clock.monotonic
         self.holds = files.retention.statistics
         self.judge = places.kept
+        self._committed_at = functools.lru_cache(_TIMES_MAX)(self._read_committed_at)
 
     def find(self, since: Any) -> Position:
         """See `PlaceLog.find`."""
@@ -80,8 +85,19 @@ class LogPort:
 
     def behind(self, position: Position) -> SubscriptionLag:
         """See `PlaceLog.behind`."""
-        service = self._service
-        return service.admission.behind(position, service.watermark.visible, 0)
+        admission, visible = self._service.admission, self._service.watermark.visible
+        lag = admission.behind(position, visible, 0)
+        if lag.seconds is not None:
+            return lag
+        # Committed before the log was opened. Without its age, a consumer that has not come back since would raise no alarm.
+        return admission.behind(position, visible, self._committed_at(position.version))
+
+    def _read_committed_at(self, version: int) -> int:
+        """Returns the commit time of a visible version, in microseconds since the Unix epoch; 0 if it is no longer kept."""
+        try:
+            return self._places.committed_at(version)
+        except PenstockError:
+            return 0
 
     def feed(self, criteria: Criteria, since: Position, view: View, check: Callable[[], None]) -> ChangeFeed:
         """See `PlaceLog.feed`."""

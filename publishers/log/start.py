@@ -141,12 +141,21 @@ class Places:
         version = place.version if isinstance(place, Position) else place
         if isinstance(version, bool) or not isinstance(version, int):
             raise InvalidOption("place", place, "a position or a version")
-        head, frames = self._service.head, self._service.frames
+        head = self._service.head
         if version >= head.version:
             raise PositionAhead(head)
+        return time_of(self.committed_at(version))
+
+    def committed_at(self, version: int) -> int:
+        """Returns the commit time of a visible version, in microseconds since the Unix epoch.
+
+        Raises:
+            HistoryPruned: If it is no longer kept.
+        """
+        frames = self._service.frames
         found = frames.read(frames.locate(version, 0))
         assert found is not None  # every visible version that is not pruned exists
-        return time_of(found[0].committed_at)
+        return found[0].committed_at
 
     def transaction(self, transaction_id: UUID, check: Callable[[], None] = lambda: None) -> Position:
         """Returns the beginning of a transaction, searched from the newest version back; ``check`` as for `find`.

@@ -40,9 +40,12 @@ class PositionMalformed(PositionError, ValueError):
     """A text is not a position."""
 
     def __init__(self, text: object) -> None:
-        # A text without a colon was meant as a word.
-        words = "" if isinstance(text, str) and ":" in text else "be 'earliest' or 'latest', or "
+        words, start = "", ""
+        if text in ("earliest", "latest"):  # clients name these in another field
+            start = "; as the place to begin, give it as start"
+        elif not isinstance(text, str) or ":" not in text:  # it was meant as a word
+            words = "be 'earliest' or 'latest', or "
         super().__init__(
-            f"{text!r:.120} is not a position; it must {words}look like log_id:epoch.random:version:index"
+            f"{text!r:.120} is not a position; it must {words}look like log_id:epoch.random:version:index{start}"
         )
         self.text = text

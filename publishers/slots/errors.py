@@ -47,7 +47,7 @@ class SlotLost(HistoryPruned):
     def __init__(self, name: str, oldest: "Position") -> None:
         PositionError.__init__(
             self,
-            f"slot {name!r} is lost: its history was above its cap and is gone before {oldest}; {_BOOTSTRAP}",
+            f"slot {name!r} is lost: its history was above its cap, and is no longer kept for it (the log begins at {oldest}); {_BOOTSTRAP}",
         )
         self.name = name
         self.oldest = oldest

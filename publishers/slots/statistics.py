@@ -21,8 +21,8 @@ class SlotStatistics:
         generation: Of the last opening; 0 if there was none.
         owner: The consumer that has it open, by the name that it gave; None if it is not open.
         paused: Whether nothing is given until it is resumed.
-        lag: How far ``position`` is behind the watermark, in versions, changes, bytes and seconds. What lies before the opening of
-            the log is not counted in changes, nor in bytes.
+        lag: How far ``position`` is behind the watermark, in versions, changes, bytes and seconds. Changes and bytes are None while
+            ``position`` lies before the opening of the log, or further back than the log remembers.
         unsynced: Whether something was acknowledged that a crash can take yet.
         history: What becomes of the history that is held for it; None if nothing is.
         held_bytes: Bytes of the log from the segment of its place on.

@@ -114,6 +114,22 @@ async def test_rows_come_again_while_changes_go_on(log, until):
     link.receiver.lost()
 
 
+async def test_ranges_without_rows_may_be_asked_for_as_often_as_one_likes(log, until):
+    """F91: one after the other, on an idle log."""
+    link = linked(log)
+    await begin(link, until)
+    await until(lambda: ended(link))
+    for number in range(1, 31):
+        again(link, criteria=ORDERS, after="8", until="9")
+        await until(lambda number=number: ended(link, number + 1))
+    assert "error" not in kinds(link)
+    begins = [one for one in link.messages if one["type"] == "snapshot_begin"]
+    assert [one.get("asked") for one in begins] == [None, *range(1, 31)]
+    log.commit([upsert("order", "9", {})])
+    await until(lambda: shown(link)[-1] == ("UPSERT", "9"))
+    link.receiver.lost()
+
+
 async def test_rows_can_be_asked_for_where_none_came_first(log, until):
     """F91: one that goes on behind the rows that it had, over a lost connection for example."""
     put(log, "1")
@@ -279,6 +295,18 @@ async def test_the_client_asks_again_over_lost_connections(log, serving, until):
         assert begins == [None, 1, 2]
         put(log, "9")
         await until(lambda: reader.told[-1] == "9")
+        assert reader.error is None
+
+
+async def test_the_client_asks_for_ranges_without_rows_as_often_as_it_likes(log, serving, until):
+    """F91: one after the other, on an idle log."""
+    async with connect(serving().url) as remote:
+        reader = Reader()
+        remote.changes(ORDER, since="state").subscribe(reader)
+        await until(lambda: "SnapshotEnd" in reader.told)
+        for number in range(1, 31):
+            assert reader.subscription.again(ORDER, after="8", until="9") == number
+            await until(lambda number=number: reader.told.count("SnapshotEnd") == number + 1)
         assert reader.error is None
 
 

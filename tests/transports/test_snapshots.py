@@ -220,6 +220,8 @@ async def test_what_cannot_be_is_told_by_name(log, until, tmp_path):
     assert await refused("a", snapshot="initial_only") == ("INVALID_REQUEST", "snapshot")
     assert await refused("b", start="state", snapshot="twice") == ("INVALID_REQUEST", "snapshot")
     assert await refused("c", since="n1:nonsense") == ("CURSOR_INVALID", None)
+    assert await refused("w", since="earliest") == ("CURSOR_INVALID", None)
+    assert link.messages[-1]["payload"]["message"].endswith("as the place to begin, give it as start")
     assert await refused("d", since="n1:0123456789abcdef:~AA~:x") == ("CURSOR_INVALID", None)
     token = log.token(Position(1))
     for name in ("\n00000000000000a", "0x0000000000000a", " 0000000000_000a", "0123456789ABCDEF"):

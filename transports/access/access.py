@@ -17,7 +17,10 @@ __all__ = ["EVERYBODY", "SERVER", "Access", "Authenticator", "Authoriser"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _L = TypeVar("_L")
-_WRITABLE: Final = "; penstock serve DIR --own --writable lets everybody write who is let in"
+_SWITCHES: Final = {
+    LogAction.WRITE: "; penstock serve DIR --own --writable lets everybody write who is let in",
+    LogAction.CONSUME: "; penstock serve DIR --own --slots PATTERN or --groups PATTERN names the slots and groups for everybody",
+}
 _NAME_MAX: Final = 255  # of a log; a longer name cannot exist
 _TIMEOUT: Final = 5.0
 
@@ -209,7 +212,7 @@ class Access:
             allowed = ", ".join(sorted(one.name for one in found.actions)) or "nothing"
             right = (
                 f"one that is allowed here, which is {allowed}; for {action.name} the authoriser of the server "
-                f"has to answer with a Grant whose actions hold it{_WRITABLE if action is LogAction.WRITE else ''}"
+                f"has to answer with a Grant whose actions hold it{_SWITCHES.get(action, '')}"
             )
             raise Forbidden("action", right)
         return found

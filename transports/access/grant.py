@@ -139,7 +139,7 @@ class Grant:
             Forbidden: If the grant does not name the slot.
         """
         if not self.names_slot(name):
-            raise Forbidden("slot.name", "that of a slot that may be opened here")
+            raise Forbidden("slot.name", "that of a slot that this client may use")
 
     def check_group(self, name: str) -> None:
         """Checks whether the grant names a group, which need not exist, and has no view, which groups do not support.

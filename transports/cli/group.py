@@ -24,8 +24,8 @@ from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.group_afar import asked_of, groups_of
 from transports.cli.http import add_token
-from transports.cli.output import print_json, show
-from transports.cli.places import PLACES, age_of, existing, seconds_text, table
+from transports.cli.output import fields, print_json, show
+from transports.cli.places import PLACES, age_of, existing, lag_text, seconds_text, table
 from transports.cli.source import followed, url_of
 from transports.client.remote_groups import RemoteGroups
 from transports.codec.group_orders import letter_json
@@ -147,9 +147,7 @@ def _info(chosen: argparse.Namespace) -> int:
     else:
         with followed(chosen.directory, chosen.log) as log:
             told = _told(log, _one(log, chosen.name))
-    lag = told["lag"]
-    lines = [f"{name}: {value}" for name, value in told.items() if name != "lag"]
-    show(chosen, told, [*lines, f"lag: {lag['versions']} versions, {seconds_text(lag['seconds'])}"])
+    show(chosen, told, fields({**told, "lag": lag_text(told["lag"])}))
     return _DONE
 
 
@@ -190,7 +188,7 @@ def _create(chosen: argparse.Namespace) -> int:
         with existing(chosen) as log:
             place = log.groups.create(chosen.name, criteria, start=since, **options).info().floor
     document = {"created": chosen.name, "position": str(place)}
-    show(chosen, document, [f"group {chosen.name} is there, at {place}"])
+    show(chosen, document, [f"group {chosen.name} is created at {place}"])
     return _DONE
 
 
@@ -215,7 +213,7 @@ def _pause(chosen: argparse.Namespace) -> int:
         with existing(chosen) as log:
             changed = log.groups.open(chosen.name).pause()
     document = {"paused": chosen.name, "changed": changed}
-    show(chosen, document, [f"group {chosen.name} gives nothing until it is resumed"])
+    show(chosen, document, [f"group {chosen.name} is paused"])
     return _DONE
 
 
@@ -225,7 +223,7 @@ def _resume(chosen: argparse.Namespace) -> int:
     else:
         with existing(chosen) as log:
             changed = log.groups.open(chosen.name).resume()
-    show(chosen, {"resumed": chosen.name, "changed": changed}, [f"group {chosen.name} goes on"])
+    show(chosen, {"resumed": chosen.name, "changed": changed}, [f"group {chosen.name} is resumed"])
     return _DONE
 
 

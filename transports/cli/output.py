@@ -1,11 +1,11 @@
 """Output of commands: a JSON document, or lines of text."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-__all__ = ["print_json", "show"]
+__all__ = ["fields", "print_json", "show"]
 
 
 def print_json(document: object) -> None:
@@ -19,3 +19,22 @@ def show(chosen: argparse.Namespace, document: object, lines: Iterable[str]) -> 
         print_json(document)
     else:
         print("\n".join(lines))
+
+
+def fields(document: Mapping[str, object]) -> Iterator[str]:
+    """Yields a line for people for each field of a document: its name as words, and its value."""
+    for name, value in document.items():
+        words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+        yield f"{words}: {_text(value)}"
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case list() | dict():
+            return msgspec.json.encode(value).decode()
+        case _:
+            return str(value)

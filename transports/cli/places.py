@@ -2,10 +2,10 @@
 
 import argparse
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from publishers.errors import NotALog, PenstockError
 from publishers.log.changelog import ChangeLog
@@ -13,7 +13,7 @@ from publishers.store.directory import kind_of
 from publishers.wal import RealFileSystem
 from transports.cli.source import is_store, owned
 
-__all__ = ["PLACES", "age_of", "existing", "seconds_text", "table"]
+__all__ = ["PLACES", "age_of", "existing", "lag_text", "seconds_text", "table"]
 
 PLACES: Final = (
     "earliest, latest, a version, a time, the id of a transaction, or a cursor such as events carry"
@@ -37,6 +37,12 @@ def age_of(log: ChangeLog, version: int) -> float | None:
     with contextlib.suppress(PenstockError):  # retention has deleted it meanwhile
         return max((datetime.now(UTC) - log.time_of(version)).total_seconds(), 0.0)
     return None
+
+
+def lag_text(lag: Mapping[str, Any]) -> str:
+    """Formats a lag for people, with the measures that are known."""
+    counts = [f"{lag[unit]} {unit}" for unit in ("versions", "changes", "bytes") if lag.get(unit) is not None]
+    return ", ".join([*counts, seconds_text(lag["seconds"])])
 
 
 def seconds_text(seconds: float | None) -> str:

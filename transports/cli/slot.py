@@ -18,8 +18,8 @@ from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.http import add_token
-from transports.cli.output import show
-from transports.cli.places import PLACES, age_of, existing, seconds_text, table
+from transports.cli.output import fields, show
+from transports.cli.places import PLACES, age_of, existing, lag_text, seconds_text, table
 from transports.cli.remote import ask_remote
 from transports.cli.source import followed, url_of
 from transports.client.remote_slots import RemoteSlots
@@ -31,8 +31,8 @@ __all__ = ["add_arguments"]
 _T = TypeVar("_T")
 _DONE: Final = 0
 _DEEDS: Final = {
-    "pause": ("paused", "gives nothing until it is resumed"),
-    "resume": ("resumed", "goes on"),
+    "pause": ("paused", "is paused"),
+    "resume": ("resumed", "is resumed"),
     "drop": ("dropped", "is dropped"),
 }
 _HEADS: Final = ("NAME", "PLACE", "BEHIND", "GENERATION", "STATE")
@@ -119,9 +119,7 @@ def _info(chosen: argparse.Namespace) -> int:
             if chosen.name not in stored:
                 raise NoSuchSlot(chosen.name, stored)
             told = _told(log, stored[chosen.name])
-    lag = told["lag"]
-    lines = [f"{name}: {value}" for name, value in told.items() if name != "lag"]
-    show(chosen, told, [*lines, f"lag: {lag['versions']} versions, {seconds_text(lag['seconds'])}"])
+    show(chosen, told, fields({**told, "lag": lag_text(told["lag"])}))
     return _DONE
 
 
@@ -140,7 +138,7 @@ def _create(chosen: argparse.Namespace) -> int:
                 paused=chosen.paused,
             ).position
     document = {"created": chosen.name, "position": str(place)}
-    show(chosen, document, [f"slot {chosen.name} is there, at {place}"])
+    show(chosen, document, [f"slot {chosen.name} is created at {place}"])
     return _DONE
 
 

@@ -17,7 +17,7 @@ from publishers.state.table import STATE_DIRECTORY, remove_table
 from publishers.wal import RealFileSystem
 from publishers.wal.checks.verify import is_live
 from transports.cli.arguments import ArgumentParser
-from transports.cli.output import print_json, show
+from transports.cli.output import fields, print_json, show
 from transports.cli.source import directory_of
 
 __all__ = ["add_arguments"]
@@ -55,7 +55,7 @@ def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
 
 def _info(chosen: argparse.Namespace) -> int:
     told = _told(directory_of(chosen.directory, chosen.log))
-    show(chosen, told, (f"{name}: {value}" for name, value in told.items()))
+    show(chosen, told, fields({"open for writing" if name == "owner" else name: told[name] for name in told}))
     return 0
 
 

@@ -606,8 +606,10 @@ def connect(
         server_name: For ``wss:``, the name that the server's certificate must bear, if it is not the host of the URL.
 
     Raises:
-        InvalidOption: If ``ssl`` or ``server_name`` is given for a URL without TLS.
+        InvalidOption: If the URL is not one of a WebSocket, or ``ssl`` or ``server_name`` is given for one without TLS.
     """
+    if not url.lower().startswith(("ws:", "wss:")):
+        raise InvalidOption("url", url, "ws://host:port/ws, or wss://host:port/ws with TLS")
     if not url.lower().startswith("wss:") and (ssl is not None or server_name is not None):
         raise InvalidOption("url", url, "a URL that begins with wss:// where ssl or server_name is given")
     return RemoteLog(

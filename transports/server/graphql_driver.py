@@ -62,7 +62,7 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         gap: Missing history that no event has reported yet.
         latency: Records the latency of the deliveries.
         place: Within a snapshot, the cursor at which the client would resume; None outside.
-        snapshots: Beginnings and ends of snapshots that no event has reported yet.
+        snapshots: Beginnings and ends of snapshots that no event has reported yet; bounded by ``forget_empty``.
     """
 
     __slots__ = ("gap", "latency", "operation", "place", "snapshots")
@@ -123,6 +123,17 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         self.gap, self.snapshots = None, []
         return [b'%s,"extensions":%s}' % (payloads[0][:-1], msgspec.json.encode(told)), *payloads[1:]]
 
+    def forget_empty(self, most: int) -> None:
+        """Forgets the oldest snapshot without rows, if there are more than ``most`` that no event has reported.
+
+        A ping has reported it. On an idle log no event would ever free the list.
+        """
+        oldest = (
+            1 if "end" in self.snapshots[0] else 0
+        )  # the end of a snapshot whose beginning an event has reported
+        if len(self.snapshots) - oldest > 2 * most:
+            del self.snapshots[oldest : oldest + 2]
+
     def ask_rows(self, payload: object) -> None:
         """Requests more rows, as the payload of a ping asks.
 
@@ -130,7 +141,7 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
             PenstockError: If the request is refused.
         """
         wish, limits = AgainWish.of_types(payload), self._driver.limits
-        self.again(wish, self.operation.view, limits, untold=len(self.snapshots) // 2)
+        self.again(wish, self.operation.view, limits)
 
     # Signals beside those of Reactive Streams, on the lane.
 
@@ -407,6 +418,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             case SnapshotEnd(name, position):
                 subscriber.place = str(log.token(position))
                 notes.append({"end": name})
+                subscriber.forget_empty(self._limits.snapshots)
                 if (
                     subscriber.operation.source.snapshot != "initial_only"
                 ):  # else the operation completes here

@@ -105,14 +105,13 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         else:
             serving.request(n)
 
-    def again(self, wish: AgainWish, view: View, limits: Limits, untold: int = 0) -> None:
+    def again(self, wish: AgainWish, view: View, limits: Limits) -> None:
         """Requests more rows.
 
         Args:
             wish: The rows to deliver.
             view: The view in which the client sees them.
             limits: Limits of the connection.
-            untold: The number of earlier requests that the client has not been informed about yet.
 
         Raises:
             InvalidRequest: If the subscription was not made to receive rows.
@@ -125,7 +124,7 @@ class WireSubscriber(Generic[_Entry, _Driving]):
                 self.entry.id,
                 "that of a subscription with the state first, or with snapshot initial or on_gap",
             )
-        if self.snapshot.waiting + untold >= limits.snapshots:
+        if self.snapshot.waiting >= limits.snapshots:
             raise TooManySnapshots(limits.snapshots)
         for asked in wish.asked:
             narrow(self.grant, view, asked)

@@ -27,6 +27,7 @@ from publishers import (
 )
 from tests.publishers.slots.consumers import caught_up, served, take
 from tests.publishers.support import QUICK, Probe, fill, opened, order, scratch, wait_until
+from tests.simulation.workload import Clock
 
 
 def test_a_consumer_without_a_place_goes_on_where_its_slot_is():
@@ -411,6 +412,29 @@ def test_a_slot_tells_how_far_it_is_behind(log):
         info = slot.info()
         assert (info.lag.versions, info.lag.changes, info.lag.nbytes) == (0, 0, 0)
     assert not log.slots.info("stock").unsynced
+
+
+def test_how_old_the_backlog_of_a_slot_is_is_known_after_a_restart_too():
+    """F74: an alarm for consumers that have gone must not end because the log was opened again."""
+    path, clock = scratch() / "log", Clock()
+    with ChangeLog.open(path, **QUICK, clock=clock) as log:
+        for name, start in (("stock", 1), ("audit", 2), ("done", 3)):
+            log.slots.create(name, start="latest")
+            fill(log, start, start)
+            clock.now += 100_000_000
+    with ChangeLog.open(path, **QUICK, clock=clock) as log:
+        listed = {one.name: one.lag for one in log.statistics().slots.listed}
+        assert [(name, lag.versions) for name, lag in listed.items()] == [
+            ("audit", 5),
+            ("done", 3),
+            ("stock", 6),
+        ]
+        assert [round(lag.seconds) for lag in listed.values()] == [200, 100, 300]
+        assert {lag.changes for lag in listed.values()} == {None}
+        clock.now += 7_000_000
+        assert round(log.slots.info("stock").lag.seconds) == 307
+        log.slots.reset("stock", "latest")
+        assert log.slots.info("stock").lag.seconds == 0
 
 
 def test_views_apply_to_slots(log):

@@ -95,10 +95,10 @@ def test_groups_and_what_is_pending_are_told_in_words_beside_the_owner(orders, c
         assert "is being written by process" in one_line(capsys)
     assert printed(capsys, "reset", orders, "pickers", "latest") == ["group pickers is at 4:0 now"]
     assert printed(capsys, "pending", orders, "pickers") == ["nothing was delivered that is not done"]
-    assert printed(capsys, "pause", orders, "pickers") == ["group pickers gives nothing until it is resumed"]
-    assert printed(capsys, "resume", orders, "pickers") == ["group pickers goes on"]
+    assert printed(capsys, "pause", orders, "pickers") == ["group pickers is paused"]
+    assert printed(capsys, "resume", orders, "pickers") == ["group pickers is resumed"]
     assert printed(capsys, "drop", orders, "pickers") == ["group pickers is dropped"]
-    assert printed(capsys, "create", orders, "other") == ["group other is there, at 4:0"]
+    assert printed(capsys, "create", orders, "other") == ["group other is created at 4:0"]
 
 
 def test_dead_letters_are_printed_handed_on_and_discarded(orders, capsys):
@@ -215,7 +215,7 @@ def test_groups_of_a_server_are_listed_and_told(served, capsys):
     assert (told["consumers"], told["lastError"]) == (["one"], "no stock")
     assert 0 < told["nextSeconds"] <= 600
     assert printed(capsys, "list", served)[1].split()[:2] == ["pickers", "2:1"]
-    assert "lastError: no stock" in printed(capsys, "info", served, "pickers")
+    assert "last error: no stock" in printed(capsys, "info", served, "pickers")
     assert main(["stats", served]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "group pickers" in line]
     assert "serving, 2 versions behind, 1 pending, 1 due, the next in " in line

@@ -63,14 +63,17 @@ def test_slots_are_told_in_words_beside_the_owner(orders, capsys):
         assert row.split()[:4] == ["stock", "2:0", "2", "versions,"]
         assert row.endswith("0           good (paused)")
         assert main(["slot", "info", str(orders), "stock"]) == 0
-        assert "lag: 2 versions, " in capsys.readouterr().out
+        shown = capsys.readouterr().out.splitlines()
+        assert shown[3:5] == ["state: good", "paused: yes"]
+        assert 'criteria: [{"entity_types":["order"]}]' in shown
+        assert shown[-1].startswith("lag: 2 versions, ")
         assert main(["slot", "drop", str(orders), "stock"]) == 1
         assert "is being written by process" in one_line(capsys)
     assert main(["slot", "create", str(orders), "other"]) == 0
     assert main(["slot", "seek", str(orders), "other", "earliest"]) == 0
     assert main(["slot", "drop", str(orders), "other"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told == ["slot other is there, at 4:0", "slot other is at 1:0 now", "slot other is dropped"]
+    assert told == ["slot other is created at 4:0", "slot other is at 1:0 now", "slot other is dropped"]
 
 
 @pytest.mark.parametrize(

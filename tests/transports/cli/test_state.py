@@ -33,7 +33,9 @@ def test_it_says_how_far_the_state_is(path, capsys):
     assert (found["version"], found["rows"], found["owner"]) == (2, 3, False)
     assert found["position"].endswith(":3:0")
     assert main(["state", "info", str(path)]) == 0
-    assert "rows: 3\n" in capsys.readouterr().out
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("log id: ")
+    assert {"rows: 3", "open for writing: no"} <= set(shown)
     with ChangeLog.open(path, **QUICK, state=True) as log:
         fill(log, 1, 5)
         log.state.wait(3)

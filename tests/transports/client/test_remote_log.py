@@ -230,7 +230,6 @@ async def test_no_server_is_told_at_once_also_with_reconnect(serving):
 async def test_a_wrong_address_or_token_is_told_at_once(serving):
     server = serving(authenticate=knowing("right"))
     for url, options, says in (
-        ("http://localhost/ws", {}, "isn't a valid URI"),
         (server.url.replace("/ws", "/other"), {}, "404: /other is not served"),
         (server.url.replace("/ws", "/graphql"), {}, "offer the sub-protocol graphql-transport-ws"),
         (server.url, {"token": "wrong"}, "4403"),
@@ -528,7 +527,7 @@ async def test_a_heartbeat_that_was_lost_is_noticed_and_the_connection_made_agai
 
 
 async def test_an_address_that_is_none_is_told_at_once_and_not_waited_for():
-    for url in ("ws://[::1", "ws://x:99999/ws", "http://x/ws"):
+    for url in ("ws://[::1", "ws://x:99999/ws"):
         with pytest.raises(ConnectionLost) as told:
             async with asyncio.timeout(DEADLINE):
                 await connect(url).open()
@@ -548,3 +547,9 @@ async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
         await until(lambda: probe.errors)
     assert isinstance(probe.errors[0], ConnectionLost)
     assert "broken" in caplog.text
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8090/", "127.0.0.1:8090", ""])
+def test_a_url_that_is_not_one_of_a_websocket_is_refused_with_what_would_be_right(url):
+    with pytest.raises(InvalidOption, match=r"url is .*, but must be ws://host:port/ws"):
+        connect(url)

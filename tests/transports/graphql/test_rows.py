@@ -76,6 +76,7 @@ async def ended(wire, name="a"):
     """What the ping tells that comes where rows end."""
     while True:
         message = await wire.receive()
+        assert message["type"] != "error", message
         if message["type"] == "ping" and "snapshot" in message["payload"]:
             await wire.send(type="pong", payload=message["payload"])
             assert list(message["payload"]["snapshot"]) == [name]
@@ -176,6 +177,26 @@ async def test_so_many_may_be_given_rows_at_a_time(log, graphql):
             messages = [message async for message in until_error(wire)]
             assert messages[-1]["id"] == "a"
             assert messages[-1]["payload"][0]["extensions"]["code"] == "TOO_MANY_SNAPSHOTS"
+
+
+async def test_ranges_without_rows_may_be_asked_for_as_often_as_one_likes(log, graphql):
+    """F91: one after the other, on an idle log; the next event tells the last ten."""
+    with serve(log) as server:
+        async with graphql(server) as wire:
+            await wire.init()
+            await wire.subscribe(CHANGES, start=STATE)
+            await taken(wire, 5)
+            (first,) = await ended(wire)
+            for number in range(1, 31):
+                await again(wire, entityTypes=["order"], after="6", until="7")
+                told = await ended(wire)
+                assert (told[-2]["asked"], told[-1]) == (number, {"end": told[-2]["begin"]})
+                assert told[0] == first
+                assert len(told) <= 21
+            log.commit([upsert("order", "9", {})])
+            ((change, told),) = await taken(wire, 1)
+            assert change["key"] == "9"
+            assert [one["asked"] for one in told if "begin" in one] == list(range(21, 31))
 
 
 async def test_rows_that_may_come_some_time_may_be_refused(log, graphql):
