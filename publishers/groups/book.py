@@ -177,19 +177,24 @@ class GroupBook:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    def acked(self, count: int) -> None:
-        """Counts acknowledgements; the caller holds ``lock``. They are written after ``ack_sync`` seconds or ``ack_every`` of them."""
+    def acked(self, count: int, *, durable: bool = False) -> None:
+        """Counts acknowledgements; the caller holds ``lock``. They are written after ``ack_sync`` seconds or ``ack_every`` of them.
+
+        Args:
+            count: The number of them.
+            durable: Whether the caller writes them at once, so that the housekeeping need not.
+        """
         self._acks += count
         if self._since is None:
             self._since = self._log.monotonic()
-        if self._acks >= self._options.ack_every:
+        if not durable and self._acks >= self._options.ack_every:
             self._log.poke()
 
     def settle(self) -> None:
         """Writes acknowledgements if they are due; called by the housekeeping. It logs errors of the disk and does not raise them."""
         with self.lock:
             since, acks = self._since, self._acks
-        if since is None:
+        if since is None or self._writing.locked():  # a later step writes what the writer of now leaves out
             return
         late = self._log.monotonic() - since >= self._options.ack_sync
         if late or acks >= self._options.ack_every:

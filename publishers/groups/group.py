@@ -141,7 +141,7 @@ class ConsumerGroup(ServedGroup):
         with self.book.lock:
             count = self.book.machine.ack_delivered(positions)
             if count:
-                self.book.acked(count)
+                self.book.acked(count, durable=durable)
         if durable:
             self.book.flush()
         if count:
