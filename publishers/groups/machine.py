@@ -126,7 +126,7 @@ class GroupMachine:
             rows: The changes from ``reading`` on, in order.
             after: The next position to read. With ``ack="transaction"``, ``rows`` hold every matching change before it.
         """
-        add, push = self._plan.add, self._ready.push_fresh
+        add, fresh = self._plan.add, list[GroupUnit]()
         for unit in self._intake.take(rows, after):
             self.units[unit.position] = unit
             if unit.lanes:
@@ -134,8 +134,9 @@ class GroupMachine:
             if unit.state is _DUE:
                 self._ready.push(unit)
             else:
-                self.parked += 1
-                push(unit)
+                fresh.append(unit)
+        self.parked += len(fresh)
+        self._ready.push_fresh(fresh)
 
     # --- delivering ------------------------------------------------------------------------------------------------------
 
