@@ -158,7 +158,7 @@ class GroupBook:
             if hold is not None:
                 hold.release()
             self._take_hold()
-            text = "group %s goes on at %s: what lies before is lost, %d changes of it had been read"
+            text = "group %s continues at %s: the changes before it are lost, %d of them had been read"
             _LOG.error(text, self.name, place, len(found))
             self.flush(force=True)
 

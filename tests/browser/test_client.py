@@ -551,6 +551,15 @@ def test_groups_are_managed_and_their_dead_letters_replayed_over_lost_connection
         ) == [5, 2, "one"]
         for delivery in found[:4]:
             worker.term(delivery, "broken")
+        told_now = tab.run("order('info')")
+        assert told_now["log"] == told["log"]
+        assert (told_now["name"], told_now["state"], told_now["consumerNames"]) == (
+            "pickers",
+            "serving",
+            ["one"],
+        )
+        assert (told_now["pending"], told_now["dead"], told_now["lastError"]) == (1, 4, "broken")
+        assert told_now["floor"]["cursor"] == str(place.log.token(found[4].position))
     place.restart()
     positions = [str(delivery.position) for delivery in found[:4]]
     assert (

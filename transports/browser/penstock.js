@@ -380,11 +380,12 @@ export class Client extends EventTarget {
    * Executes an order on a group; no joining is needed. An order that is unanswered when the connection is lost is repeated on
    * the next one: a second "create" or "drop" may then find what the first one did.
    *
-   * "create", "reset", "pause" and "resume" return the group (`GroupTold`), "drop" its log and name, "pending" `total` and
+   * "info" returns the statistics of the group, as `/statistics` has them. "create", "reset", "pause" and "resume" return the group
+   * (`GroupTold`), "drop" its log and name, "pending" `total` and
    * `rows` of the unacknowledged deliveries, "dead" `letters` and `next`, which is `after` for the next page or null, and
    * "discard" the `count` of letters that it removed.
    *
-   * @param {"create" | "reset" | "pause" | "resume" | "drop" | "pending" | "dead" | "discard"} what
+   * @param {"info" | "create" | "reset" | "pause" | "resume" | "drop" | "pending" | "dead" | "discard"} what
    * @param {GroupOrder} order
    * @returns {Promise<any>}
    */

@@ -1,4 +1,4 @@
-"""What is asked of a group, or done with it, from afar, by those who are none of its consumers."""
+"""Orders on groups from clients that have not joined them."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
@@ -15,7 +15,7 @@ from transports.errors import InvalidRequest
 
 __all__ = ["GroupDeed", "GroupOrder", "letter_json"]
 
-GroupDeed = Literal["pending", "create", "reset", "pause", "resume", "drop", "dead", "discard"]
+GroupDeed = Literal["pending", "info", "create", "reset", "pause", "resume", "drop", "dead", "discard"]
 _DEEDS: Final = list(get_args(GroupDeed))
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "pending": ("limit",),
@@ -29,18 +29,18 @@ _MOST: Final = 1_000
 
 
 class GroupOrder(msgspec.Struct, frozen=True):
-    """What is to be done, checked.
+    """An order on a group, validated.
 
     Attributes:
-        do: What it is.
-        name: Of the group.
-        log: Name of the log, or None for the only one.
-        start: Of ``create`` and ``reset``: where it begins, or is to go.
-        criteria: Of ``create``: which changes; None for all.
-        settings: Of ``create``: its options.
-        limit: Of ``pending`` and ``dead``: most rows.
-        after: Of ``dead``: only letters behind this position.
-        positions: Of ``discard``: which letters; None for all.
+        do: The operation.
+        name: The name of the group.
+        log: The name of the log; None for the only one.
+        start: For ``create`` and ``reset``: the position of the group.
+        criteria: For ``create``: the criteria; None for all changes.
+        settings: For ``create``: the options of the group.
+        limit: For ``pending`` and ``dead``: most rows.
+        after: For ``dead``: only letters behind this position.
+        positions: For ``discard``: the positions of the letters; None for all letters.
     """
 
     do: GroupDeed
@@ -55,12 +55,12 @@ class GroupOrder(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "GroupOrder":
-        """Checks what a client wants.
+        """Validates the payload of an order.
 
         Raises:
-            InvalidRequest, InvalidOption: If a field has a value that it does not take.
-            InvalidCriteria: If the criteria are none.
-            PositionMalformed: If ``since`` is no cursor.
+            InvalidRequest, InvalidOption: If the value of a field is invalid.
+            InvalidCriteria: If the criteria are invalid.
+            PositionMalformed: If ``since`` is malformed.
         """
         do: Any = word(payload, "do", "pending", _DEEDS)
         for field in _ALL:
@@ -87,7 +87,7 @@ class GroupOrder(msgspec.Struct, frozen=True):
 
 
 def letter_json(letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter as it travels, and as a command prints it."""
+    """A dead letter as JSON, for clients and commands."""
     plain: dict[str, Any] = msgspec.to_builtins(letter)
     return {**plain, "position": str(letter.position)}
 

@@ -60,7 +60,7 @@ def test_groups_of_a_server_are_made_moved_paused_and_dropped(orders, capsys):
         assert run(capsys, "pause", url, "audit")["changed"] is False
         assert run(capsys, "resume", url, "audit") == {"resumed": "audit", "changed": True}
         assert run(capsys, "pending", url, "audit") == {"group": "audit", "total": 0, "pending": []}
-        assert printed(capsys, "pending", url, "audit") == ["nothing was delivered that is not done"]
+        assert printed(capsys, "pending", url, "audit") == ["no delivery is pending"]
         assert run(capsys, "drop", url, "all") == {"dropped": "all"}
         for arguments, code, words in (
             (["pause", url, "stack"], 1, "GROUP_NOT_FOUND"),
@@ -152,6 +152,8 @@ async def test_dead_letters_come_in_pages_of_a_bound(orders, monkeypatch):
         allowed = Grant({LogAction.CONSUME}, groups=["*"])
         with serve(log, authorise=allowed) as server:
             async with connect(server.url) as remote:
+                told = await remote.groups.info("pickers")
+                assert (told["log"], told["dead"], told["floor"]["version"]) == ("orders", 2, 3)
                 pages = []
                 ask = remote.groups._ask
 

@@ -35,6 +35,7 @@ def test_an_order_says_what_it_needs():
         ({"name": "pickers", "limit": True}, "limit"),
         ({"do": "pause", "name": "pickers", "since": "x"}, "since"),
         ({"do": "drop", "name": "pickers", "start": "latest"}, "start"),
+        ({"do": "info", "name": "pickers", "limit": 5}, "limit"),
         ({"do": "reset", "name": "pickers", "options": {}}, "options"),
         ({"do": "reset", "name": "pickers", "start": "state"}, "start"),
         ({"do": "create", "name": "pickers", "criteria": {}}, "criteria"),
