@@ -549,6 +549,9 @@ def test_groups_are_managed_and_their_dead_letters_replayed_over_lost_connection
         assert tab.run(
             "order('pending', { limit: 2 }).then(({ total, rows }) => [total, rows.length, rows[0].consumer])"
         ) == [5, 2, "one"]
+        assert tab.run("order('release', { minIdleMs: 600000 })") == {"count": 0}
+        assert tab.run("order('release')") == {"count": 5}
+        found = worker.read(5, wait=0)
         for delivery in found[:4]:
             worker.term(delivery, "broken")
         told_now = tab.run("order('info')")

@@ -146,6 +146,7 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {Record<string, any>} [options] For "create": the options of a group by name, such as `max_deliver`.
  * @property {number} [limit] For "pending" and "dead": most rows, 100 by default, at most 1,000.
  * @property {string} [after] For "dead": only letters behind this position.
+ * @property {number} [minIdleMs] For "release": only deliveries made at least so long ago.
  * @property {string[]} [positions] For "discard": the positions of the letters, at most 1,000; omitted for all letters.
  *
  * @typedef {object} GroupTold
@@ -383,9 +384,10 @@ export class Client extends EventTarget {
    * "info" returns the statistics of the group, as `/statistics` has them. "create", "reset", "pause" and "resume" return the group
    * (`GroupTold`), "drop" its log and name, "pending" `total` and
    * `rows` of the unacknowledged deliveries, "dead" `letters` and `next`, which is `after` for the next page or null, and
-   * "discard" the `count` of letters that it removed.
+   * "discard" the `count` of letters that it removed. "release" takes pending deliveries back from their consumers, so that they are due
+   * at once, and returns the `count`.
    *
-   * @param {"info" | "create" | "reset" | "pause" | "resume" | "drop" | "pending" | "dead" | "discard"} what
+   * @param {"info" | "create" | "reset" | "pause" | "resume" | "drop" | "pending" | "dead" | "discard" | "release"} what
    * @param {GroupOrder} order
    * @returns {Promise<any>}
    */

@@ -66,6 +66,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "NAME",
     )
     pending.add_argument("--limit", type=int, default=100, metavar="N", help="most deliveries (100)")
+    claiming = _add(
+        commands,
+        "claim http://127.0.0.1:8765/ pickers --min-idle 60",
+        "take pending deliveries from their consumers: they are due at once, for every consumer",
+        _claim,
+        "NAME",
+    )
+    claiming.add_argument(
+        "--min-idle", type=float, default=0.0, metavar="SECONDS", help="only deliveries made so long ago (0)"
+    )
     making = _add(
         commands,
         "create var/orders pickers --entity-type order --since earliest",
@@ -175,7 +185,7 @@ def _pending(chosen: argparse.Namespace) -> int:
         told = asked_of(chosen, url, lambda groups: groups.pending(chosen.name, chosen.limit))
         document = {"group": chosen.name, "total": told["total"], "pending": told["rows"]}
         lines = [
-            f"{row['at']}  {row['consumer']}, delivered {row['count']} times, {row['idleMs'] / 1000:.0f} s ago"
+            f"{PositionToken.parse(row['at']).position}  {row['consumer']}, delivered {row['count']} times, {row['idleMs'] / 1000:.0f} s ago"
             for row in told["rows"]
         ]
     else:
@@ -190,6 +200,18 @@ def _pending(chosen: argparse.Namespace) -> int:
             f"{row['position']}  delivered {row['count']} times, first {row['first_at']}" for row in rows
         ]
     show(chosen, document, lines or ["no delivery is pending"])
+    return _DONE
+
+
+def _claim(chosen: argparse.Namespace) -> int:
+    if not 0 <= chosen.min_idle < float("inf"):
+        raise InvalidOption("--min-idle", chosen.min_idle, "seconds from 0")
+    if (url := url_of(chosen.directory)) is not None:
+        count = asked_of(chosen, url, lambda groups: groups.release(chosen.name, chosen.min_idle))
+    else:  # consumers live in the process of the owner, so a log that can be opened for writing has none
+        with existing(chosen) as log:
+            count = log.groups.open(chosen.name).release(chosen.min_idle)
+    show(chosen, {"claimed": count}, [f"{count} deliveries are due now, for every consumer"])
     return _DONE
 
 

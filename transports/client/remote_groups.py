@@ -85,6 +85,18 @@ class RemoteGroups:
         """
         return await self._one("pending", name, limit=limit)
 
+    async def release(self, name: str, min_idle: float = 0.0) -> int:
+        """Takes pending deliveries back from their consumers: they are due at once, for every consumer.
+
+        Args:
+            name: The name of the group.
+            min_idle: Seconds; only deliveries made at least so long ago.
+
+        Returns:
+            Their number, without later deliveries of the same keys, which are taken back too.
+        """
+        return int((await self._one("release", name, minIdleMs=round(min_idle * 1000)))["count"])
+
     async def dead_letters(self, name: str) -> AsyncIterator[dict[str, Any]]:
         """The dead letters, in the order of their positions, a page at a time."""
         after = None

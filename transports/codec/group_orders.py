@@ -10,12 +10,15 @@ from publishers.groups import DeadLetter, GroupSettings
 from publishers.model.position import Position, Start
 from publishers.slots.slots import check_slot_name
 from transports.codec.fields import typed, whole, word
+from transports.codec.groups import idle_of
 from transports.codec.starts import place_of
 from transports.errors import InvalidRequest
 
 __all__ = ["GroupDeed", "GroupOrder", "letter_json"]
 
-GroupDeed = Literal["pending", "info", "create", "reset", "pause", "resume", "drop", "dead", "discard"]
+GroupDeed = Literal[
+    "pending", "info", "create", "reset", "pause", "resume", "drop", "dead", "discard", "release"
+]
 _DEEDS: Final = list(get_args(GroupDeed))
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "pending": ("limit",),
@@ -23,6 +26,7 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "reset": ("since", "start"),
     "dead": ("limit", "after"),
     "discard": ("positions",),
+    "release": ("minIdleMs",),
 }
 _ALL: Final = sorted({one for fields in _FIELDS.values() for one in fields})
 _MOST: Final = 1_000
@@ -41,6 +45,7 @@ class GroupOrder(msgspec.Struct, frozen=True):
         limit: For ``pending`` and ``dead``: most rows.
         after: For ``dead``: only letters behind this position.
         positions: For ``discard``: the positions of the letters; None for all letters.
+        min_idle: For ``release``: only deliveries made at least this many seconds ago.
     """
 
     do: GroupDeed
@@ -52,6 +57,7 @@ class GroupOrder(msgspec.Struct, frozen=True):
     limit: int = 100
     after: Position | None = None
     positions: tuple[Position, ...] | None = None
+    min_idle: float = 0.0
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "GroupOrder":
@@ -83,6 +89,7 @@ class GroupOrder(msgspec.Struct, frozen=True):
             whole("limit", payload.get("limit"), 1, _MOST, 100),
             None if after is None else _position("after", after),
             None if places is None else tuple(_position("positions", one) for one in places),
+            idle_of(payload),
         )
 
 

@@ -28,7 +28,7 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
         order: The order.
 
     Returns:
-        The answer: statistics for ``info``; rows for ``pending`` and ``dead``; the number of letters removed for ``discard``; else the state and position
+        The answer: statistics for ``info``; rows for ``pending`` and ``dead``; the number of letters removed for ``discard``, or of deliveries taken back for ``release``; else the state and position
         of the group afterwards.
 
     Raises:
@@ -51,6 +51,8 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
             return _letters(group, order)
         case "discard":
             return {"count": group.dead.discard(order.positions)}
+        case "release":
+            return {"count": group.release(order.min_idle)}
         case "drop":
             log.groups.drop(order.name)
             return {"log": name, "name": order.name}

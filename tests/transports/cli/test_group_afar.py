@@ -118,7 +118,7 @@ def test_a_server_lets_only_those_do_it_whose_grant_names_the_group(orders, tmp_
             ["dead", "discard", url, "packers"],
         ):
             assert main(["group", *arguments, *given]) == 1
-            assert "a group that may be used here" in one_line(capsys), arguments
+            assert "group must be one that the grant names" in one_line(capsys), arguments
     with start("serve", orders, "--own", "--port", "0") as server:
         url = url_of(server)
         assert main(["group", "drop", url, "pickers"]) == 1
@@ -141,7 +141,17 @@ def test_what_is_pending_at_which_consumer_is_told(orders, capsys):
             assert told["total"] == 2
             (row,) = told["pending"]
             assert (row["consumer"], row["count"], row["generation"]) == ("two", 1, worker.generation)
-            assert "two, delivered 1 times, 0 s ago" in printed(capsys, "pending", server.url, "pickers")[0]
+            assert printed(capsys, "pending", server.url, "pickers")[0].startswith(
+                "3:1  two, delivered 1 times, "
+            )
+            assert run(capsys, "claim", server.url, "pickers", "--min-idle", "600") == {"claimed": 0}
+            told = printed(capsys, "claim", server.url, "pickers")
+            assert told == ["2 deliveries are due now, for every consumer"]
+            assert run(capsys, "pending", server.url, "pickers")["total"] == 0
+            assert [one.count for one in worker.read(wait=0)] == [2, 2]
+            assert main(["group", "claim", server.url, "pickers", "--min-idle", "-1"]) == 2
+            assert "--min-idle" in one_line(capsys)
+    assert run(capsys, "claim", orders, "pickers") == {"claimed": 0}
 
 
 @pytest.mark.asyncio
