@@ -22,7 +22,7 @@ from publishers.groups.state import GroupState
 from publishers.journal import Journal
 from publishers.model.position import Position, PositionToken
 from publishers.options import LogOptions
-from publishers.slots.book import advance
+from publishers.slots.book import advance, wrote
 from publishers.wal import Hold, HoldState
 
 __all__ = ["GroupBook"]
@@ -233,7 +233,7 @@ class GroupBook:
                     self._acks, self._since = 0, None
                     return True
                 head, opened, closed = machine.news()
-                if _wrote(head) > self._vouched:
+                if wrote(head) > self._vouched:
                     return False
                 floor, acks = machine.floor, self._acks
                 delta = GroupEntry(
@@ -283,7 +283,7 @@ class GroupBook:
                         raise NoSuchGroup(self.name, ())
                     machine = self.machine
                     head, opened, closed = machine.news()
-                    written = _wrote(head) <= self._vouched
+                    written = wrote(head) <= self._vouched
                     record = self._whole()
                 if written:
                     self._append(_whole_entry(record), record)
@@ -340,7 +340,7 @@ class GroupBook:
 
     def _vouch(self) -> None:
         with self.lock:
-            newest = _wrote(self.machine.stored_head)
+            newest = wrote(self.machine.stored_head)
         if newest > self._vouched:
             self._log.vouch(newest)
             self._vouched = max(self._vouched, newest)
@@ -401,8 +401,3 @@ class GroupBook:
 
 def _whole_entry(record: GroupRecord | None) -> bytes:
     return msgspec.json.encode(GroupEntry(group=record, format=GROUP_FORMAT))
-
-
-def _wrote(position: Position) -> int:
-    """The newest version with a change before a position."""
-    return position.version if position.index else position.version - 1
