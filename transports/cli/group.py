@@ -109,6 +109,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "NAME",
     )
     _add(commands, "drop var/orders pickers", "drop a group; its dead letters stay", _drop, "NAME")
+    _add_dead(commands)
+
+
+def _add_dead(commands: Any) -> None:
     dead: ArgumentParser = commands.add_parser(
         "dead",
         help="the dead letters of a group",
