@@ -1,12 +1,14 @@
-"""A journal beside a log: each frame is appended to two files, and synced in the first before it is written to the second.
+"""A journal beside a log: each frame is appended to two files, and synced in one of them, in the other one than the frame before.
 
 A frame has the header of a CONTROL frame of the log: its crc, the crc of the previous frame, the id of the log in place of the
 producer, and in place of the version a number that rises by 1. The first frame of a file (FIRST) holds the whole content. The
 files are replaced by a fresh first frame when they have grown to four times its size, and after every error of the disk, since
 it is then unknown what of the old file has reached the medium.
 
-A crash leaves at least one file with everything that was synced. The file with the higher number is used. If a later intact
-frame proves that a frame was written, and neither file has that frame, the journal is damaged: `JournalDamaged`.
+A power cut leaves at least one file with every frame whose append returned. The file with the higher number is used, and intact
+frames of either file that continue it. If a later intact frame proves that a frame was written, and neither file has that frame,
+the journal is damaged: `JournalDamaged`. Damage to one file loses nothing, unless the power is cut before the last frame is in
+the other one: then the last frame, at most.
 """
 
 import contextlib
@@ -51,14 +53,14 @@ class _Scan(NamedTuple):
         sequence: Number of the last good frame; 0 if there is none.
         crc: Checksum of the last good frame.
         end: Offset behind the last good frame.
-        evidence: Highest number of an intact frame anywhere in the file.
+        later: Intact frames behind the first bad one, with their payloads.
     """
 
     payloads: list[bytes]
     sequence: int
     crc: int
     end: int
-    evidence: int
+    later: list[tuple[FrameHeader, bytes]]
 
 
 class Journal:
@@ -108,10 +110,15 @@ class Journal:
             return []
         scans = [_scan(one or b"", self._log_id) for one in data]
         best = max(scans, key=lambda one: one.sequence)
-        if not best.payloads or best.sequence < max(one.evidence for one in scans):
+        self._sequence, self._crc = best.sequence, best.crc
+        later = sorted((one for scan in scans for one in scan.later), key=lambda one: one[0].version)
+        for header, payload in later if best.payloads else ():
+            if header.version == self._sequence + 1 and header.previous == self._crc:
+                best.payloads.append(payload)
+                self._sequence, self._crc = header.version, header.crc
+        if not best.payloads or (later and self._sequence < later[-1][0].version):
             path = self._directory / JOURNAL_NAMES[scans.index(best)]
             raise JournalDamaged(path, f"damaged at byte {best.end}, and so is {self._other(path)}")
-        self._sequence, self._crc = best.sequence, best.crc
         self._live = HEADER_BYTES + padded(len(best.payloads[0]))
         self.nbytes = best.end
         self._even = data[0] == data[1] and best.end == len(data[0] or b"")
@@ -144,10 +151,17 @@ class Journal:
         return not self._even or self.nbytes + size > max(_LEAST, _GROWTH * self._live)
 
     def _write(self, frame: bytes) -> None:
-        for name in JOURNAL_NAMES:
+        """Writes a frame to both files, and syncs the one that was not synced last.
+
+        While that one is written, the other has no write that is not durable, so a power cut that damages the sectors being
+        written takes nothing from it.
+        """
+        synced = self._sequence % 2
+        for name in (JOURNAL_NAMES[synced], JOURNAL_NAMES[not synced]):
             with contextlib.closing(self._filesystem.open(self._directory / name, "write")) as file:
                 write_all(file, frame, self.nbytes)
-                sync_file(file)
+                if name == JOURNAL_NAMES[synced]:
+                    sync_file(file)
 
     def _replace(self, payload: bytes) -> None:
         frame, crc = self._sealed(payload, 0, CONTROL | FIRST)
@@ -190,12 +204,14 @@ def _scan(data: bytes, log_id: bytes) -> _Scan:
         payloads.append(data[end + HEADER_BYTES : end + HEADER_BYTES + header.length])
         sequence, crc = header.version, header.crc
         end += header.extent
-    evidence, at = sequence, end
+    later, at = [], end
     while (at := data.find(log_id, at)) >= 0:
-        later = _frame(data, at - _PRODUCER_AT, log_id)
-        evidence = max(evidence, 0 if later is None else later.version)
+        start = at - _PRODUCER_AT
+        header = _frame(data, start, log_id)
+        if header is not None:
+            later.append((header, data[start + HEADER_BYTES : start + HEADER_BYTES + header.length]))
         at += 1
-    return _Scan(payloads, sequence, crc, end, evidence)
+    return _Scan(payloads, sequence, crc, end, later)
 
 
 def _frame(data: bytes, at: int, log_id: bytes) -> FrameHeader | None:

@@ -3,7 +3,7 @@
 ::
 
     groups/NAME/JOURNAL        the progress of the group: the first frame holds the whole group, each further one the differences
-    groups/NAME/JOURNAL.copy   a copy of the journal, written and synced after it
+    groups/NAME/JOURNAL.copy   a copy of the journal; each write is synced in one of the two, by turns
     groups/NAME.dead           the change log of its dead letters, if it has any
 
 `machine` decides which consumer receives which delivery. It uses no threads, no files and no log; the other modules add these.

@@ -22,7 +22,7 @@ from publishers.groups.state import GroupState
 from publishers.journal import Journal
 from publishers.model.position import Position, PositionToken
 from publishers.options import LogOptions
-from publishers.slots.book import advance
+from publishers.slots.book import advance, wrote
 from publishers.wal import Hold, HoldState
 
 __all__ = ["GroupBook"]
@@ -158,7 +158,7 @@ class GroupBook:
             if hold is not None:
                 hold.release()
             self._take_hold()
-            text = "group %s goes on at %s: what lies before is lost, %d changes of it had been read"
+            text = "group %s continues at %s: the changes before it are lost, %d of them had been read"
             _LOG.error(text, self.name, place, len(found))
             self.flush(force=True)
 
@@ -177,19 +177,24 @@ class GroupBook:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    def acked(self, count: int) -> None:
-        """Counts acknowledgements; the caller holds ``lock``. They are written after ``ack_sync`` seconds or ``ack_every`` of them."""
+    def acked(self, count: int, *, durable: bool = False) -> None:
+        """Counts acknowledgements; the caller holds ``lock``. They are written after ``ack_sync`` seconds or ``ack_every`` of them.
+
+        Args:
+            count: The number of them.
+            durable: Whether the caller writes them at once, so that the housekeeping need not.
+        """
         self._acks += count
         if self._since is None:
             self._since = self._log.monotonic()
-        if self._acks >= self._options.ack_every:
+        if not durable and self._acks >= self._options.ack_every:
             self._log.poke()
 
     def settle(self) -> None:
         """Writes acknowledgements if they are due; called by the housekeeping. It logs errors of the disk and does not raise them."""
         with self.lock:
             since, acks = self._since, self._acks
-        if since is None:
+        if since is None or self._writing.locked():  # a later step writes what the writer of now leaves out
             return
         late = self._log.monotonic() - since >= self._options.ack_sync
         if late or acks >= self._options.ack_every:
@@ -228,7 +233,7 @@ class GroupBook:
                     self._acks, self._since = 0, None
                     return True
                 head, opened, closed = machine.news()
-                if _wrote(head) > self._vouched:
+                if wrote(head) > self._vouched:
                     return False
                 floor, acks = machine.floor, self._acks
                 delta = GroupEntry(
@@ -278,7 +283,7 @@ class GroupBook:
                         raise NoSuchGroup(self.name, ())
                     machine = self.machine
                     head, opened, closed = machine.news()
-                    written = _wrote(head) <= self._vouched
+                    written = wrote(head) <= self._vouched
                     record = self._whole()
                 if written:
                     self._append(_whole_entry(record), record)
@@ -335,7 +340,7 @@ class GroupBook:
 
     def _vouch(self) -> None:
         with self.lock:
-            newest = _wrote(self.machine.stored_head)
+            newest = wrote(self.machine.stored_head)
         if newest > self._vouched:
             self._log.vouch(newest)
             self._vouched = max(self._vouched, newest)
@@ -396,8 +401,3 @@ class GroupBook:
 
 def _whole_entry(record: GroupRecord | None) -> bytes:
     return msgspec.json.encode(GroupEntry(group=record, format=GROUP_FORMAT))
-
-
-def _wrote(position: Position) -> int:
-    """The newest version with a change before a position."""
-    return position.version if position.index else position.version - 1

@@ -141,7 +141,7 @@ class ConsumerGroup(ServedGroup):
         with self.book.lock:
             count = self.book.machine.ack_delivered(positions)
             if count:
-                self.book.acked(count)
+                self.book.acked(count, durable=durable)
         if durable:
             self.book.flush()
         if count:
@@ -202,6 +202,21 @@ class ConsumerGroup(ServedGroup):
                         )
                     )
         return rows
+
+    def release(self, min_idle: float = 0.0) -> int:
+        """Takes pending deliveries back from their consumers: they are due at once, for every consumer.
+
+        Args:
+            min_idle: Seconds; only deliveries made at least so long ago.
+
+        Returns:
+            Their number, without later deliveries of the same keys, which are taken back too.
+        """
+        self.book.check()
+        with self.book.lock:
+            count = self.book.machine.release(min_idle)
+        self.notify()
+        return count
 
     def info(self) -> GroupStatistics:
         """The statistics of the group, in any state."""

@@ -126,7 +126,7 @@ class GroupMachine:
             rows: The changes from ``reading`` on, in order.
             after: The next position to read. With ``ack="transaction"``, ``rows`` hold every matching change before it.
         """
-        add, push = self._plan.add, self._ready.push_fresh
+        add, fresh = self._plan.add, list[GroupUnit]()
         for unit in self._intake.take(rows, after):
             self.units[unit.position] = unit
             if unit.lanes:
@@ -134,8 +134,9 @@ class GroupMachine:
             if unit.state is _DUE:
                 self._ready.push(unit)
             else:
-                self.parked += 1
-                push(unit)
+                fresh.append(unit)
+        self.parked += len(fresh)
+        self._ready.push_fresh(fresh)
 
     # --- delivering ------------------------------------------------------------------------------------------------------
 
@@ -439,6 +440,15 @@ class GroupMachine:
             moved.append(unit)
         return moved
 
+    def release(self, min_idle: float) -> int:
+        """Takes back the deliveries made at least ``min_idle`` seconds ago; they are due at once, and did not fail."""
+        now = self._clock.monotonic()
+        found = [one for one in self.units.values() if one.state is _PENDING and now - one.last >= min_idle]
+        for unit in found:
+            if unit.state is _PENDING:  # else it was taken back behind an earlier unit of its key
+                self._take_back(unit, now)
+        return len(found)
+
     # --- what is done ----------------------------------------------------------------------------------------------------
 
     def bury(self, position: Position) -> None:
@@ -472,8 +482,8 @@ class GroupMachine:
         if unit is None or unit.state not in (_PENDING, _DUE):
             return None
         if unit.holder is None or unit.holder.consumer != consumer.name:
-            whose = "nobody's" if unit.holder is None else f"consumer {unit.holder.consumer!r}'s"
-            raise self.consumers.fenced(consumer, f"{unit.position} is {whose} now")
+            other = "no consumer" if unit.holder is None else f"consumer {unit.holder.consumer!r}"
+            raise self.consumers.fenced(consumer, f"{other} has {unit.position} now")
         return unit
 
     def _heard(self, consumer: GroupConsumer) -> None:

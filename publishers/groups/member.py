@@ -299,7 +299,7 @@ class GroupMember:
         with book.lock:
             count = say(book.machine)
             if count:
-                book.acked(count)
+                book.acked(count, durable=durable)
         if durable:
             book.flush()
         if count:

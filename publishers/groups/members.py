@@ -139,7 +139,7 @@ class GroupConsumers:
         current = self._known.get(consumer.name)
         if current is not consumer:
             gone = (
-                "it was removed, or the group was moved" if current is None else "it has joined again since"
+                "it was removed, or the group was moved" if current is None else "its name has joined again"
             )
             raise self.fenced(consumer, f"{gone}; join again")
 

@@ -39,9 +39,9 @@ class ReadyHeap:
         if len(self.heap) > 2 * len(self._units) + _SLACK:
             self.heap = sorted(set(self.heap))
 
-    def push_fresh(self, unit: GroupUnit) -> None:
-        """Adds a unit that was just read, behind all earlier ones."""
-        self._fresh.append(unit)
+    def push_fresh(self, units: list[GroupUnit]) -> None:
+        """Adds units that were just read, behind all earlier ones."""
+        self._fresh += units
         if len(self._fresh) > 2 * len(self._units) + _SLACK:
             self._fresh = deque(one for one in self._fresh if one.state is _PARKED)
 

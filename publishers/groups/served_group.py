@@ -136,7 +136,7 @@ class ServedGroup:
                 with self.book.lock:
                     self.book.machine.bury(unit.position)
                     self.book.count_dead()
-                    self.book.acked(1)
+                    self.book.acked(1, durable=True)
         if dying:
             self.book.flush()
             self.notify()

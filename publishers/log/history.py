@@ -4,6 +4,7 @@ Forward, changes come in the order of the log. Reversed, versions come from the 
 TRANSACTION event is still first, and then the changes follow from the last to the first.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,8 +21,7 @@ __all__ = ["History", "PageBounds", "read_back", "read_history"]
 
 _LAST: Final = 2**32
 _CHANGE: Final = 1024  # bytes that a change costs beside its key and images, as an object and in an answer
-
-_Found = Iterator[tuple[Block, int]]
+_RUN: Final = 32  # changes that are made together; a page may end within them
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def read_history(
     upto = service.watermark.visible
     if since > (head := Position(upto + 1)):
         raise PositionAhead(head)
-    found = _forward(service, predicate, since, upto, bounds.check)
-    changes, nbytes, coming = _page(found, bounds, view, reverse=False)
+    found = _forward(service, predicate, since, upto, bounds, view)
+    changes, nbytes, coming = _page(found, bounds, reverse=False)
     return History(tuple(changes), since, coming or head, more=coming is not None, nbytes=nbytes)
 
 
@@ -103,29 +103,28 @@ def read_back(
         since = Position(visible)
     if 0 < since.version < oldest.version <= visible:
         raise HistoryPruned(oldest)
-    changes, nbytes, coming = _page(
-        _back(service, predicate, since, bounds.check), bounds, view, reverse=True
-    )
+    found = _back(service, predicate, since, bounds.check, view)
+    changes, nbytes, coming = _page(found, bounds, reverse=True)
     end = Position(max(service.oldest.version - 1, 0))
     more = coming is not None
     return History(tuple(changes), since, coming or end, more=more, reverse=True, nbytes=nbytes)
 
 
 def _page(
-    found: _Found, bounds: PageBounds, view: View, *, reverse: bool
+    found: Iterator[Change], bounds: PageBounds, *, reverse: bool
 ) -> tuple[list[Change], int, Position | None]:
     """Returns the changes of a page, their bytes, and the position of the first change of the next page."""
     changes: list[Change] = []
     record = 0  # index of the last record of the page
     nbytes = before = 0  # of the page; of the page without its last record
-    for block, index in found:
-        change = block.change(index, view)
+    for change in found:
         size = _weight(change)
         full = len(changes) >= bounds.limit
         # Checked before a change is added, so that the page stays within the bound.
         if bounds.nbytes is not None:
             full = full or (bool(changes) and nbytes + size > bounds.nbytes)
-        if not changes or not _together(changes[-1], change, reverse=reverse):
+        part = changes[-1] if reverse and changes else change
+        if not changes or part.field is None or not _of_one_entity(changes[-1], change):
             if full:
                 return changes, nbytes, change.position
             record, before = len(changes), nbytes
@@ -142,34 +141,31 @@ def _weight(change: Change) -> int:
     return _CHANGE + len(change.key or "") + images
 
 
-def _together(one: Change, other: Change, *, reverse: bool) -> bool:
-    """Whether a change and the next one belong to one record: an entity and its fields."""
-    part = one if reverse else other
-    return (
-        part.field is not None
-        and one.version == other.version
-        and (one.entity_type, one.key) == (other.entity_type, other.key)
-    )
+def _of_one_entity(one: Change, other: Change) -> bool:
+    return one.version == other.version and (one.entity_type, one.key) == (other.entity_type, other.key)
 
 
 def _forward(
-    service: Service, predicate: Predicate, since: Position, upto: int, check: Callable[[], None]
-) -> _Found:
+    service: Service, predicate: Predicate, since: Position, upto: int, bounds: PageBounds, view: View
+) -> Iterator[Change]:
     """Yields every matching change from ``since`` on."""
     if since.version > upto:
         return
-    frames = service.frames
+    frames, run = service.frames, min(bounds.limit + 1, _RUN)
     found = frames.read(frames.locate(*since))
     while found is not None and found[0].version <= upto:
         block, after = found
-        check()
-        for index in predicate.select(block):
-            if (block.version, index) >= since:
-                yield block, index
+        bounds.check()
+        indices, version = predicate.select(block), block.version
+        first = bisect_left(indices, since, key=lambda index, version=version: (version, index))
+        for start in range(first, len(indices), run):
+            yield from block.changes(indices[start : start + run], view)
         found = frames.read(after)
 
 
-def _back(service: Service, predicate: Predicate, since: Position, check: Callable[[], None]) -> _Found:
+def _back(
+    service: Service, predicate: Predicate, since: Position, check: Callable[[], None], view: View
+) -> Iterator[Change]:
     """Yields every matching change from ``since`` back, in reversed order."""
     frames = service.frames
     version, index = since
@@ -183,7 +179,7 @@ def _back(service: Service, predicate: Predicate, since: Position, check: Callab
             except HistoryPruned:
                 return
             if found is not None and 0 in predicate.select(found[0]):
-                yield found[0], 0
+                yield found[0].change(0, view)
         for one in reversed(predicate.select(block)):
             if one and (block.version < version or one <= last):
-                yield block, one
+                yield block.change(one, view)

@@ -3,7 +3,7 @@
 ::
 
     slots/JOURNAL        what becomes of the slots: the first frame holds all of them, each further one what has changed since
-    slots/JOURNAL.copy   the same, written and synced after it
+    slots/JOURNAL.copy   the same; each write is synced in one of the two, by turns
 
 A *slot* has criteria, a place and a *generation*, which rises with each opening and is durable before it is used. The consumer of
 the newest generation may acknowledge; those before are fenced. What was acknowledged is written ``ack_sync`` later, and history

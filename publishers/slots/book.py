@@ -37,7 +37,7 @@ from publishers.slots.slot import Slot
 from publishers.slots.state import SlotState
 from publishers.wal import Hold
 
-__all__ = ["SlotBook", "advance"]
+__all__ = ["SlotBook", "advance", "wrote"]
 
 _LOG: Final = logging.getLogger("penstock.slots")
 
@@ -86,7 +86,7 @@ class SlotBook:
     def move(self, kept: SlotEntry, place: Position) -> bool:
         """Takes an acknowledgement; under the lock. Answers whether there are so many that they are to be written."""
         kept.place = place
-        self._newest = max(self._newest, _wrote(place))
+        self._newest = max(self._newest, wrote(place))
         self._acks += 1
         self._note(kept)
         return self._acks >= self._options.ack_every
@@ -188,7 +188,7 @@ class SlotBook:
     def place_of(self, kept: SlotEntry) -> str:
         """The text of its place, or of the last one that HEAD covers."""
         place = kept.place
-        good = kept.state is not SlotState.FORKED and _wrote(place) <= self._vouched
+        good = kept.state is not SlotState.FORKED and wrote(place) <= self._vouched
         return self._log.token(place) if good else kept.record.place
 
     @contextlib.contextmanager
@@ -196,7 +196,7 @@ class SlotBook:
         """Holds ``_writing``, after HEAD was made to cover a place and what was acknowledged before."""
         with self.lock:
             if position is not None:
-                self._newest = max(self._newest, _wrote(position))
+                self._newest = max(self._newest, wrote(position))
             newest = self._newest
         if newest > self._vouched:
             self._log.vouch(newest)
@@ -224,8 +224,8 @@ class SlotBook:
         """Writes the places that HEAD covers; answers whether none was left out, as one that came while the log vouched is."""
         with self.lock:
             self._acks = 0
-            whole = not any(self._vouched < _wrote(kept.place) <= self._newest for kept in self._moved)
-            places = {kept: kept.place for kept in self._moved if _wrote(kept.place) <= self._vouched}
+            whole = not any(self._vouched < wrote(kept.place) <= self._newest for kept in self._moved)
+            places = {kept: kept.place for kept in self._moved if wrote(kept.place) <= self._vouched}
             told = [
                 SlotPlace(kept.record.id, self._log.token(place), kept.state is SlotState.LOST)
                 for kept, place in places.items()
@@ -306,8 +306,8 @@ class SlotBook:
         self.add(kept)
 
 
-def _wrote(position: Position) -> int:
-    """The newest version of which a change lies before a position."""
+def wrote(position: Position) -> int:
+    """The newest version with a change before a position."""
     return position.version if position.index else position.version - 1
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from publishers.criteria.criteria import Criterion
+from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import LogReplaced
 from publishers.model.position import LogIdentity, Position
 from publishers.mutations.mutation import schema, upsert
@@ -517,6 +517,72 @@ def test_a_consumer_of_a_group_reads_and_acknowledges_over_lost_connections(plac
     tab.until("globalThis.left")
     wait_for(lambda: not group.info().consumers)
     assert tab.run("worker.ack(held[0]).catch((e) => e.code)") == "CLOSED"
+    tab.complaints = [
+        one for one in tab.complaints if "WebSocket connection" not in one and "ERR_" not in one
+    ]
+
+
+def test_groups_are_managed_and_their_dead_letters_replayed_over_lost_connections(place, tab):
+    """F75, F83, F84: create, reset, pause, pending, dead letters by pages, discard and drop, by name of the grant."""
+    place.authorise = Grant({LogAction.CONSUME}, groups=["pick*"])
+    place.commit(5)
+    place.restart()
+    tab.run("""
+        globalThis.order = (what, order) => client.groups(what, { name: "pickers", ...order }).catch((error) => error.code);
+        globalThis.wish = { criteria: [{ entity_types: ["flight"] }], start: "earliest", options: { max_deliver: 3 } };
+        true""")
+    told = tab.run("order('create', wish)")
+    assert (told["name"], told["state"], told["version"], told["changed"]) == ("pickers", "serving", 1, True)
+    group = place.log.groups.open("pickers")
+    assert (group.book.record.settings.max_deliver, group.book.criteria) == (
+        3,
+        Criteria.of(Criterion(entity_types={"flight"})),
+    )
+    assert tab.run("order('create', wish)") == "GROUP_EXISTS"
+    assert tab.run("order('create', { options: { colour: 1 } })") == "INVALID_REQUEST"
+    assert tab.run("order('pause', { name: 'bills' })") == "FORBIDDEN"
+    assert tab.run("order('pause', { name: 'picks' })") == "GROUP_NOT_FOUND"
+    assert tab.run("order('pause').then((told) => [told.state, told.changed])") == ["paused", True]
+    assert tab.run("order('resume').then((told) => [told.state, told.changed])") == ["serving", True]
+    with group.join("one") as worker:
+        found = worker.read(5, wait=0)
+        assert tab.run(
+            "order('pending', { limit: 2 }).then(({ total, rows }) => [total, rows.length, rows[0].consumer])"
+        ) == [5, 2, "one"]
+        assert tab.run("order('release', { minIdleMs: 600000 })") == {"count": 0}
+        assert tab.run("order('release')") == {"count": 5}
+        found = worker.read(5, wait=0)
+        for delivery in found[:4]:
+            worker.term(delivery, "broken")
+        told_now = tab.run("order('info')")
+        assert told_now["log"] == told["log"]
+        assert (told_now["name"], told_now["state"], told_now["consumerNames"]) == (
+            "pickers",
+            "serving",
+            ["one"],
+        )
+        assert (told_now["pending"], told_now["dead"], told_now["lastError"]) == (1, 4, "broken")
+        assert told_now["floor"]["cursor"] == str(place.log.token(found[4].position))
+    place.restart()
+    positions = [str(delivery.position) for delivery in found[:4]]
+    assert (
+        tab.run("""(async () => {
+        const read = [];
+        for await (const letter of client.deadLetters("pickers", { limit: 3 })) {
+          read.push(letter.position);
+          if (letter.last_error !== "broken" || letter.changes.length !== 1) throw letter;
+        }
+        return read;
+    })()""")
+        == positions
+    )
+    assert tab.run(f"order('discard', {{ positions: [{positions[0]!r}, '9:9'] }})") == {"count": 1}
+    assert tab.run("order('discard')") == {"count": 3}
+    assert tab.run("client.deadLetters('pickers').next()") == {"done": True}
+    assert tab.run("order('reset', { start: 'latest' }).then((told) => told.version)") == 6
+    assert tab.run("order('drop')") == {"log": told["log"], "name": "pickers"}
+    assert "pickers" not in place.log.groups
+    assert tab.run("client.deadLetters('pickers').next().catch((error) => error.code)") == "GROUP_NOT_FOUND"
     tab.complaints = [
         one for one in tab.complaints if "WebSocket connection" not in one and "ERR_" not in one
     ]

@@ -1,5 +1,6 @@
 """A journal beside a log: what was synced is found again, or its loss is told."""
 
+import itertools
 from pathlib import Path
 from uuid import UUID
 
@@ -106,6 +107,34 @@ def test_what_neither_file_has_is_damage():
         with pytest.raises(JournalDamaged, match="damaged at byte") as caught:
             journal(system).load()
         assert caught.value.path.name in JOURNAL_NAMES
+
+
+def test_an_append_costs_one_sync_and_each_file_has_its_turn():
+    """F85: what is acknowledged is durable in one of the files, and what was before it in the other one."""
+    system, _ = written(1)
+    one = journal(system)
+    one.load()
+    system.trace = []
+    for n in range(6):
+        one.append(b"%d" % n, lambda: b"")
+    syncs = [line.split()[2] for line in system.trace if " sync " in line]
+    assert sorted(syncs) == [JOURNAL_NAMES[0]] * 3 + [JOURNAL_NAMES[1]] * 3
+    assert all(a != b for a, b in itertools.pairwise(syncs))
+
+
+def test_frames_of_both_files_are_put_together():
+    """T1, F85: of two frames that one file had not on the medium yet, a power cut may leave the second; the other has the first."""
+    system, payloads = written(6)
+    whole = bytes(system.content(HERE / JOURNAL_NAMES[0]))
+    size = len(whole) // 6
+    for name, other in (JOURNAL_NAMES, JOURNAL_NAMES[::-1]):
+        for hole in range(1, 5):
+            system.replace(HERE / name, whole[: hole * size] + bytes(size) + whole[(hole + 1) * size :])
+            system.replace(HERE / other, whole[: (hole + 1) * size])
+            one = journal(system)
+            assert one.load() == payloads
+            one.append(b"more", lambda: b"everything")
+            assert journal(system).load() == [b"everything"]
 
 
 def test_two_files_of_which_neither_begins_are_damage():

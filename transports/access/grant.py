@@ -148,7 +148,7 @@ class Grant:
             Forbidden: If the grant does not name the group, or has a view.
         """
         if not any(fnmatchcase(name, pattern) for pattern in self.groups):
-            raise Forbidden("group", "that of a group that may be used here")
+            raise Forbidden("group", "one that the grant names")
         if self.view is not None:
             raise Forbidden("group", "used by those who may see the whole of each change")
 

@@ -25,7 +25,7 @@
  * call `stock.ack(event)` once they are handled. `await client.slots("info", { name: "stock" })` returns its progress.
  *
  * `for await (const delivery of client.group("pickers", "tab 1"))` joins a group, whose consumers share its changes: call
- * `await worker.ack(delivery)`, or `nack`, `inProgress`, `term`.
+ * `await worker.ack(delivery)`, or `nack`, `inProgress`, `term`. `await client.groups("create", { name: "pickers" })` creates one.
  *
  * Bodies are parsed with JSON.parse: integers beyond 2^53 lose their last digits, unless a subscription requests them as
  * text with `integers: "TEXT"`. The entry version of a change without `entry_version` is its `version`.
@@ -136,6 +136,37 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {number} heldBytes
  * @property {number | null} bytesLeft The bytes until it exceeds its cap.
  * @property {number | null} secondsLeft
+ *
+ * @typedef {object} GroupOrder The arguments of an order on a group.
+ * @property {string} name The name of the group.
+ * @property {string} [log] Required if the server has several logs.
+ * @property {Criterion[]} [criteria] For "create".
+ * @property {string} [since] For "create" and "reset": a cursor.
+ * @property {string | object} [start] Likewise: a start position other than a cursor.
+ * @property {Record<string, any>} [options] For "create": the options of a group by name, such as `max_deliver`.
+ * @property {number} [limit] For "pending" and "dead": most rows, 100 by default, at most 1,000.
+ * @property {string} [after] For "dead": only letters behind this position.
+ * @property {number} [minIdleMs] For "release": only deliveries made at least so long ago.
+ * @property {string[]} [positions] For "discard": the positions of the letters, at most 1,000; omitted for all letters.
+ *
+ * @typedef {object} GroupTold
+ * @property {string} log
+ * @property {string} name
+ * @property {"serving" | "paused" | "tripped" | "lost" | "forked"} state
+ * @property {string} cursor The first change that is not done.
+ * @property {number} version The version of that change.
+ * @property {number} generation The last generation of a consumer.
+ * @property {boolean} changed Whether the order has changed anything.
+ *
+ * @typedef {object} DeadLetter A delivery that failed too often, or that a consumer gave up.
+ * @property {string} position The position, for "discard".
+ * @property {string} cursor The cursor of the position.
+ * @property {string | null} consumer The consumer of the last delivery.
+ * @property {number} count The number of deliveries.
+ * @property {string} first_error
+ * @property {string} last_error
+ * @property {string} died_at
+ * @property {Record<string, any>[]} changes
  *
  * @typedef {object} Schema
  * @property {string} log
@@ -347,6 +378,40 @@ export class Client extends EventTarget {
   }
 
   /**
+   * Executes an order on a group; no joining is needed. An order that is unanswered when the connection is lost is repeated on
+   * the next one: a second "create" or "drop" may then find what the first one did.
+   *
+   * "info" returns the statistics of the group, as `/statistics` has them. "create", "reset", "pause" and "resume" return the group
+   * (`GroupTold`), "drop" its log and name, "pending" `total` and
+   * `rows` of the unacknowledged deliveries, "dead" `letters` and `next`, which is `after` for the next page or null, and
+   * "discard" the `count` of letters that it removed. "release" takes pending deliveries back from their consumers, so that they are due
+   * at once, and returns the `count`.
+   *
+   * @param {"info" | "create" | "reset" | "pause" | "resume" | "drop" | "pending" | "dead" | "discard" | "release"} what
+   * @param {GroupOrder} order
+   * @returns {Promise<any>}
+   */
+  groups(what, order) {
+    return this.#ask("groups", { ...order, do: what });
+  }
+
+  /**
+   * Iterates over the dead letters of a group, in the order of their positions, a page at a time. To replay them, handle each
+   * letter, and then discard it with `groups("discard", { name, positions: [letter.position] })`.
+   *
+   * @param {string} name
+   * @param {{log?: string, limit?: number}} [which]
+   * @returns {AsyncGenerator<DeadLetter, void>}
+   */
+  async *deadLetters(name, which = {}) {
+    for (let after = null; ; ) {
+      const { letters, next } = await this.groups("dead", { ...which, name, after });
+      yield* letters;
+      if ((after = next) === null) return;
+    }
+  }
+
+  /**
    * @param {string} type
    * @param {object} payload
    * @returns {Promise<any>}
@@ -460,6 +525,7 @@ export class Client extends EventTarget {
       case "snapshot_end":
         this.#byId.get(message.id)?.tell(message.type, message);
         break;
+      case "groups":
       case "schema":
       case "slot":
         this.#asked.get(message.id)?.resolve(message.payload);

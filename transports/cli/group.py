@@ -48,62 +48,91 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add(
         commands,
         "list var/orders",
-        "the groups of a log, also beside its owner, or of a server",
+        "list the groups of a log, also beside its owner, or of a server",
         _list,
     )
     _add(
-        commands, "info var/orders pickers", "one group, also beside its owner, or of a server", _info, "NAME"
+        commands,
+        "info var/orders pickers",
+        "show one group, also beside its owner, or of a server",
+        _info,
+        "NAME",
     )
     pending = _add(
         commands,
         "pending var/orders pickers",
-        "deliveries that are not done, also beside the owner; a server also knows their consumers",
+        "list pending deliveries, also beside the owner; a server also shows their consumers",
         _pending,
         "NAME",
     )
-    pending.add_argument("--limit", type=int, default=100, metavar="N", help="most of them (100)")
+    pending.add_argument("--limit", type=int, default=100, metavar="N", help="most deliveries (100)")
+    claiming = _add(
+        commands,
+        "claim http://127.0.0.1:8765/ pickers --min-idle 60",
+        "take pending deliveries from their consumers: they are due at once, for every consumer",
+        _claim,
+        "NAME",
+    )
+    claiming.add_argument(
+        "--min-idle", type=float, default=0.0, metavar="SECONDS", help="only deliveries made so long ago (0)"
+    )
     making = _add(
         commands,
         "create var/orders pickers --entity-type order --since earliest",
-        "make a group",
+        "create a group",
         _create,
         "NAME",
     )
-    making.value("--since", "PLACE", f"where it begins: {PLACES}", default="latest")
+    making.value("--since", "PLACE", f"position of the group: {PLACES}", default="latest")
     for option, choices in _OPTIONS.items():
         making.add_argument(option, choices=choices, default=choices[0], help=f"as in Python ({choices[0]})")
     making.add_argument(
-        "--max-deliver", type=int, metavar="N", help="deliveries of a change before it is a dead letter"
+        "--max-deliver", type=int, metavar="N", help="deliveries of a change before it becomes a dead letter"
     )
     add_criteria(making)
     moving = _add(
         commands, "reset var/orders pickers 42", "move a group, also one that is lost", _reset, "NAME"
     )
     moving.value("place", "PLACE", PLACES)
-    _add(commands, "pause var/orders pickers", "let a group give nothing", _pause, "NAME")
+    _add(
+        commands,
+        "pause var/orders pickers",
+        "pause a group: it delivers nothing until it is resumed",
+        _pause,
+        "NAME",
+    )
     _add(
         commands,
         "resume var/orders pickers",
-        "let it go on, also after its breaker has paused it",
+        "resume a group, also after its breaker has paused it",
         _resume,
         "NAME",
     )
     _add(commands, "drop var/orders pickers", "drop a group; its dead letters stay", _drop, "NAME")
+    _add_dead(commands)
+
+
+def _add_dead(commands: Any) -> None:
     dead: ArgumentParser = commands.add_parser(
         "dead",
-        help="what a group could not handle",
-        description="what a group could not handle",
+        help="the dead letters of a group",
+        description="the dead letters of a group: changes that failed too often, or that a consumer gave up",
         example="penstock group dead inspect var/orders pickers",
     )
     dead.allow_abbrev = False
     letters = dead.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, what, run in (
         ("inspect", "print dead letters as JSON lines, also beside the owner of the log", _inspect),
-        ("replay", "print them so, and take away each that was printed", _replay),
-        ("discard", "take them away", _discard),
+        ("replay", "print dead letters as JSON lines, and discard each printed one", _replay),
+        ("discard", "discard dead letters", _discard),
     ):
         each = _add(letters, f"{name} var/orders pickers", what, run, "NAME", within="group dead")
-        each.add_argument("positions", nargs="*", metavar="POSITION", help="which, such as 42:1; else all")
+        each.add_argument(
+            "positions",
+            nargs="*",
+            metavar="POSITION",
+            help="positions of letters, such as 42:1; all letters if left out",
+        )
 
 
 def _add(
@@ -134,7 +163,7 @@ def _list(chosen: argparse.Namespace) -> int:
         with followed(chosen.directory, chosen.log) as log:
             found = [_told(log, one) for one in _stored(log)]
     rows = [_HEADS, *map(_row, found)]
-    show(chosen, {"groups": found}, table(rows) if found else ["no groups yet"])
+    show(chosen, {"groups": found}, table(rows) if found else ["the log has no groups"])
     return _DONE
 
 
@@ -158,7 +187,7 @@ def _pending(chosen: argparse.Namespace) -> int:
         told = asked_of(chosen, url, lambda groups: groups.pending(chosen.name, chosen.limit))
         document = {"group": chosen.name, "total": told["total"], "pending": told["rows"]}
         lines = [
-            f"{row['at']}  {row['consumer']}, delivered {row['count']} times, {row['idleMs'] / 1000:.0f} s ago"
+            f"{PositionToken.parse(row['at']).position}  {row['consumer']}, delivered {row['count']} times, {row['idleMs'] / 1000:.0f} s ago"
             for row in told["rows"]
         ]
     else:
@@ -172,7 +201,19 @@ def _pending(chosen: argparse.Namespace) -> int:
         lines = [
             f"{row['position']}  delivered {row['count']} times, first {row['first_at']}" for row in rows
         ]
-    show(chosen, document, lines or ["nothing was delivered that is not done"])
+    show(chosen, document, lines or ["no delivery is pending"])
+    return _DONE
+
+
+def _claim(chosen: argparse.Namespace) -> int:
+    if not 0 <= chosen.min_idle < float("inf"):
+        raise InvalidOption("--min-idle", chosen.min_idle, "seconds from 0")
+    if (url := url_of(chosen.directory)) is not None:
+        count = asked_of(chosen, url, lambda groups: groups.release(chosen.name, chosen.min_idle))
+    else:  # consumers live in the process of the owner, so a log that can be opened for writing has none
+        with existing(chosen) as log:
+            count = log.groups.open(chosen.name).release(chosen.min_idle)
+    show(chosen, {"claimed": count}, [f"{count} deliveries are due now, for every consumer"])
     return _DONE
 
 
@@ -202,7 +243,7 @@ def _reset(chosen: argparse.Namespace) -> int:
             moved = log.groups.reset(chosen.name, wanted)
         place, generation = moved.floor, moved.generation
     document = {"moved": chosen.name, "position": str(place), "generation": generation}
-    show(chosen, document, [f"group {chosen.name} is at {place} now"])
+    show(chosen, document, [f"group {chosen.name} is moved to {place}"])
     return _DONE
 
 
@@ -213,7 +254,7 @@ def _pause(chosen: argparse.Namespace) -> int:
         with existing(chosen) as log:
             changed = log.groups.open(chosen.name).pause()
     document = {"paused": chosen.name, "changed": changed}
-    show(chosen, document, [f"group {chosen.name} is paused"])
+    show(chosen, document, [f"group {chosen.name} is paused: it delivers nothing until it is resumed"])
     return _DONE
 
 
@@ -290,7 +331,7 @@ def _discard(chosen: argparse.Namespace) -> int:
         with existing(chosen) as log:
             dead = log.groups.open(chosen.name).dead
             count = dead.discard(_positions(chosen, dead.inspect()))
-    show(chosen, {"discarded": count}, [f"{count} dead letters are gone"])
+    show(chosen, {"discarded": count}, [f"{count} dead letters are discarded"])
     return _DONE
 
 

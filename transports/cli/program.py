@@ -162,7 +162,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "penstock slot create var/orders stock --entity-type order --since earliest",
     ),
     "group": (
-        "list, make, move and drop groups of consumers, and see to what they could not handle",
+        "list, create, move and drop consumer groups, and handle their dead letters",
         "penstock group dead inspect var/orders pickers",
     ),
     "sinks": (

@@ -1,4 +1,4 @@
-"""The groups of a remote log: made, looked at and moved from afar, and what became of their dead letters."""
+"""The groups of a remote log, managed over the network, and their dead letters."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
@@ -17,15 +17,15 @@ _AT_ONCE = 1_000
 
 
 class RemoteGroups:
-    """The groups of a remote log that its server lets the client use; ``RemoteLog.groups``. To be used on the loop of the connection.
+    """The groups of a remote log that the grant of the client names; ``RemoteLog.groups``. To be used on the loop of the connection.
 
-    What is answered is as it travels: ``name``, ``state``, ``cursor``, ``version``, ``generation``, and whether it has ``changed``. What the
-    server refuses is a ``RemoteError``: its code is ``GROUP_NOT_FOUND``, ``GROUP_EXISTS``, ``FORBIDDEN`` if the grant does not name the
-    group. After a connection that was lost, with ``reconnect``, what was not answered is asked again: a second ``create`` or ``drop`` may
-    then find what the first one did.
+    Unless a method says otherwise, it returns ``name``, ``state``, ``cursor``, ``version`` and ``generation`` of the group, and whether it has
+    ``changed``. A refusal of the server raises ``RemoteError`` with the code ``GROUP_NOT_FOUND``, ``GROUP_EXISTS``, or ``FORBIDDEN`` if the grant
+    does not name the group. After a lost connection, with ``reconnect``, unanswered requests are repeated: a second ``create`` or ``drop``
+    may then find what the first one did.
 
     Args:
-        ask: Has the server answer.
+        ask: Sends a request to the server and returns the answer.
         log: Name of the log; None for the only one.
     """
 
@@ -34,38 +34,42 @@ class RemoteGroups:
         self._log = log
 
     def of(self, log: str) -> "RemoteGroups":
-        """Those of another log of the server."""
+        """The groups of another log of the server."""
         return RemoteGroups(self._ask, log)
 
     async def create(
         self, name: str, *criteria: Criterion | Criteria, start: Since = None, **options: Any
     ) -> dict[str, Any]:
-        """Makes a group; durable when it returns.
+        """Creates a group; durable when it returns.
 
         Args:
-            name: Of it.
-            *criteria: Which changes; none for all of them.
-            start: Its place, as ``since`` of ``RemoteLog.changes``; the next version by default.
+            name: The name of the group.
+            *criteria: The criteria of its changes; none for all changes.
+            start: Its position, as ``since`` of ``RemoteLog.changes``; the next version by default.
             options: As for ``log.groups.create``.
 
         Raises:
-            InvalidOption: If something is not what it must be; the server judges the rest.
+            InvalidOption: If the name or the start is invalid; the server checks the rest.
         """
         told: dict[str, Any] = {**start_json(start), "options": options}
         if criteria:
             told["criteria"] = Criteria.of(*criteria).to_json()
         return await self._one("create", name, **told)
 
+    async def info(self, name: str) -> dict[str, Any]:
+        """The statistics of a group, as ``/statistics`` has them: floor, head, consumers, pending, dead, lag and others."""
+        return await self._one("info", name)
+
     async def reset(self, name: str, place: Since) -> dict[str, Any]:
-        """Moves a group, whatever has become of it; all its consumers are fenced."""
+        """Moves a group, also one that is lost; all its consumers are fenced."""
         return await self._one("reset", name, **start_json(place))
 
     async def pause(self, name: str) -> dict[str, Any]:
-        """Lets a group give nothing until it is resumed, over restarts too."""
+        """Pauses a group: it delivers nothing until it is resumed, across restarts too."""
         return await self._one("pause", name)
 
     async def resume(self, name: str) -> dict[str, Any]:
-        """Lets a group go on, also after its breaker has paused it."""
+        """Resumes a group, also after its breaker has paused it."""
         return await self._one("resume", name)
 
     async def drop(self, name: str) -> None:
@@ -73,13 +77,25 @@ class RemoteGroups:
         await self._one("drop", name)
 
     async def pending(self, name: str, limit: int = 100) -> dict[str, Any]:
-        """What was delivered and is not acknowledged: ``total``, and ``rows`` of ``at``, ``consumer``, ``generation``, ``idleMs``, ``count``.
+        """The unacknowledged deliveries: ``total``, and ``rows`` of ``at``, ``consumer``, ``generation``, ``idleMs``, ``count``.
 
         Args:
-            name: Of the group.
+            name: The name of the group.
             limit: Most rows, up to 1,000.
         """
         return await self._one("pending", name, limit=limit)
+
+    async def release(self, name: str, min_idle: float = 0.0) -> int:
+        """Takes pending deliveries back from their consumers: they are due at once, for every consumer.
+
+        Args:
+            name: The name of the group.
+            min_idle: Seconds; only deliveries made at least so long ago.
+
+        Returns:
+            Their number, without later deliveries of the same keys, which are taken back too.
+        """
+        return int((await self._one("release", name, minIdleMs=round(min_idle * 1000)))["count"])
 
     async def dead_letters(self, name: str) -> AsyncIterator[dict[str, Any]]:
         """The dead letters, in the order of their positions, a page at a time."""
@@ -93,14 +109,14 @@ class RemoteGroups:
                 return
 
     async def discard(self, name: str, positions: Iterable[Position | str] | None = None) -> int:
-        """Takes dead letters away, durably.
+        """Discards dead letters durably.
 
         Args:
-            name: Of the group.
-            positions: Which, such as ``"42:1"``; None for all.
+            name: The name of the group.
+            positions: Their positions, such as ``"42:1"``; None for all letters.
 
         Returns:
-            How many were there.
+            The number of discarded letters.
         """
         if positions is None:
             return int((await self._one("discard", name))["count"])

@@ -1,4 +1,4 @@
-"""What is asked of a group, or done with it, from afar, by those who are none of its consumers."""
+"""Orders on groups from clients that have not joined them."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
@@ -10,12 +10,15 @@ from publishers.groups import DeadLetter, GroupSettings
 from publishers.model.position import Position, Start
 from publishers.slots.slots import check_slot_name
 from transports.codec.fields import typed, whole, word
+from transports.codec.groups import idle_of
 from transports.codec.starts import place_of
 from transports.errors import InvalidRequest
 
 __all__ = ["GroupDeed", "GroupOrder", "letter_json"]
 
-GroupDeed = Literal["pending", "create", "reset", "pause", "resume", "drop", "dead", "discard"]
+GroupDeed = Literal[
+    "pending", "info", "create", "reset", "pause", "resume", "drop", "dead", "discard", "release"
+]
 _DEEDS: Final = list(get_args(GroupDeed))
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "pending": ("limit",),
@@ -23,24 +26,26 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "reset": ("since", "start"),
     "dead": ("limit", "after"),
     "discard": ("positions",),
+    "release": ("minIdleMs",),
 }
 _ALL: Final = sorted({one for fields in _FIELDS.values() for one in fields})
 _MOST: Final = 1_000
 
 
 class GroupOrder(msgspec.Struct, frozen=True):
-    """What is to be done, checked.
+    """An order on a group, validated.
 
     Attributes:
-        do: What it is.
-        name: Of the group.
-        log: Name of the log, or None for the only one.
-        start: Of ``create`` and ``reset``: where it begins, or is to go.
-        criteria: Of ``create``: which changes; None for all.
-        settings: Of ``create``: its options.
-        limit: Of ``pending`` and ``dead``: most rows.
-        after: Of ``dead``: only letters behind this position.
-        positions: Of ``discard``: which letters; None for all.
+        do: The operation.
+        name: The name of the group.
+        log: The name of the log; None for the only one.
+        start: For ``create`` and ``reset``: the position of the group.
+        criteria: For ``create``: the criteria; None for all changes.
+        settings: For ``create``: the options of the group.
+        limit: For ``pending`` and ``dead``: most rows.
+        after: For ``dead``: only letters behind this position.
+        positions: For ``discard``: the positions of the letters; None for all letters.
+        min_idle: For ``release``: only deliveries made at least this many seconds ago.
     """
 
     do: GroupDeed
@@ -52,15 +57,16 @@ class GroupOrder(msgspec.Struct, frozen=True):
     limit: int = 100
     after: Position | None = None
     positions: tuple[Position, ...] | None = None
+    min_idle: float = 0.0
 
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "GroupOrder":
-        """Checks what a client wants.
+        """Validates the payload of an order.
 
         Raises:
-            InvalidRequest, InvalidOption: If a field has a value that it does not take.
-            InvalidCriteria: If the criteria are none.
-            PositionMalformed: If ``since`` is no cursor.
+            InvalidRequest, InvalidOption: If the value of a field is invalid.
+            InvalidCriteria: If the criteria are invalid.
+            PositionMalformed: If ``since`` is malformed.
         """
         do: Any = word(payload, "do", "pending", _DEEDS)
         for field in _ALL:
@@ -83,11 +89,12 @@ class GroupOrder(msgspec.Struct, frozen=True):
             whole("limit", payload.get("limit"), 1, _MOST, 100),
             None if after is None else _position("after", after),
             None if places is None else tuple(_position("positions", one) for one in places),
+            idle_of(payload),
         )
 
 
 def letter_json(letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter as it travels, and as a command prints it."""
+    """A dead letter as JSON, for clients and commands."""
     plain: dict[str, Any] = msgspec.to_builtins(letter)
     return {**plain, "position": str(letter.position)}
 

@@ -27,6 +27,7 @@ __all__ = [
     "TermCall",
     "call_of",
     "deliveries_json",
+    "idle_of",
     "pending_json",
 ]
 
@@ -235,14 +236,14 @@ def _pending(payload: Mapping[str, Any], limits: Limits) -> ConsumerCall:
     return PendingCall(
         typed(payload, "start", str, "text"),
         _text(payload, "consumer", _TEXT_MAX),
-        _idle(payload),
+        idle_of(payload),
         whole("limit", payload.get("limit"), 1, limits.batch_events, min(100, limits.batch_events)),
     )
 
 
 def _claim(payload: Mapping[str, Any], limits: Limits) -> ConsumerCall:
     return ClaimCall(
-        _idle(payload),
+        idle_of(payload),
         None if payload.get("at") is None else _places(payload),
         typed(payload, "start", str, "text"),
         whole("limit", payload.get("limit"), 1, limits.batch_events, min(100, limits.batch_events)),
@@ -297,7 +298,8 @@ def _places(payload: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(places)
 
 
-def _idle(payload: Mapping[str, Any]) -> float:
+def idle_of(payload: Mapping[str, Any]) -> float:
+    """``minIdleMs`` of a payload, in seconds."""
     return whole("minIdleMs", payload.get("minIdleMs"), 0, _MILLIS_MAX, 0) / 1000
 
 

@@ -8,6 +8,7 @@ from publishers.groups import ConsumerGroup, GroupStatistics
 from transports.access.grant import Grant
 from transports.codec.group_orders import GroupOrder, letter_json
 from transports.codec.groups import pending_json
+from transports.server.statistics import group_json
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -27,7 +28,7 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
         order: The order.
 
     Returns:
-        The answer: rows for ``pending`` and ``dead``; the number of letters removed for ``discard``; else the state and position
+        The answer: statistics for ``info``; rows for ``pending`` and ``dead``; the number of letters removed for ``discard``, or of deliveries taken back for ``release``; else the state and position
         of the group afterwards.
 
     Raises:
@@ -41,6 +42,8 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
         return _told(name, log, made.info(), changed=True)
     group = log.groups.open(order.name)
     match order.do:
+        case "info":
+            return {"log": name, "name": order.name, **group_json(log, group.info())}
         case "pending":
             rows = group.pending_rows(limit=order.limit)
             return {"total": group.pending().total, "rows": pending_json(rows, log.token)}
@@ -48,6 +51,8 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
             return _letters(group, order)
         case "discard":
             return {"count": group.dead.discard(order.positions)}
+        case "release":
+            return {"count": group.release(order.min_idle)}
         case "drop":
             log.groups.drop(order.name)
             return {"log": name, "name": order.name}

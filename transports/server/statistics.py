@@ -132,7 +132,7 @@ def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, 
         "slotsLost": told.slots.lost,
         "slotJournalBytes": told.slots.journal_bytes,
         "consumerGroups": {
-            one.name: _group(log, one, discreet=discreet) for one in told.consumer_groups.listed
+            one.name: group_json(log, one, discreet=discreet) for one in told.consumer_groups.listed
         },
         "consumerGroupCount": told.consumer_groups.count,
         "consumerGroupsStopped": told.consumer_groups.stopped,
@@ -263,7 +263,8 @@ def _state(log: "ChangeLog", told: StateStatistics) -> dict[str, Any]:
     }
 
 
-def _group(log: "ChangeLog", told: GroupStatistics, *, discreet: bool) -> dict[str, Any]:
+def group_json(log: "ChangeLog", told: GroupStatistics, *, discreet: bool = False) -> dict[str, Any]:
+    """The statistics of a group as JSON; if ``discreet``, without the reasons of consumers."""
     return {
         "state": told.state.value,
         "floor": place_json(log, told.floor),

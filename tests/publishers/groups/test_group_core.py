@@ -50,7 +50,7 @@ def test_a_refused_change_takes_the_later_ones_of_its_key_back_with_it():
     assert group.nack(one, Position(1, 0), 0.0)
     assert group.pending == 1
     assert places(group.take(two, 9)) == [0, 1, 3]
-    with pytest.raises(ConsumerFenced, match="is consumer 'two''s now"):
+    with pytest.raises(ConsumerFenced, match="consumer 'two' has 1:3 now"):
         group.ack(one, [Position(1, 2), Position(1, 3)])
     assert group.pending == 4
     assert group.ack(one, [Position(1, 2)]) == 1
@@ -84,6 +84,22 @@ def test_a_claim_moves_a_delivery_and_takes_the_later_ones_of_its_key_from_the_o
     assert group.claim(two, [Position(1, 0)], 0.0, only_ids=True) == [first]
     assert first.count == 2
     assert places(group.take(two, 9)) == [1]
+
+
+def test_what_an_operator_takes_back_is_due_at_once_for_every_consumer_and_has_not_failed():
+    """F79, F86: by the time of the delivery, together with later changes of its key, and its consumer may still acknowledge it."""
+    group = machine(KEY, OTHER, KEY)
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert places(group.take(one, 2)) == [0, 1]
+    group._clock.now += 10_000_000
+    (later,) = group.take(one, 1)
+    assert group.release(11.0) == 0
+    assert group.release(10.0) == 2
+    assert later.state is DeliveryState.DUE
+    assert (group.pending, group.last_error, one.pending) == (0, None, {})
+    assert group.ack(one, [Position(1, 1)]) == 1
+    assert [(unit.position.index, unit.count) for unit in group.take(two, 9)] == [(0, 2), (2, 2)]
+    assert group.release(0.0) == 2
 
 
 def test_a_claim_gives_a_consumer_no_more_than_it_may_have():

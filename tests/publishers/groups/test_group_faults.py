@@ -92,6 +92,27 @@ def test_a_durable_acknowledgement_is_durable_although_another_consumer_reads_on
         assert not group.book._acks
 
 
+def test_an_acknowledgement_that_its_consumer_writes_is_written_once(monkeypatch):
+    """However many there are, the housekeeping is not woken for them, and leaves them to the thread that writes."""
+    with opened(ack_every=2) as log:
+        log.commit([order(n) for n in range(3)])
+        group = log.groups.create("stock", start="earliest")
+        worker, writes = group.join("one"), []
+        found = worker.read(wait=0)
+        append = group.book._journal.append
+
+        def appended(*arguments):
+            writes.append(len(arguments[0]))
+            group.book.settle()
+            append(*arguments)
+
+        monkeypatch.setattr(group.book._journal, "append", appended)
+        monkeypatch.setattr(log.groups._log, "poke", lambda: pytest.fail("woken"))
+        assert worker.ack(*found, durable=True) == 3
+        assert len(writes) == 1
+        assert writes[0] < 200
+
+
 def test_a_reset_while_acknowledgements_are_written_holds_its_history(log, monkeypatch):
     group = log.groups.create("stock", start="earliest")
     log.commit([order(0)])

@@ -396,6 +396,22 @@ class Groups(RuleBasedStateMachine):
     def leave(self, chosen):
         self.machine.remove(self.handles.pop(chosen % len(self.handles)))
 
+    @rule(idle=st.sampled_from([0.0, 5.0]))
+    def release(self, idle):
+        """What was delivered so long ago is due at once, with what follows it in its lines, and nothing else; counts stay."""
+        machine, now = self.machine, self.clock.monotonic()
+        pending = {one.position: one for one in machine.units.values() if one.state is DeliveryState.PENDING}
+        counts = {place: unit.count for place, unit in pending.items()}
+        idles = {place for place, unit in pending.items() if now - unit.last >= idle}
+        assert machine.release(idle) == len(idles)
+        left = {place for place, unit in pending.items() if unit.state is DeliveryState.PENDING}
+        assert not left & idles
+        for place in pending.keys() - left - idles:
+            shared = [one for one in idles if one < place and self.lanes[one] & self.lanes[place] - {None}]
+            assert shared or self.settings.ack == "transaction", (place, "was not idle")
+        for place in pending.keys() - left:
+            assert (pending[place].state, pending[place].count) == (DeliveryState.DUE, counts[place])
+
     @rule(seconds=st.sampled_from([1, 10, 31, 700]))
     def wait(self, seconds):
         """What times out is what nothing was said of for 30 s, and what follows it in its lines; and nothing else does."""

@@ -40,7 +40,7 @@ def run(capsys, *arguments):
 def test_groups_are_made_listed_moved_paused_and_dropped(orders, capsys):
     """F75, F86."""
     assert run(capsys, "list", orders) == {"groups": []}
-    assert printed(capsys, "list", orders) == ["no groups yet"]
+    assert printed(capsys, "list", orders) == ["the log has no groups"]
     made = run(
         capsys,
         "create",
@@ -93,9 +93,11 @@ def test_groups_and_what_is_pending_are_told_in_words_beside_the_owner(orders, c
         assert printed(capsys, "pending", orders, "pickers")[1].startswith("2:1  delivered 1 times, first 20")
         assert main(["group", "drop", str(orders), "pickers"]) == 1
         assert "is being written by process" in one_line(capsys)
-    assert printed(capsys, "reset", orders, "pickers", "latest") == ["group pickers is at 4:0 now"]
-    assert printed(capsys, "pending", orders, "pickers") == ["nothing was delivered that is not done"]
-    assert printed(capsys, "pause", orders, "pickers") == ["group pickers is paused"]
+    assert printed(capsys, "reset", orders, "pickers", "latest") == ["group pickers is moved to 4:0"]
+    assert printed(capsys, "pending", orders, "pickers") == ["no delivery is pending"]
+    assert printed(capsys, "pause", orders, "pickers") == [
+        "group pickers is paused: it delivers nothing until it is resumed"
+    ]
     assert printed(capsys, "resume", orders, "pickers") == ["group pickers is resumed"]
     assert printed(capsys, "drop", orders, "pickers") == ["group pickers is dropped"]
     assert printed(capsys, "create", orders, "other") == ["group other is created at 4:0"]
@@ -120,7 +122,7 @@ def test_dead_letters_are_printed_handed_on_and_discarded(orders, capsys):
     assert [json.loads(one)["position"] for one in printed(capsys, "dead", "inspect", orders, "pickers")] == [
         "1:1"
     ]
-    assert printed(capsys, "dead", "discard", orders, "pickers") == ["1 dead letters are gone"]
+    assert printed(capsys, "dead", "discard", orders, "pickers") == ["1 dead letters are discarded"]
 
 
 @pytest.mark.parametrize(

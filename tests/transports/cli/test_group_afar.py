@@ -60,7 +60,7 @@ def test_groups_of_a_server_are_made_moved_paused_and_dropped(orders, capsys):
         assert run(capsys, "pause", url, "audit")["changed"] is False
         assert run(capsys, "resume", url, "audit") == {"resumed": "audit", "changed": True}
         assert run(capsys, "pending", url, "audit") == {"group": "audit", "total": 0, "pending": []}
-        assert printed(capsys, "pending", url, "audit") == ["nothing was delivered that is not done"]
+        assert printed(capsys, "pending", url, "audit") == ["no delivery is pending"]
         assert run(capsys, "drop", url, "all") == {"dropped": "all"}
         for arguments, code, words in (
             (["pause", url, "stack"], 1, "GROUP_NOT_FOUND"),
@@ -118,7 +118,7 @@ def test_a_server_lets_only_those_do_it_whose_grant_names_the_group(orders, tmp_
             ["dead", "discard", url, "packers"],
         ):
             assert main(["group", *arguments, *given]) == 1
-            assert "a group that may be used here" in one_line(capsys), arguments
+            assert "group must be one that the grant names" in one_line(capsys), arguments
     with start("serve", orders, "--own", "--port", "0") as server:
         url = url_of(server)
         assert main(["group", "drop", url, "pickers"]) == 1
@@ -141,7 +141,17 @@ def test_what_is_pending_at_which_consumer_is_told(orders, capsys):
             assert told["total"] == 2
             (row,) = told["pending"]
             assert (row["consumer"], row["count"], row["generation"]) == ("two", 1, worker.generation)
-            assert "two, delivered 1 times, 0 s ago" in printed(capsys, "pending", server.url, "pickers")[0]
+            assert printed(capsys, "pending", server.url, "pickers")[0].startswith(
+                "3:1  two, delivered 1 times, "
+            )
+            assert run(capsys, "claim", server.url, "pickers", "--min-idle", "600") == {"claimed": 0}
+            told = printed(capsys, "claim", server.url, "pickers")
+            assert told == ["2 deliveries are due now, for every consumer"]
+            assert run(capsys, "pending", server.url, "pickers")["total"] == 0
+            assert [one.count for one in worker.read(wait=0)] == [2, 2]
+            assert main(["group", "claim", server.url, "pickers", "--min-idle", "-1"]) == 2
+            assert "--min-idle" in one_line(capsys)
+    assert run(capsys, "claim", orders, "pickers") == {"claimed": 0}
 
 
 @pytest.mark.asyncio
@@ -152,6 +162,8 @@ async def test_dead_letters_come_in_pages_of_a_bound(orders, monkeypatch):
         allowed = Grant({LogAction.CONSUME}, groups=["*"])
         with serve(log, authorise=allowed) as server:
             async with connect(server.url) as remote:
+                told = await remote.groups.info("pickers")
+                assert (told["log"], told["dead"], told["floor"]["version"]) == ("orders", 2, 3)
                 pages = []
                 ask = remote.groups._ask
 

@@ -19,6 +19,7 @@ def test_an_order_says_what_it_needs():
     assert GroupOrder.of({"do": "reset", "name": "pickers", "start": {"version": 4}}).start == Position(4)
     asked = GroupOrder.of({"do": "dead", "name": "pickers", "limit": 5, "after": "42:1"})
     assert (asked.limit, asked.after) == (5, Position(42, 1))
+    assert GroupOrder.of({"do": "release", "name": "pickers", "minIdleMs": 1_500}).min_idle == 1.5
     gone = GroupOrder.of({"do": "discard", "name": "pickers", "positions": ["42:1", "7:0"]})
     assert gone.positions == (Position(42, 1), Position(7, 0))
 
@@ -35,6 +36,9 @@ def test_an_order_says_what_it_needs():
         ({"name": "pickers", "limit": True}, "limit"),
         ({"do": "pause", "name": "pickers", "since": "x"}, "since"),
         ({"do": "drop", "name": "pickers", "start": "latest"}, "start"),
+        ({"do": "info", "name": "pickers", "limit": 5}, "limit"),
+        ({"do": "info", "name": "pickers", "minIdleMs": 5}, "minIdleMs"),
+        ({"do": "release", "name": "pickers", "minIdleMs": -1}, "minIdleMs"),
         ({"do": "reset", "name": "pickers", "options": {}}, "options"),
         ({"do": "reset", "name": "pickers", "start": "state"}, "start"),
         ({"do": "create", "name": "pickers", "criteria": {}}, "criteria"),
