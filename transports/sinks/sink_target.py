@@ -44,7 +44,7 @@ class SinkTarget:
     def check(self) -> None:
         """Raises ``TargetUnavailable`` if the target does not answer."""
         if not self._sink.alive():
-            raise TargetUnavailable("it does not answer")
+            raise TargetUnavailable("the target does not answer")
 
     def flush(self) -> None:
         """See `Sink.flush`."""

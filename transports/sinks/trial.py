@@ -53,5 +53,5 @@ def _asked(sink: Sink) -> str:
     if sending is not None:
         return str(sending())
     if not sink.alive():
-        raise TargetUnavailable("it does not answer")
-    return "it answers"
+        raise TargetUnavailable("the target does not answer")
+    return "the target answers"
