@@ -161,7 +161,7 @@ class SinkMachine:
             self._complete()
             return 0.0
         if self._failures.circuit_open and intake.slot is not None:
-            target.check()
+            target.check(self._failures.last_error)
         slot = intake.open()
         if slot.paused:
             self._failures.due = None
@@ -196,7 +196,7 @@ class SinkMachine:
                 self._progress.note(over)
                 return 0.0
         if self._failures.circuit_open:
-            self._target.check()
+            self._target.check(self._failures.last_error)
         if not self._leading.holds:
             return 0.0
         self._failures.attempt, taken = outbox.attempt, self.counters.changes
