@@ -156,6 +156,23 @@ def test_a_test_sends_one_signed_example_and_tells_what_the_target_said(served, 
         assert (status, told["error"]) == (409, f"{receiver.url} answered 404: who?")
 
 
+def test_the_example_of_a_test_has_the_ids_and_the_position_of_no_change(served, monkeypatch):
+    """F109: a receiver that recognises repeats would take the first batch for one."""
+    monkeypatch.setenv("HOOK_SECRET", "whsec_c2VjcmV0LXNlY3JldA==")
+    served.log.commit([upsert("order", "a", {})])
+    with Receiver() as receiver:
+        hook = WebhookSink(receiver.url, allow=["127.0.0.0/8", "::1/128"], secrets=["env:HOOK_SECRET"])
+        served.sinks.add("hook", hook, SinkOptions(start="earliest"))
+        assert served.ask("POST", "/sinks/hook/test")[0] == 200
+        wait_until(lambda: len(receiver.received) >= 2)
+        (example,) = [one for one in receiver.received if "penstock-test" in one.headers]
+        real = [one for one in receiver.received if one is not example]
+        assert example.headers["webhook-id"] not in {one.headers["webhook-id"] for one in real}
+        (sent,) = json.loads(example.body)["changes"]
+        assert (sent["version"], sent["index"]) == (0, 0)
+        assert sent["id"] not in {one["id"] for batch in real for one in json.loads(batch.body)["changes"]}
+
+
 @pytest.mark.parametrize(
     ("who", "method", "path", "status"),
     [
