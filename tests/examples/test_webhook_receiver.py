@@ -75,6 +75,7 @@ def test_it_runs_as_it_says_and_takes_what_is_signed(tmp_path, monkeypatch):
             monkeypatch.setattr(rig.clock, "now_us", lambda: time.time_ns() // 1000, raising=False)
             rig.runner.step()
             wait_until(sink.alive, process.poll)
+            assert "answered 200" in sink.try_out()
             rig.log.commit([upsert("product", "a", {"count": 1}), upsert("product", "b", {"count": -2})])
             rig.until(lambda: rig.runner.state is SinkState.PAUSED)
             assert "there are no negative counts" in rig.runner.statistics().reason

@@ -70,6 +70,7 @@ class SqliteTarget(TargetServer):
     def __init__(self, folder: Path) -> None:
         super().__init__(None)
         self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
 
     def address(self, name: str, port: int | None = None) -> str:
         """See `TargetServer.address`."""

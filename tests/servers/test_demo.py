@@ -22,9 +22,9 @@ def few(tmp_path, monkeypatch, flights):
 def test_the_demo_compares_each_target_with_the_log_and_names_what_is_missing(capsys, monkeypatch):
     """F94, F101, F106, F125: over a target that is stopped and one that is killed."""
     monkeypatch.setitem(demo.TARGETS, "kafka", _missing)
-    assert demo.main(["--rows", "600", "--targets", "webhook,files,kafka"]) == 0
+    assert demo.main(["--rows", "600", "--targets", "webhook,files,sqlite,kafka"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert sum("equal" in line for line in lines) == 2
+    assert sum("equal" in line for line in lines) == 3
     assert any("webhook is stopped" in line for line in lines)
     assert any("webhook is killed" in line for line in lines)
     assert lines[-1] == "kafka was left out, as there is no broker (make servers installs it)"

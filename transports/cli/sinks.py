@@ -1,4 +1,4 @@
-"""``penstock sinks``: runs, shows, orders and tests the sinks that a file declares."""
+"""``penstock sinks``: runs, lists, controls and tests the sinks that a file declares."""
 
 import argparse
 import contextlib
@@ -40,24 +40,24 @@ __all__ = ["add_arguments", "run_beside"]
 _DONE: Final = 0
 _FAILED: Final = 1
 _LOOK: Final = 0.25  # seconds; a signal may not interrupt a longer wait
-_PLACE: Final = (
-    "earliest, latest, a version, a time, the id of a transaction, or a cursor such as events carry"
-)
+_PLACE: Final = "earliest, latest, a version, a time, the id of a transaction, or the cursor of an event"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(commands, "run penstock.toml", "run the sinks of a file, as the owner of their log", _run)
-    _add(commands, "list penstock.toml", "what a file declares", _list).json()
-    _add(commands, "status penstock.toml", "how the sinks are, also while they run", _status).json()
+    _add(commands, "list penstock.toml", "list the sinks of a file", _list).json()
+    _add(
+        commands, "status penstock.toml", "show the state of each sink, also while the sinks run", _status
+    ).json()
     for name, what in (
-        ("pause", "let a sink carry nothing until it is resumed"),
-        ("resume", "resume a sink, also with refused changes"),
+        ("pause", "pause a sink until it is resumed"),
+        ("resume", "resume a sink; a refused batch is sent again"),
         ("seek", "move a sink to another place"),
-        ("off", "switch a sink off: it carries nothing, and no history is held for it"),
-        ("on", "switch a sink on again; its target gets the gap"),
-        ("again", "carry rows of the state once more, and then go on: to repair a target"),
+        ("off", "switch a sink off: nothing is sent, and no history is held for it"),
+        ("on", "switch a sink on; the gap is reported to its target"),
+        ("again", "send rows of the present state once more, and then changes again: to repair a target"),
     ):
         example = f"{name} penstock.toml hook" + (" 42" if name == "seek" else "")
         telling = _add(commands, example, what, _tell)
@@ -65,17 +65,17 @@ def add_arguments(parser: ArgumentParser) -> None:
         if name == "seek":
             telling.value("place", "PLACE", _PLACE)
         elif name == "on":
-            telling.value("--place", "PLACE", f"where it goes on, latest if left out: {_PLACE}")
+            telling.value("--place", "PLACE", f"where the sink continues, by default latest: {_PLACE}")
         elif name == "again":
-            telling.each("--entity-type", "ENTITY_TYPE", "rows of this entity type only; repeatable")
-            telling.value("--after", "KEY", "only those behind this key, with one entity type")
-            telling.value("--until", "KEY", "only those up to this key")
+            telling.each("--entity-type", "ENTITY_TYPE", "only rows of this entity type")
+            telling.value("--after", "KEY", "only rows behind this key, with one entity type")
+            telling.value("--until", "KEY", "only rows up to this key")
         telling.json()
         telling.set_defaults(do=name)
     _add(
         commands,
         "test penstock.toml",
-        "open each target, and tell what it says: a webhook to one signed example, others whether they answer",
+        "open each target: send one signed example to a webhook and print its answer; print whether other targets answer",
         _test,
     ).json()
 
@@ -176,13 +176,13 @@ def _carry(
     """Runs the sinks until ``finished`` is set, all sinks are completed, or the lease is lost."""
     with LogSinks(log, lease=lease, on_failure=fail) as runners, ControlSocket(log.path, runners):
         _begin(told, log, runners)
-        by = "" if lease is None else f", epoch {lease.epoch}"
+        by = "" if lease is None else f", epoch {lease.epoch}, as {lease.holder}"
         _say(f"running {', '.join(runners)} of {log.name}{by}")
         while not finished.wait(_LOOK):
             if lease is not None and not lease.held():
                 return
             if all(one.state is SinkState.COMPLETED for one in runners.values()):
-                _say("all rows are carried")
+                _say("all rows are sent")
                 finished.set()
 
 
@@ -194,7 +194,7 @@ def _stand_by(
         pass
     said = None
     while not finished.is_set():
-        waiting = f"{lease.holder} stands by for the lease"
+        waiting = f"{lease.holder} waits for the lease"
         if lease.held():
             try:
                 with _owned(told, keeps_state=told.state) as log:
@@ -202,7 +202,7 @@ def _stand_by(
                 said = None
                 continue
             except LogBusy as error:  # the earlier holder is still closing it, or a server has it open
-                waiting = f"{lease.holder} holds the lease, and waits for the log: {error}"
+                waiting = f"{lease.holder} holds the lease and waits for the log: {error}"
         if waiting != said:
             _say(waiting)
             said = waiting
@@ -259,7 +259,9 @@ def _line(one: dict[str, Any]) -> str:
 def _tell(chosen: argparse.Namespace) -> int:
     told = read_sinks(chosen.file)
     if chosen.name not in told.sinks:
-        raise SinkError(f"{chosen.file} declares no sink {chosen.name!r}; there are: {', '.join(told.sinks)}")
+        raise SinkError(
+            f"{chosen.file} declares no sink {chosen.name!r}; it declares {', '.join(told.sinks)}"
+        )
     ordered = {
         name: value
         for name in ("place", "after", "until")
@@ -281,7 +283,7 @@ def _tell(chosen: argparse.Namespace) -> int:
 def _told_at_rest(told: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]:
     """Applies the order to the slot of a sink that does not run."""
     if chosen.do == "again":
-        raise SinkError(f"sink {chosen.name!r} does not run; rows are carried by one that does")
+        raise SinkError(f"sink {chosen.name!r} does not run; start it with 'penstock sinks run' first")
     one = told.sinks[chosen.name]
     with _owned(told) as log:
         runner = SinkRunner(log, one.name, one.sink, one.options)

@@ -46,7 +46,7 @@ class StoredSinks:
                 told = msgspec.json.decode(path.read_bytes())
             except msgspec.MsgspecError:
                 raise InvalidOption(
-                    str(path), "what is there", "a sink that was declared; delete it"
+                    str(path), "what is there", "a declaration of a sink; delete the file"
                 ) from None
             yield declared_sink(str(path), told, self._folder)
 
@@ -62,10 +62,10 @@ class StoredSinks:
         """
         kind = told.get("kind")
         if kind not in kinds:
-            raise InvalidOption("kind", kind, f"one of those that may be declared here: {', '.join(kinds)}")
+            raise InvalidOption("kind", kind, f"a kind that may be declared over HTTP: {', '.join(kinds)}")
         for key in _LOCAL:
             if key in told:
-                raise InvalidOption(key, "what is there", "left to the file of sinks of the server")
+                raise InvalidOption(key, "what is there", "left out: only a file of the server may have it")
         _check_secrets("sink", told)
         made = declared_sink("sink", told, self._folder)
         self._folder.mkdir(exist_ok=True)
@@ -75,7 +75,7 @@ class StoredSinks:
     def check_kept(self, name: str) -> None:
         """Raises ``SinkError`` for a sink that a restart would bring back although it was dropped here."""
         if name in self._elsewhere:
-            where = f"in {self._file}: take it out there"
+            where = f"in {self._file}: remove it there"
         elif not self._path(name).exists():
             where = "by the program: remove it there"
         else:

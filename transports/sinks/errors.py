@@ -78,7 +78,9 @@ class SinkStandsBy(SinkError):
     """The runner does not hold the lease; orders go to the runner that does."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"sink {name!r} stands by here; tell the one that holds the lease")
+        super().__init__(
+            f"sink {name!r} stands by in this process; give orders to the process that holds the lease"
+        )
         self.name = name
 
 

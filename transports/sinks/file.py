@@ -236,7 +236,7 @@ class FileSink:
         if size < kept.nbytes:
             what = "missing" if size < 0 else f"{size} bytes long instead of {kept.nbytes}"
             raise TargetRefused(
-                f"{path} is {what}; put it back, or remove {self.place_path.name}, after which the slot tells where to go on"
+                f"{path} is {what}; put it back, or remove {self.place_path.name}, after which the sink continues at the place of its slot"
             )
         writing = self._take(name, 0, kept.nbytes)
         os.ftruncate(writing.number, kept.nbytes)

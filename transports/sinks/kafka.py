@@ -98,9 +98,9 @@ class KafkaSink:
         check_seconds("timeout", timeout, 0.5, 600.0)
         for name in settings or {}:
             if name in _OURS:
-                raise InvalidOption("settings", name, "settings that the sink does not make itself")
+                raise InvalidOption("settings", name, "a setting that the sink does not set itself")
         if tls is not None and tls.server_name is not None:
-            raise InvalidOption("server_name", tls.server_name, "left out: brokers tell their own names")
+            raise InvalidOption("server_name", tls.server_name, "left out: brokers have their own names")
         self._tls = tls
         self._servers, self._topic, self._form = servers, topic, RECORDS[form]
         self._tombstones, self._schema_topic = tombstones, schema_topic
@@ -440,5 +440,5 @@ class ExactlyOnceKafkaSink(KafkaSink):
             return self._opened.position_of(text)
         except PositionError as error:
             raise TargetRefused(
-                f"the place in {self._places} is none of this log ({error}); delete that topic to begin anew"
+                f"the place in {self._places} is not of this log ({error}); delete that topic to start again"
             ) from None

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from zlib import crc32
 
 from publishers.model.change import Area, Change
-from transports.sinks.errors import TargetUnavailable, TooLargeForTarget
+from transports.sinks.errors import TooLargeForTarget
 from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch
 
 __all__ = ["LaneOutcome", "SinkLanes", "SinkOrdering"]
@@ -22,11 +22,12 @@ class LaneOutcome(NamedTuple):
 
     Attributes:
         results: The results of single changes that were not accepted.
-        left: The places of changes that errors left unsent, each with the error of its lane.
+        left: The places of changes that were not sent, each with the error of its lane; None if it waits for a change before it that
+            was not accepted.
     """
 
     results: list[ItemResult]
-    left: dict[int, Exception]
+    left: dict[int, Exception | None]
 
 
 _Piece = list[tuple[int, Change]]  # changes with their places in the batch
@@ -56,7 +57,7 @@ class SinkLanes:
         for group in self._groups(list(enumerate(batch.changes))):
             if self._by_key and (outcome.left or outcome.results):
                 waiting = [place for pieces in group for piece in pieces for place, _ in piece]
-                outcome.left.update(dict.fromkeys(waiting, _behind()))
+                outcome.left.update(dict.fromkeys(waiting))
                 continue
             running = [self._threads.submit(self._lane, batch, pieces) for pieces in group]
             for one in running:
@@ -102,7 +103,7 @@ class SinkLanes:
                 outcome.left.update((place, error) for one in (piece, *waiting) for place, _ in one)
                 break
             if self._by_key and outcome.results:
-                outcome.left.update((place, _behind()) for one in waiting for place, _ in one)
+                outcome.left.update((place, None) for one in waiting for place, _ in one)
                 break
         return outcome
 
@@ -121,10 +122,6 @@ class SinkLanes:
 
 def _pieces(changes: _Piece, most: int) -> list[_Piece]:
     return [changes[begin : begin + most] for begin in range(0, len(changes), most)]
-
-
-def _behind() -> Exception:
-    return TargetUnavailable("it waits for one before it")
 
 
 def _stands_alone(change: Change) -> bool:

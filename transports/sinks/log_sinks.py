@@ -69,7 +69,7 @@ class LogSinks(Mapping[str, SinkRunner]):
             if name in self._runners:
                 raise InvalidOption("name", name, "another name for each sink of a log")
             if len(self._runners) == SINKS_MOST:
-                raise InvalidOption("name", name, f"one of at most {SINKS_MOST} sinks of a log")
+                raise InvalidOption("name", name, f"at most {SINKS_MOST} sinks of a log")
             self._runners = {**self._runners, name: runner}
         return runner.start()
 

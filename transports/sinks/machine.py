@@ -29,7 +29,7 @@ __all__ = ["SinkMachine"]
 
 _LOG: Final = logging.getLogger("penstock.sinks")
 _BY_OPERATOR: Final = "paused by an operator"
-_ROWS_CARRIED: Final = "its rows are carried, and nothing else is wanted"
+_ROWS_CARRIED: Final = "all rows are sent, and the sink sends nothing else"
 
 
 class SinkMachine:
@@ -136,12 +136,12 @@ class SinkMachine:
         """Returns whether this runner holds the lease; after a new gain it starts again from the stored position."""
         leading = self._leading
         if self.state is not SinkState.STANDBY and not leading.holds:
-            self._yield("another one holds the lease")
+            self._yield("another runner holds the lease")
         if self.state is SinkState.STANDBY:
             if not leading.gain():
                 return False
             self._move(SinkEvent.LEAD)
-            _LOG.info("sink %s leads, epoch %d", self.name, leading.epoch)
+            _LOG.info("sink %s holds the lease, epoch %d", self.name, leading.epoch)
         return True
 
     def _yield(self, reason: str) -> None:
@@ -161,7 +161,7 @@ class SinkMachine:
             self._complete()
             return 0.0
         if self._failures.circuit_open and intake.slot is not None:
-            target.check()
+            target.check(self._failures.last_error)
         slot = intake.open()
         if slot.paused:
             self._failures.due = None
@@ -196,7 +196,7 @@ class SinkMachine:
                 self._progress.note(over)
                 return 0.0
         if self._failures.circuit_open:
-            self._target.check()
+            self._target.check(self._failures.last_error)
         if not self._leading.holds:
             return 0.0
         self._failures.attempt, taken = outbox.attempt, self.counters.changes
@@ -358,7 +358,7 @@ class SinkMachine:
     def _check_carries(self) -> None:
         self._check_leading()
         if self._intake.off:
-            raise SinkError(f"sink {self.name!r} is off; switch it on at a place")
+            raise SinkError(f"sink {self.name!r} is off; switch it on first")
         if self._intake.completed:
             raise SinkError(
                 f"sink {self.name!r} has sent its rows and is complete; 'again' sends them once more"
@@ -401,12 +401,12 @@ class SinkMachine:
         """See `SinkRunner.switch_on`."""
         self._check_leading()
         if not self._intake.off:
-            raise SinkError(f"sink {self.name!r} is on; seek moves it")
+            raise SinkError(f"sink {self.name!r} is on; seek moves a sink that is on")
         position = self._intake.switch_on(place)
         self._move(SinkEvent.SWITCH_ON)
         gap = self._intake.notes.told.gap
         if gap is not None:
-            _LOG.error("sink %s is on; it has left out %s to %s", self.name, gap.first, gap.next)
+            _LOG.error("sink %s is on; changes from %s to %s were not sent", self.name, gap.first, gap.next)
         return position
 
     def again(self, criteria: Criteria, after: str | None, until: str | None) -> None:
@@ -418,7 +418,7 @@ class SinkMachine:
             SinkState.COMPLETED,
         ):
             raise SinkError(
-                f"sink {self.name!r} is {self.state.name}; rows are given again while it is STREAMING, or COMPLETED"
+                f"sink {self.name!r} is {self.state.name}; rows are sent again while it is STREAMING, RETRYING or COMPLETED"
             )
         if self._intake.slot is not None:
             self._store()
@@ -431,7 +431,9 @@ class SinkMachine:
         """See `SinkRunner.seek`."""
         self._check_carries()
         if self._options.snapshot == "initial_only":
-            raise SinkError(f"sink {self.name!r} carries rows only, as snapshot = 'initial_only' says")
+            raise SinkError(
+                f"sink {self.name!r} sends rows only (snapshot = 'initial_only'), and cannot be moved"
+            )
         position = self._intake.seek(place)
         self._outbox.forget()
         self._target.move(position)

@@ -17,6 +17,7 @@ from transports.sinks.supply import SinkSupply
 __all__ = ["SinkOutbox"]
 
 _LOG: Final = logging.getLogger("penstock.sinks")
+_BEHIND: Final = "changes behind one that was left out are sent again"
 
 
 class SinkOutbox:
@@ -96,7 +97,7 @@ class SinkOutbox:
             Exception: Any other error of the sink.
         """
         batch = self._batches[0]
-        left: dict[int, Exception] = {}
+        left: dict[int, Exception | None] = {}
         results: Sequence[ItemResult]
         try:
             if self._lanes is None:
@@ -113,15 +114,18 @@ class SinkOutbox:
             self._batches[0] = batch.again()
             _ease(supply, error)
             raise
-        if left:
-            _ease(supply, _worst(left.values()))
-        else:
+        worst = _worst(left.values())
+        if worst is not None:
+            _ease(supply, worst)
+        elif not left:
             supply.room = min(supply.room + max(supply.room // 10, 1), self._options.room)
         self._judge(batch, results, left)
         self._batches.popleft()
         return batch
 
-    def _judge(self, batch: SinkBatch, results: Sequence[ItemResult], left: dict[int, Exception]) -> None:
+    def _judge(
+        self, batch: SinkBatch, results: Sequence[ItemResult], left: dict[int, Exception | None]
+    ) -> None:
         refused = {one.place: one.error for one in results if one.verdict is ItemVerdict.REJECT}
         later = {one.place: one.error for one in results if one.verdict is ItemVerdict.RETRY}
         taken = len(batch) - len({*refused, *later, *left})
@@ -135,7 +139,7 @@ class SinkOutbox:
             self._reject(batch.changes[place], error)
         if later or left:
             self._batches[0] = batch.only({*later, *left}).again()
-            raise _worst(left.values()) if left else TargetUnavailable(_told(batch, later))
+            raise _worst(left.values()) or TargetUnavailable(_told(batch, later) if later else _BEHIND)
 
     def _transformed(self, batch: SinkBatch) -> Sequence[Change]:
         transform = self._options.transform
@@ -172,14 +176,14 @@ def _ease(supply: SinkSupply, error: Exception) -> None:
         supply.room = max(supply.room // 2, 1)
 
 
-def _worst(errors: Iterable[Exception]) -> Exception:
-    """Of the errors of several lanes, returns a permanent one, or else the one that asks for the longest wait."""
+def _worst(errors: Iterable[Exception | None]) -> Exception | None:
+    """Of the errors of several lanes, returns a permanent one, or else the one that asks for the longest wait; None without one."""
 
     def weight(error: Exception) -> tuple[bool, float, bool]:
         later = isinstance(error, TargetUnavailable | OSError)
         return not later, getattr(error, "retry_after", None) or 0.0, getattr(error, "overloaded", False)
 
-    return max(errors, key=weight)
+    return max((one for one in errors if one is not None), key=weight, default=None)
 
 
 def _told(batch: SinkBatch, errors: dict[int, str]) -> str:

@@ -49,7 +49,7 @@ class SecretReference:
                 why = getattr(error, "strerror", None) or "it is not UTF-8"
                 raise TargetRefused(f"the secret {self} cannot be read: {why}") from None
         if not found.strip():
-            raise TargetRefused(f"the secret {self} is not there, or empty")
+            raise TargetRefused(f"the secret {self} is not set, or empty")
         return found.strip()
 
     def __eq__(self, other: object) -> bool:

@@ -12,6 +12,7 @@ from transports.sinks.trial import try_out
 __all__ = ["SinkTarget"]
 
 _LOG: Final = logging.getLogger("penstock.sinks")
+_SILENT: Final = "the target does not answer; the last attempt failed: "
 
 
 class SinkTarget:
@@ -41,10 +42,10 @@ class SinkTarget:
         self.opened = True
         return place
 
-    def check(self) -> None:
-        """Raises ``TargetUnavailable`` if the target does not answer."""
+    def check(self, last_error: str | None) -> None:
+        """Raises ``TargetUnavailable`` if the target does not answer, with the error that may tell why."""
         if not self._sink.alive():
-            raise TargetUnavailable("it does not answer")
+            raise TargetUnavailable(_SILENT + (last_error or "").removeprefix(_SILENT))
 
     def flush(self) -> None:
         """See `Sink.flush`."""

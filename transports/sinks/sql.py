@@ -128,7 +128,7 @@ class SqlSink:
             return context.position_of(text)
         except PositionError as error:
             raise TargetRefused(
-                f"the place in {self._places.places.name} is none of this log ({error}); clear the tables and delete its row to begin anew"
+                f"the place in {self._places.places.name} is not of this log ({error}); empty the tables and delete its row to start again"
             ) from None
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:

@@ -121,7 +121,7 @@ class SqlPlaces:
             raise TargetRefused(f"there is no table {names}: {made}")
 
     def _replaced(self, context: SinkContext) -> str:
-        return f"another sender has taken over the place of sink {context.name} in {self.places.name}"
+        return f"another runner has taken over the place of sink {context.name} in {self.places.name}"
 
 
 def _made(connection: sa.Connection, table: sa.Table) -> str:

@@ -9,36 +9,38 @@ __all__ = ["RUNNING", "SINK_TABLE", "SinkEvent", "SinkRow", "SinkState", "sink_s
 class SinkState(enum.Enum):
     """The state of a runner."""
 
-    STARTING = "it opens its slot and its target"
-    SNAPSHOT = "it carries the rows of a state, and the changes between them"
-    STREAMING = "it carries changes"
-    RETRYING = "the target has failed, and is tried again at a time that the status tells"
-    PAUSED = "it does nothing until it is resumed: an operator or a refusal of the target has paused it"
-    OFF = "it was switched off: nothing is carried, and no history held for it, until it is switched on"
-    LOST = "its history is gone: the target needs a bootstrap, and the sink a seek"
-    COMPLETED = "it has carried its rows, which was all: nothing more is carried, and no history held for it"
-    STANDBY = "another one holds the lease, and sends"
-    STOPPED = "it has ended"
+    STARTING = "the runner opens the slot and the target"
+    SNAPSHOT = "the runner sends the rows of a state, and the changes between them"
+    STREAMING = "the runner sends changes"
+    RETRYING = "an attempt has failed; the status shows when the next one is"
+    PAUSED = "nothing is sent until the sink is resumed: an operator paused it, or the target refused a batch"
+    OFF = (
+        "nothing is sent, and no history is held, until the sink is switched on: an operator switched it off"
+    )
+    LOST = "the history that the sink needs is gone: fill the target anew, and seek"
+    COMPLETED = "all rows of the snapshot are sent: nothing more is sent, and no history is held"
+    STANDBY = "another runner holds the lease, and sends"
+    STOPPED = "the runner has ended"
 
 
 class SinkEvent(enum.Enum):
     """An event that may change the state."""
 
-    WORK = "slot and target are open, or have taken a batch"
-    ROWS = "the same, and what is carried are rows"
-    FAIL = "something failed that may work later"
-    REFUSE = "something was refused for good"
-    PAUSE = "an operator pauses it"
-    RESUME = "an operator resumes it"
-    SEEK = "an operator moves it"
-    SWITCH_OFF = "an operator switches it off, or it finds that it is"
-    SWITCH_ON = "an operator switches it on"
-    COMPLETE = "the rows that it is for are carried"
-    AGAIN = "an operator wants these rows once more"
-    LOSE = "the history that it had to read is gone"
-    YIELD = "the lease is not held, or another one has taken the slot by it"
+    WORK = "slot and target are open, or the target has accepted a batch"
+    ROWS = "the same, while rows of a snapshot are sent"
+    FAIL = "an attempt failed that may succeed later"
+    REFUSE = "an attempt failed that will never succeed"
+    PAUSE = "an operator pauses the sink"
+    RESUME = "an operator resumes the sink"
+    SEEK = "an operator moves the sink to another place"
+    SWITCH_OFF = "an operator switches the sink off, or it is stored that the sink is off"
+    SWITCH_ON = "an operator switches the sink on"
+    COMPLETE = "all rows of a sink that sends rows only are sent"
+    AGAIN = "an operator orders these rows once more"
+    LOSE = "history that the sink has not sent yet is gone"
+    YIELD = "the lease is not held, or its holder has taken over the slot"
     LEAD = "the lease was gained"
-    STOP = "it is closed, its log is, or another one has taken its slot"
+    STOP = "the runner or the log is closed, or another consumer has taken over the slot"
 
 
 class SinkRow(NamedTuple):

@@ -58,7 +58,7 @@ class StreamSink:
             self._stream.write(lines_of(batch, self._context))
             self._stream.flush()
         except (BrokenPipeError, ValueError) as error:
-            raise TargetRefused(f"nobody reads what is written: {error}") from None
+            raise TargetRefused(f"the reader of the stream has gone: {error}") from None
 
     def flush(self) -> None:
         """Does nothing: each batch is flushed at once."""

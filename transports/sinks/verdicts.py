@@ -13,12 +13,12 @@ __all__ = ["SinkVerdict", "verdict_of"]
 class SinkVerdict(enum.Enum):
     """The reaction of a runner to an error."""
 
-    ROWS = "the rows of a snapshot begin again"
-    LOSE = "the history that it had to read is gone"
-    FENCED = "another one has taken its slot"
-    END = "the log was closed"
-    LATER = "it may work later"
-    NEVER = "it will not work, however often it is tried"
+    ROWS = "start the rows of the snapshot again"
+    LOSE = "report that history is gone"
+    FENCED = "yield to the consumer that has taken over the slot"
+    END = "stop, because the log is closed"
+    LATER = "retry later"
+    NEVER = "give up, because no retry can succeed"
 
 
 _KINDS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], SinkVerdict], ...]] = (

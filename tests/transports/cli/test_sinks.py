@@ -78,7 +78,9 @@ def test_targets_are_tried_out_and_what_they_say_is_told(declared, capsys, monke
     assert (archive["good"], hook["good"]) == (True, False)
     assert "not public" in hook["error"]
     assert main(["sinks", "test", str(declared)]) == 1
-    assert capsys.readouterr().out.startswith("archive: good, it answers\nhook: 127.0.0.1 is not public")
+    assert capsys.readouterr().out.startswith(
+        "archive: good, the target answers\nhook: 127.0.0.1 is not public"
+    )
     assert list((declared.parent / "out").iterdir()) == []
     with Receiver() as receiver:
         receiver.plan = [(200, {}, b"welcome")]
@@ -113,7 +115,7 @@ def test_sinks_that_do_not_run_are_told_from_their_slots_and_moved_there(declare
 
 def test_mistakes_are_told_in_one_line(declared, capsys):
     for arguments, expected in (
-        (["pause", declared, "other"], "declares no sink 'other'; there are: archive, hook"),
+        (["pause", declared, "other"], "declares no sink 'other'; it declares archive, hook"),
         (["seek", declared, "hook", "nowhere"], "nowhere"),
         (["list", declared.parent / "none.toml"], "a file of sinks"),
     ):
@@ -195,7 +197,7 @@ def test_rows_only_are_carried_to_the_end_and_the_command_ends_with_them(declare
         )
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr.splitlines()[0] == "running archive of orders"
-        assert done.stderr.endswith("all rows are carried\n")
+        assert done.stderr.endswith("all rows are sent\n")
         (path,) = (declared.parent / "out").glob("changes-*")
         assert path.suffix == ".jsonl"
         rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -262,7 +264,7 @@ def test_a_process_that_stands_by_goes_on_for_one_that_was_killed(declared):
         first = begun(said[0])
         wait_until(lambda: any("running archive of orders, epoch 1" in line for line in said[0]), said)
         second = begun(said[1])
-        wait_until(lambda: any("stands by for the lease" in line for line in said[1]), said)
+        wait_until(lambda: any("waits for the lease" in line for line in said[1]), said)
         first.kill()
         wait_until(lambda: any("running archive of orders, epoch 2" in line for line in said[1]), said)
         wait_until(lambda: asked(declared.parent / "orders", {"do": "status"})[0]["position"] == "4:0")
@@ -283,7 +285,7 @@ def test_a_lease_of_which_the_log_is_taken_waits_for_it(declared, capsys):
         subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
     ):
         try:
-            while "holds the lease, and waits for the log" not in (line := process.stderr.readline()):
+            while "holds the lease and waits for the log" not in (line := process.stderr.readline()):
                 assert line
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
@@ -340,5 +342,5 @@ def test_sinks_run_of_one_log_of_a_store_that_is_served(declared):
         )
         with run_beside(str(declared), str(declared.parent / "store"), store) as (sinks, endpoint):
             wait_until(lambda: sinks["archive"].counters.changes == 1, sinks.told)
-            with pytest.raises(SinkError, match=f"declared in {declared}: take it out there"):
+            with pytest.raises(SinkError, match=f"declared in {declared}: remove it there"):
                 endpoint.args[1].check_kept("archive")

@@ -147,6 +147,8 @@ class LeaseRace:
                 reached, flying = last + 1, first
             sender, behind = epoch, last + 1
         assert reached == len(self.expected)
-        epochs = [int(one) for one in re.findall(r"running hook of log, epoch (\d+)", said)]
-        assert len(epochs) == len(set(epochs))
-        assert len(epochs) > self._blows // 8, said[-2000:]
+        holders: dict[str, str] = {}
+        for epoch, holder in re.findall(r"running hook of log, epoch (\d+), as (\S+)", said):
+            # A holder whose renewal was answered late has stopped meanwhile, and continues in the same epoch.
+            assert holders.setdefault(epoch, holder) == holder, f"two processes have gained epoch {epoch}"
+        assert len(holders) > self._blows // 8, said[-2000:]

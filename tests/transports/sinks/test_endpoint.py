@@ -114,7 +114,7 @@ def test_a_sink_that_would_be_there_again_after_a_restart_is_not_dropped(tmp_pat
     assert list(stored) == []  # that of the file counts
     with pytest.raises(SinkError) as refused:
         stored.check_kept("hook")
-    assert str(refused.value) == f"sink 'hook' is declared in {file}: take it out there, or switch it off"
+    assert str(refused.value) == f"sink 'hook' is declared in {file}: remove it there, or switch it off"
     assert list(served.sinks) == ["stock", "hook"]
 
 
@@ -130,7 +130,7 @@ def test_they_order_what_a_sink_does(served):
     wait_until(lambda: target.keys == ["a", "a"])
     assert served.ask("POST", "/sinks/stock/again", {"criteria": [{"entity_types": ["order"]}]})[0] == 200
     wait_until(lambda: target.keys == ["a", "a", "a"] and served.sinks["stock"].state.name == "STREAMING")
-    assert served.ask("POST", "/sinks/stock/test") == (200, {"said": "it answers"})
+    assert served.ask("POST", "/sinks/stock/test") == (200, {"said": "the target answers"})
     assert served.ask("POST", "/sinks/stock/off")[1]["state"] == "OFF"
     served.log.commit([upsert("order", "b", {})])
     status, told = served.ask("POST", "/sinks/stock/on", {"place": "latest"})
@@ -154,6 +154,23 @@ def test_a_test_sends_one_signed_example_and_tells_what_the_target_said(served, 
         assert json.loads(example.body)["changes"][0]["entity_type"] == "penstock-example"
         status, told = served.ask("POST", "/sinks/hook/test")
         assert (status, told["error"]) == (409, f"{receiver.url} answered 404: who?")
+
+
+def test_the_example_of_a_test_has_the_ids_and_the_position_of_no_change(served, monkeypatch):
+    """F109: a receiver that recognises repeats would take the first batch for one."""
+    monkeypatch.setenv("HOOK_SECRET", "whsec_c2VjcmV0LXNlY3JldA==")
+    served.log.commit([upsert("order", "a", {})])
+    with Receiver() as receiver:
+        hook = WebhookSink(receiver.url, allow=["127.0.0.0/8", "::1/128"], secrets=["env:HOOK_SECRET"])
+        served.sinks.add("hook", hook, SinkOptions(start="earliest"))
+        assert served.ask("POST", "/sinks/hook/test")[0] == 200
+        wait_until(lambda: len(receiver.received) >= 2)
+        (example,) = [one for one in receiver.received if "penstock-test" in one.headers]
+        real = [one for one in receiver.received if one is not example]
+        assert example.headers["webhook-id"] not in {one.headers["webhook-id"] for one in real}
+        (sent,) = json.loads(example.body)["changes"]
+        assert (sent["version"], sent["index"]) == (0, 0)
+        assert sent["id"] not in {one["id"] for batch in real for one in json.loads(batch.body)["changes"]}
 
 
 @pytest.mark.parametrize(
@@ -182,10 +199,10 @@ def test_what_each_may_do(served, who, method, path, status):
 @pytest.mark.parametrize(
     ("told", "says"),
     [
-        ({"kind": "file", "directory": "/etc"}, "one of those that may be declared here: webhook"),
-        ({"allow": ["127.0.0.0/8"]}, "left to the file of sinks"),
-        ({"tls": {"ca": "/etc/passwd"}}, "left to the file of sinks"),
-        ({"dead_letters": "/etc/cron.d/x"}, "left to the file of sinks"),
+        ({"kind": "file", "directory": "/etc"}, "a kind that may be declared over HTTP: webhook"),
+        ({"allow": ["127.0.0.0/8"]}, "only a file of the server may have it"),
+        ({"tls": {"ca": "/etc/passwd"}}, "only a file of the server may have it"),
+        ({"dead_letters": "/etc/cron.d/x"}, "only a file of the server may have it"),
         ({"secrets": ["file:/etc/passwd"]}, "a reference that begins with env:PENSTOCK_SINK_"),
         ({"headers": {"x": "env:AWS_SECRET_ACCESS_KEY"}}, "a reference that begins with env:PENSTOCK_SINK_"),
         ({"url": "env:HOME"}, "a reference that begins with env:PENSTOCK_SINK_"),

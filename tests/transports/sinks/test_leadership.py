@@ -89,11 +89,11 @@ def test_the_one_without_the_lease_stands_by_knows_the_place_and_takes_no_orders
         first.turn()
         told = second.runner.statistics()
         assert (told.position, told.epoch, told.lag.versions) == (Position(2), None, 0)
-        assert told.reason == "another one holds the lease"
+        assert told.reason == "another runner holds the lease"
         assert first.runner.statistics().epoch == 2
         for order in (second.runner.pause(), second.runner.resume(), second.runner.seek(1)):
             second.turn()
-            with pytest.raises(SinkStandsBy, match="tell the one that holds the lease"):
+            with pytest.raises(SinkStandsBy, match="give orders to the process that holds the lease"):
                 order.result()
         assert sites.targets[1].opens == 0
 

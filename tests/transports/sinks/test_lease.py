@@ -135,6 +135,27 @@ def test_a_lease_that_is_given_back_is_taken_at_once_and_its_epoch_rises(engine)
     assert first.epoch == 3
 
 
+def test_a_holder_whose_renewal_is_answered_late_stops_meanwhile_and_continues_in_its_epoch(engine):
+    """F121: no other contender could gain the lease in between."""
+    time, seen = [0.0], []
+    first, second = contender(engine, time), contender(engine, time)
+    first.step()
+    store = first._store
+
+    class Slow:
+        def renew(self, epoch):
+            renewed = store.renew(epoch)
+            time[0] = 8.5
+            second.step()
+            seen.append((first.held(), second.epoch))
+            return renewed
+
+    time[0], first._store = 7.5, Slow()
+    first.step()
+    assert seen == [(False, None)]
+    assert (first.epoch, first.held()) == (1, True)
+
+
 def test_a_store_that_fails_ends_nothing_before_its_time(engine, caplog):
     """F121."""
     time = [0.0]

@@ -249,7 +249,7 @@ def test_rows_only_are_carried_and_then_nothing_over_restarts_too(tmp_path):
             rig.runner.step()
             told = rig.runner.statistics()
             assert (told.state, told.position, list(rig.log.slots)) == (SinkState.COMPLETED, place, [])
-            assert told.reason == "its rows are carried, and nothing else is wanted"
+            assert told.reason == "all rows are sent, and the sink sends nothing else"
             assert rig.target.opened is False
             rig.again()
             completed(rig)
@@ -285,7 +285,7 @@ def test_rows_only_that_are_cut_off_go_on_where_they_were_stored(tmp_path):
         rig.stored()
         refused = rig.runner.seek("earliest")
         rig.runner.step()
-        with pytest.raises(SinkError, match="carries rows only"):
+        with pytest.raises(SinkError, match="sends rows only"):
             refused.result(0)
         rig.died()
         slots = type(rig.log.slots)

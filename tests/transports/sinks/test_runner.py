@@ -195,7 +195,7 @@ class TestRetries:
             rig.until(lambda: rig.target.asked == 4)
             told = rig.runner.statistics()
             assert told.circuit_open
-            assert told.last_error == "it does not answer"
+            assert told.last_error == "the target does not answer; the last attempt failed: down"
             assert len(rig.target.tried) == 2
             rig.target.answers = True
             rig.drained()

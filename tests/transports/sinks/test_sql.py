@@ -296,9 +296,9 @@ def test_a_sender_that_was_replaced_writes_nothing(tmp_path):
         newer.move(Position(2, 0))
         rig.commit("b")
         rig.until(lambda: rig.runner.state is SinkState.PAUSED)
-        assert "another sender has taken over" in rig.runner.statistics().reason
+        assert "another runner has taken over" in rig.runner.statistics().reason
         assert [key for key, _ in rows(tmp_path)] == ["a"]
-        with pytest.raises(TargetRefused, match="another sender"):
+        with pytest.raises(TargetRefused, match="another runner"):
             older.open(context)
         looking = SqlSink(url(tmp_path))
         assert looking.open(dataclasses.replace(context, generation=0)) == Position(2, 0)

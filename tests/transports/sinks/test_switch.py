@@ -90,7 +90,7 @@ def test_it_may_go_on_where_it_was_while_that_is_kept(tmp_path):
         assert switched(rig, on=True, place=place) == place
         rig.drained()
         assert (rig.target.keys, gaps(rig.target)) == (["1", "2"], [None, None])
-        with pytest.raises(SinkError, match="is on; seek moves it"):
+        with pytest.raises(SinkError, match="is on; seek moves a sink that is on"):
             switched(rig, on=True)
 
 
