@@ -51,7 +51,7 @@ def source_digests(
     rows = spark.read.schema(EVENTS_DDL).option("pathGlobFilter", glob or _FILES).parquet(str(directory))
     schema, asked = rows.schema, list(dict.fromkeys(wheres))
     numbered = rows.withColumn("place_0", F.col(ORDER_COLUMN)) if None in asked else rows
-    places = {None: "place_0"}
+    places: dict[str | None, str] = {None: "place_0"}
     for number, where in enumerate((one for one in asked if one is not None), 1):
         # Only numbers are sorted, all of them on one core, and joined to their rows.
         place = places[where] = f"place_{number}"
