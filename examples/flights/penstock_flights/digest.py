@@ -31,15 +31,17 @@ class StreamDigest:
 
     def add(self, key: bytes, body: bytes) -> None:
         """Adds the next change."""
-        self.count += 1
-        row = b"%b\n%b" % (key, body)
-        self.content += crc32(row)
-        self.ordered += crc32(row, crc32(b"%d\n" % self.count))
+        self.add_many([(key, body)])
 
     def add_many(self, changes: Iterable[tuple[bytes, bytes]]) -> None:
         """Adds the next changes, as pairs of key and body."""
+        count, ordered, content = self.count, self.ordered, self.content
         for key, body in changes:
-            self.add(key, body)
+            count += 1
+            row = b"%b\n%b" % (key, body)
+            content += crc32(row)
+            ordered += crc32(row, crc32(b"%d\n" % count))
+        self.count, self.ordered, self.content = count, ordered, content
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StreamDigest):

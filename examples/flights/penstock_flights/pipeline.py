@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from penstock_flights.digest import StreamDigest
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from penstock_flights.plan import FLIGHTS, DemoPlan, Wanted
-from penstock_flights.stream import read_events, source_digest
+from penstock_flights.stream import read_events, source_digests
 from publishers.spark import ChangeSink, ProgressListener, SinkStatistics, spark_session
 
 if TYPE_CHECKING:
@@ -138,11 +138,8 @@ class Pipeline:
         if self._stopping.is_set():
             return
         self.streamed.set()
-        digests: dict[str | None, StreamDigest] = {}  # two subscribers may have the same criteria
-        for wanted in subscribers:
-            if wanted.where not in digests:
-                digests[wanted.where] = source_digest(spark, events, where=wanted.where)
-            self.expected[wanted.name] = digests[wanted.where]
+        digests = source_digests(spark, events, [wanted.where for wanted in subscribers])
+        self.expected = {wanted.name: digests[wanted.where] for wanted in subscribers}
 
     def _told(self, error: Exception) -> str:
         failed = None if self._sink is None else self._sink.error

@@ -102,21 +102,22 @@ class Reception:
             changes: One or more changes with bodies, in the order of delivery.
             cursor: Where to resume after them.
         """
-        place, add = self.place, self._digest.add
+        place, digest = self.place, self._digest
         if self._began is None:
             self._began = self._clock() - place.seconds
-        last = place.last
+        last: tuple[int, int] = place.last
+        rows: list[tuple[bytes, bytes]] = []
         change: Change | None = None
-        for change in changes:
-            position = Position(change.version, change.index)
+        for change in changes:  # once, since a batch of the log makes its changes while it is read
+            position = (change.version, change.index)
             if position <= last:
                 place.misplaced += 1
             else:
                 last = position
-            add((change.key or "").encode("utf-8", "surrogateescape"), change.body_bytes or b"")
+            rows.append(((change.key or "").encode("utf-8", "surrogateescape"), change.body_bytes or b""))
+        digest.add_many(rows)
         self._newest = change
-        digest = self._digest
-        place.last, place.count = last, digest.count
+        place.last, place.count = Position(*last), digest.count
         place.ordered, place.content = digest.ordered, digest.content
         place.seconds = self._clock() - self._began
         self.reach(cursor)

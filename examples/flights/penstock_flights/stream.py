@@ -1,5 +1,6 @@
-"""Spark's readers of the prepared events: a stream of micro-batches, and the digest for the comparison."""
+"""Spark's readers of the prepared events: a stream of micro-batches, and the digests for the comparison."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,9 +12,9 @@ from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from publishers.spark.schema import Encoding
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["EVENTS_DDL", "FLIGHT", "read_events", "source_digest"]
+__all__ = ["EVENTS_DDL", "FLIGHT", "read_events", "source_digests"]
 
 FLIGHT: Final = "flight"
 EVENTS_DDL: Final = """
@@ -22,7 +23,6 @@ EVENTS_DDL: Final = """
     departure_delay INT, arrival TIMESTAMP, arrival_delay INT
 """
 _FILES: Final = "*.parquet"
-_STRETCH: Final = 50_000
 
 
 def read_events(spark: "SparkSession", directory: Path, files_per_trigger: int) -> "DataFrame":
@@ -35,44 +35,38 @@ def read_events(spark: "SparkSession", directory: Path, files_per_trigger: int) 
     return stream.option("pathGlobFilter", _FILES).parquet(str(directory))
 
 
-def _renumbered(rows: "DataFrame") -> "DataFrame":
-    """Numbers the rows from 1: the number within a range of the order, plus the count of all rows in earlier ranges.
-
-    A single window over all rows would run on one core.
-    """
-    stretch = F.expr(f"({ORDER_COLUMN} - 1) div {_STRETCH}")
-    counted = rows.groupBy(stretch.alias("stretch")).count().orderBy("stretch").collect()
-    before = [(0, 0)]
-    for row in counted:
-        before.append((row["stretch"] + 1, before[-1][1] + row["count"]))
-    earlier = F.lit(0)
-    for first, count in before[1:]:
-        earlier = F.when(F.col(ORDER_COLUMN) > first * _STRETCH, F.lit(count)).otherwise(earlier)
-    inside = F.row_number().over(Window.partitionBy(stretch).orderBy(ORDER_COLUMN))
-    return rows.withColumn(ORDER_COLUMN, (inside + earlier).cast("bigint"))
-
-
-def source_digest(
-    spark: "SparkSession", directory: Path, *, glob: str | None = None, where: str | None = None
-) -> StreamDigest:
-    """Computes with Spark the digest that a subscriber of these events must have.
+def source_digests(
+    spark: "SparkSession", directory: Path, wheres: Iterable[str | None], *, glob: str | None = None
+) -> dict[str | None, StreamDigest]:
+    """Computes with Spark the digests that subscribers of these events must have, in one pass over the events.
 
     Args:
         spark: Any session.
         directory: The directory of prepared events.
-        glob: Reads only files whose names match, such as ``events-0000?.parquet``.
-        where: An SQL condition; the matching events are numbered among themselves, as a subscriber with these criteria counts
-            them. If files at the front are left out, only ``count`` and ``content`` can agree.
+        wheres: SQL conditions, or None for all events; the events that match one are numbered among themselves, as a subscriber
+            with these criteria counts them.
+        glob: Reads only files whose names match, such as ``events-0000?.parquet``. If files at the front are left out, only
+            ``count`` and ``content`` can agree for None.
     """
     rows = spark.read.schema(EVENTS_DDL).option("pathGlobFilter", glob or _FILES).parquet(str(directory))
-    if where is not None:
-        rows = _renumbered(rows.where(where))
-    encoded = Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,)).select(rows)
-    line = encoded.select("order_0", F.concat("key", F.lit("\n"), "body").cast("binary").alias("line"))
-    place = F.concat(F.col("order_0").cast("string"), F.lit("\n")).cast("binary")
-    ordered, content = F.crc32(F.concat(place, "line")), F.crc32("line")
-    sums = line.select(
-        F.count("*"), F.sum(ordered.cast("decimal(20,0)")), F.sum(content.cast("decimal(20,0)"))
-    )
-    count, in_order, anyhow = sums.collect()[0]
-    return StreamDigest(count, int(in_order or 0), int(anyhow or 0))
+    schema, asked = rows.schema, list(dict.fromkeys(wheres))
+    numbered = rows.withColumn("place_0", F.col(ORDER_COLUMN)) if None in asked else rows
+    places: dict[str | None, str] = {None: "place_0"}
+    for number, where in enumerate((one for one in asked if one is not None), 1):
+        # Only numbers are sorted, all of them on one core, and joined to their rows.
+        place = places[where] = f"place_{number}"
+        within = F.row_number().over(Window.orderBy(ORDER_COLUMN)).alias(place)
+        numbered = numbered.join(
+            F.broadcast(rows.where(where).select(ORDER_COLUMN, within)), ORDER_COLUMN, "left"
+        )
+    chosen = [places[where] for where in asked]
+    encoded = numbered.select(*Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,)).columns(schema), *chosen)
+    line = encoded.select(F.concat("key", F.lit("\n"), "body").cast("binary").alias("line"), *chosen)
+    content = F.crc32("line")
+    sums: list[Column] = []
+    for place in chosen:
+        head = F.concat(F.col(place).cast("string"), F.lit("\n")).cast("binary")
+        sums += [F.count(place), F.sum(F.crc32(F.concat(head, "line")))]
+        sums.append(F.sum(F.when(F.col(place).isNotNull(), content)))
+    found = [one or 0 for one in line.select(*sums).collect()[0]]
+    return {where: StreamDigest(*found[3 * n : 3 * n + 3]) for n, where in enumerate(asked)}
