@@ -203,7 +203,7 @@ class Schemas:
         """Writes the mark before a commit that registers schemas; the caller holds the turn.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         self.write(self._newest())
 
@@ -214,7 +214,7 @@ class Schemas:
             pending: The mark to write; None if the file is complete.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         self._marked = pending
         if pending is not None:

@@ -77,7 +77,7 @@ def copy_log(
         LogBusy: If the target is open for writing, or another backup writes into it.
         NotALog: If there is no log in the source.
         WalCorrupted: If the end of what is shown is damaged.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     for _ in range(_ATTEMPTS):
         shown = look(filesystem, source)

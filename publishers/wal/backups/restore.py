@@ -52,7 +52,7 @@ def make_room(
     Raises:
         BackupRefused: If it is not empty, and is not to be replaced.
         LogBusy: If it is open for writing.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     try:
         names = filesystem.listing(directory)

@@ -83,7 +83,7 @@ def open_ahead(
 
     Raises:
         Overtaken: If one of them is missing, also one that is opened ahead.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     waiting = deque(numbers)
     opened: deque[tuple[int, File]] = deque()

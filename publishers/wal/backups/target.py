@@ -71,7 +71,7 @@ class CopyComparison:
         Raises:
             BackupRefused: If the target does not fit.
             Overtaken: If retention takes what is compared.
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         head = self._look()
         if head is not None and head.durable == self._shown.version:

@@ -245,7 +245,7 @@ def write_all(file: File, data: Data, offset: int) -> None:
     """Writes all of ``data``, continuing short writes.
 
     Raises:
-        OSError: What the file raises; ENOSPC if a write makes no progress.
+        OSError: From the file; ENOSPC if a write makes no progress.
     """
     written = file.pwrite(data, offset)
     total = len(data)
@@ -263,7 +263,7 @@ def read_blocks(file: File, start: int, end: int) -> Iterator[tuple[int, bytes]]
     """What a file holds between two places: parts of 1 MiB at most, each with its offset.
 
     Raises:
-        OSError: What the file raises.
+        OSError: From the file.
     """
     for at in range(start, end, _BLOCK):
         yield at, file.pread(min(_BLOCK, end - at), at)
@@ -273,7 +273,7 @@ def read_file(filesystem: FileSystem, path: Path) -> bytes:
     """All that a small file holds.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     with contextlib.closing(filesystem.open(path, "read")) as file:
         return file.pread(file.size(), 0)
@@ -283,7 +283,7 @@ def put_file(filesystem: FileSystem, path: Path, data: Data) -> None:
     """Puts a small file in its place, whole or not at all. Its name is durable once the directory is synced.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     unfinished = path.with_name(f"{path.name}.tmp")
     with contextlib.closing(filesystem.open(unfinished, "create")) as file:

@@ -63,7 +63,7 @@ class Reserve:
         """Makes the file whole; returns whether it lacked anything. Bytes written before an error stay in it.
 
         Raises:
-            OSError: What the file system raises. If it is from a sync, the log has failed.
+            OSError: From the file system. If it is from a sync, the log has failed.
         """
         if not self.low:
             return False

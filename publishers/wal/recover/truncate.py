@@ -52,7 +52,7 @@ def truncate(
         numbers: The segments that may exist.
 
     Raises:
-        OSError: What the file system raises; FileNotFoundError, and nothing is removed, if ``segment`` is missing.
+        OSError: From the file system; FileNotFoundError, and nothing is removed, if ``segment`` is missing.
     """
     with contextlib.closing(filesystem.open(directory / segment_name(segment), "write")) as file:
         for number in sorted(numbers, reverse=True):
@@ -85,7 +85,7 @@ def finish_truncation(
 
     Raises:
         WalCorrupted: If the segment of the truncation is missing, or HEAD belongs to an older copy.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     state = head.state
     shown = tail.read()
