@@ -25,7 +25,7 @@ RESERVE_NAME: Final = "RESERVE"
 _T = TypeVar("_T")
 _LEAST_SLICE: Final = 4096
 _SLICES: Final = 16
-_NOISE: Final = random.Random(0).randbytes(128 * 1024)  # noqa: S311 - what does not compress; nobody is to be surprised by it
+_NOISE: Final = random.Random(0).randbytes(128 * 1024)  # noqa: S311 - incompressible bytes, not secrets
 
 
 class Reserve:
@@ -94,7 +94,7 @@ class Reserve:
                 with contextlib.closing(self._filesystem.open(self._path, "write")) as file:
                     file.truncate(left)
             except OSError:
-                return False  # what found no room tells so
+                return False  # the repeated write reports the full disk
             self._size = left
             self.low = left < self.wanted
         return True
