@@ -201,7 +201,9 @@ class Links:
         return done
 
     def _warn(self, path: Path, error: Exception) -> None:
-        gone = isinstance(error, FileNotFoundError | NotADirectoryError)  # it was removed, or is not a directory
+        gone = isinstance(
+            error, FileNotFoundError | NotADirectoryError
+        )  # it was removed, or is not a directory
         if not gone and path.name not in self._warned:
             self._warned.add(path.name)
             _LOG.warning("segments cannot be linked for consumer %s: %s", path.name, error)
