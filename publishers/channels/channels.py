@@ -127,9 +127,15 @@ class Channels:
             listeners = self._lookup.listeners()
             published, unheard, passed_on = self._published, self._unheard, self._passed_on
             lost, evaluations, closed = self._lost, self._lookup.evaluations, self._closed
-        told = tuple(listener.statistics() for listener in listeners)
+        subscriptions = tuple(listener.statistics() for listener in listeners)
         return ChannelStatistics(
-            published, unheard, passed_on, lost + sum(one.dropped for one in told), evaluations, closed, told
+            published,
+            unheard,
+            passed_on,
+            lost + sum(one.dropped for one in subscriptions),
+            evaluations,
+            closed,
+            subscriptions,
         )
 
     def close(self) -> None:

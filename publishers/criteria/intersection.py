@@ -97,54 +97,54 @@ class _Met:
 
 def _meeting(mine: Criterion, other: Criterion) -> _Meeting | None:
     """Intersects two criterions; None if no change fulfils both."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in ("areas", "operations", "entity_types", "keys"):
         one, two = getattr(mine, name), getattr(other, name)
-        told[name] = one & two if one and two else one or two
-        if one and two and not told[name]:
+        fields[name] = one & two if one and two else one or two
+        if one and two and not fields[name]:
             return None
-    told["annotations"] = mine.annotations | other.annotations
-    if len(told["annotations"]) > CONDITIONS_MAX:
+    fields["annotations"] = mine.annotations | other.annotations
+    if len(fields["annotations"]) > CONDITIONS_MAX:
         raise InvalidCriteria(
-            "annotations", f"{len(told['annotations'])} conditions", f"at most {CONDITIONS_MAX}"
+            "annotations", f"{len(fields['annotations'])} conditions", f"at most {CONDITIONS_MAX}"
         )
-    if told["areas"] and told["operations"]:
-        told["operations"] &= frozenset().union(*(FITTING[area] for area in told["areas"]))
-        if not told["operations"]:
+    if fields["areas"] and fields["operations"]:
+        fields["operations"] &= frozenset().union(*(FITTING[area] for area in fields["areas"]))
+        if not fields["operations"]:
             return None
-    exact = [_narrower(told, name, mine, other) for name in ("key_globs", "key_patterns", "changed")]
-    exact += [_filters(told, mine, other), _further(told, mine, other)]
+    exact = [_narrower(fields, name, mine, other) for name in ("key_globs", "key_patterns", "changed")]
+    exact += [_filters(fields, mine, other), _further(fields, mine, other)]
     try:
-        return _Meeting(Criterion(**told), all(exact))
+        return _Meeting(Criterion(**fields), all(exact))
     except InvalidCriteria:  # a contradiction, such as a key of a TRANSACTION event: no change fulfils both
         return None
 
 
-def _narrower(told: dict[str, Any], name: str, mine: Criterion, other: Criterion) -> bool:
+def _narrower(fields: dict[str, Any], name: str, mine: Criterion, other: Criterion) -> bool:
     """Chooses the narrower of two lists of alternatives; returns whether it alone expresses both."""
     one, two = getattr(mine, name), getattr(other, name)
     if not one or (two and two.issubset(one)):
-        told[name] = two
+        fields[name] = two
         return True
-    told[name] = one
+    fields[name] = one
     return not two or one.issubset(two)
 
 
-def _filters(told: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
+def _filters(fields: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
     """Combines the conditions of both, if one criterion can hold them; returns whether it does."""
     from_other = bool(other.where) and not mine.where
-    told["where"] = (other if from_other else mine).where
-    told["transitions"] = (other if from_other else mine).transitions
+    fields["where"] = (other if from_other else mine).where
+    fields["transitions"] = (other if from_other else mine).transitions
     if not other.where or from_other or (mine.where, mine.transitions) == (other.where, other.transitions):
         return True
     joined = mine.where | other.where
     if mine.transitions or other.transitions or len(joined) > CONDITIONS_MAX:
         return False
-    told["where"] = joined
+    fields["where"] = joined
     return True
 
 
-def _further(told: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
+def _further(fields: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
     """Keeps the ``also`` of one side, if the criterion asks; returns whether that expresses both sides."""
-    told["also"] = mine.also if mine.asks else other.also
+    fields["also"] = mine.also if mine.asks else other.also
     return not other.also or not mine.asks or mine.also == other.also

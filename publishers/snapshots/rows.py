@@ -79,18 +79,18 @@ def in_snapshot(change: Change, cursor: SnapshotCursor) -> SnapshotChange:
 
 def read_row(row: StoredRow, shown: Change, cursor: SnapshotCursor, timestamp: datetime) -> SnapshotChange:
     """A row as a change of operation READ, with index 0 and count 0, committed at a time."""
-    told = msgspec.structs.astuple(shown)
+    fields = msgspec.structs.astuple(shown)
     # Made once, as there may be millions: the fields by their places.
     return _MAKE(
-        told[0],
+        fields[0],
         0,
         0,
         timestamp,
-        *told[4:_ENTRY_VERSION],
-        row.version if row.meta is None else told[_ENTRY_VERSION],
-        *told[_ENTRY_VERSION + 1 : _LINKED],
+        *fields[4:_ENTRY_VERSION],
+        row.version if row.meta is None else fields[_ENTRY_VERSION],
+        *fields[_ENTRY_VERSION + 1 : _LINKED],
         None,
-        *told[_LINKED + 1 :],
+        *fields[_LINKED + 1 :],
         cursor=cursor,
     )
 

@@ -301,9 +301,9 @@ class _Turns:
         found = getattr(self._subscriber, name)
         return partial(self._signal, found) if name == "on_snapshot" else found
 
-    def _signal(self, signal: Callable[[Any], object], told: Any) -> None:
+    def _signal(self, signal: Callable[[Any], object], value: Any) -> None:
         try:
-            signal(told)
+            signal(value)
         except BaseException:
             self._owner.forget()
             raise

@@ -50,12 +50,12 @@ def is_repeated(columns: Iterable[Columns], log: ChangeLog, version: int) -> boo
     Returns True if retention has deleted the version.
     """
     try:
-        told = _content(log, version)
-        if told is not None:
+        stored = _content(log, version)
+        if stored is not None:
             found = RowSum()
             for part in columns:
                 found.add(part)
-            return str(found) == told
+            return str(found) == stored
         return _sum(_computed(columns)) == _sum(_stored(log, version))
     except HistoryPruned:
         return True

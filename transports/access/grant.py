@@ -82,8 +82,8 @@ class Grant:
         slots: Collection[str] = (),
         groups: Collection[str] = (),
     ) -> None:
-        told: object = actions
-        if not isinstance(told, Collection) or not all(isinstance(one, LogAction) for one in told):
+        checked: object = actions
+        if not isinstance(checked, Collection) or not all(isinstance(one, LogAction) for one in checked):
             raise InvalidOption("actions", actions, "a set of LogAction, such as {LogAction.READ}")
         shown: object = view
         if not isinstance(shown, View | None):

@@ -110,13 +110,13 @@ class _Rule(NamedTuple):
             return Grant(self.actions, self.view, slots=slots, groups=groups)
         found = []
         for wish in self.wishes:
-            told = dict(wish)
+            remaining = dict(wish)
             for name in _FILLED:
                 texts = [_filled(text, principal) for text in wish.get(name, ())]
                 if None in texts:
                     return None
-                told[name] = texts
-            found.append(Criterion(**told))
+                remaining[name] = texts
+            found.append(Criterion(**remaining))
         return Grant(self.actions, self.view, Criteria.of(found))
 
 
@@ -226,7 +226,7 @@ class Policy:
 
     def _parsed(self, content: bytes) -> _Read:
         try:
-            told = tomllib.loads(content.decode())
+            document = tomllib.loads(content.decode())
         except (
             ValueError,
             RecursionError,
@@ -234,11 +234,11 @@ class Policy:
             place = re.search(r"\(at (.*)\)", str(error))
             right = f"TOML in UTF-8{f'; see {place[1]}' if place else ''}"
             raise InvalidOption("policy", str(self._path), right) from None
-        file = PolicyTable(str(self._path), "", told, _TABLES)
+        file = PolicyTable(str(self._path), "", document, _TABLES)
         tokens: dict[bytes, Principal] = {}
         names: dict[str, Principal] = {}
         if "principals" in file:
-            listed = told["principals"]
+            listed = document["principals"]
             tables = file.table("principals", list(listed) if isinstance(listed, dict) else ("NAME",))
             for name in tables.names():
                 _principal(tables.table(name, _PRINCIPAL), name, tokens, names)
@@ -361,8 +361,8 @@ def _check_actions(
             _check_claims(table, name, pattern)
 
 
-def _criterion(told: Mapping[str, Any], _: object) -> Criterion:
-    return Criterion(**told)
+def _criterion(fields: Mapping[str, Any], _: object) -> Criterion:
+    return Criterion(**fields)
 
 
 def _view(table: PolicyTable) -> View | None:

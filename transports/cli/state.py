@@ -54,8 +54,8 @@ def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
 
 
 def _info(chosen: argparse.Namespace) -> int:
-    told = _told(directory_of(chosen.directory, chosen.log))
-    show(chosen, told, (f"{name}: {value}" for name, value in told.items()))
+    info = _told(directory_of(chosen.directory, chosen.log))
+    show(chosen, info, (f"{name}: {value}" for name, value in info.items()))
     return 0
 
 

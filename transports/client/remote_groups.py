@@ -51,10 +51,10 @@ class RemoteGroups:
         Raises:
             InvalidOption: If something is not what it must be; the server judges the rest.
         """
-        told: dict[str, Any] = {**start_json(start), "options": options}
+        fields: dict[str, Any] = {**start_json(start), "options": options}
         if criteria:
-            told["criteria"] = Criteria.of(*criteria).to_json()
-        return await self._one("create", name, **told)
+            fields["criteria"] = Criteria.of(*criteria).to_json()
+        return await self._one("create", name, **fields)
 
     async def reset(self, name: str, place: Since) -> dict[str, Any]:
         """Moves a group, whatever has become of it; all its consumers are fenced."""

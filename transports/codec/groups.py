@@ -265,14 +265,14 @@ def deliveries_json(
     found: tuple[GroupDelivery, ...], token: Callable[[Position], object], integers: Integers
 ) -> bytes:
     """Returns deliveries as a JSON list, each with its cursor, delivery count and events."""
-    told = []
+    deliveries = []
     for one in found:
         events = b",".join(
             encode_change(change, str(token(change.after)), integers) for change in one.changes
         )
         place = encode_text(str(token(one.position)))
-        told.append(b'{"at":%s,"count":%d,"events":[%s]}' % (place, one.count, events))
-    return b"[%s]" % b",".join(told)
+        deliveries.append(b'{"at":%s,"count":%d,"events":[%s]}' % (place, one.count, events))
+    return b"[%s]" % b",".join(deliveries)
 
 
 def pending_json(rows: list[PendingRow], token: Callable[[Position], object]) -> list[dict[str, Any]]:

@@ -64,36 +64,36 @@ def slot_of(payload: Mapping[str, Any]) -> SlotWish | None:
     Raises:
         InvalidRequest, InvalidOption: If the value of a field is invalid, or a field is given that the slot determines.
     """
-    told = typed(payload, "slot", dict, "an object")
-    if told is None:
+    fields = typed(payload, "slot", dict, "an object")
+    if fields is None:
         return None
     for name in _FIXED:
         if payload.get(name) is not None:
             raise InvalidRequest(name, payload[name], "left out where slot is given")
-    wish = slot_wish(told)
+    wish = slot_wish(fields)
     if wish.generation is None and payload.get("since") is not None:
         raise InvalidRequest("since", payload["since"], "left out where slot has no generation")
     return wish
 
 
-def slot_wish(told: Mapping[str, Any]) -> SlotWish:
+def slot_wish(fields: Mapping[str, Any]) -> SlotWish:
     """Validates an object that names a slot.
 
     Raises:
         InvalidRequest, InvalidOption: If the value of a field is invalid.
     """
-    check_slot_name(told.get("name"))
-    take_over = typed(told, "takeOver", bool, "true or false") or False
-    generation = told.get("generation")
+    check_slot_name(fields.get("name"))
+    take_over = typed(fields, "takeOver", bool, "true or false") or False
+    generation = fields.get("generation")
     if generation is not None:
         generation = whole("slot.generation", generation, 1, _GENERATION_MAX)
         if take_over:
             raise InvalidRequest("slot.generation", generation, "left out where takeOver is true")
-    return SlotWish(told["name"], take_over, generation, _text(told, "opening"), _text(told, "owner"))
+    return SlotWish(fields["name"], take_over, generation, _text(fields, "opening"), _text(fields, "owner"))
 
 
-def _text(told: Mapping[str, Any], name: Literal["opening", "owner"]) -> str | None:
-    value = typed(told, name, str, _TEXT)
+def _text(fields: Mapping[str, Any], name: Literal["opening", "owner"]) -> str | None:
+    value = typed(fields, name, str, _TEXT)
     if value is not None and not 1 <= len(value) <= _TEXT_MAX:
         raise InvalidRequest(f"slot.{name}", value, _TEXT)
     return value

@@ -107,12 +107,12 @@ class ChangesEndpoint:
             token = request.token
             commit, cursor = await append
             status = HTTPStatus.OK if commit.duplicate else HTTPStatus.CREATED
-            told = outcome(commit, cursor)
+            reply = outcome(commit, cursor)
         except _Left:
             return
         except _Refused as refused:
             status, headers = refused.status, list(refused.headers)
-            told = {"error": str(refused), "code": "INVALID_REQUEST", "retryable": False}
+            reply = {"error": str(refused), "code": "INVALID_REQUEST", "retryable": False}
         except Exception as error:  # noqa: BLE001 - one request fails, with an id if the error is unexpected, and the server continues
             problem = describe(error, token)
             self._appending.figures.count(problem.code)
@@ -124,9 +124,9 @@ class ChangesEndpoint:
                 headers.append((b"retry-after", b"1"))
             if status is HTTPStatus.UNAUTHORIZED:
                 headers.append((b"www-authenticate", b"Bearer"))
-            told = {"error": problem.message, "code": problem.code, "retryable": problem.retryable}
-            told |= problem.data
-        body = msgspec.json.encode(told) + b"\n"
+            reply = {"error": problem.message, "code": problem.code, "retryable": problem.retryable}
+            reply |= problem.data
+        body = msgspec.json.encode(reply) + b"\n"
         headers += [
             (b"content-type", _JSON.encode()),
             (b"content-length", b"%d" % len(body)),
@@ -340,9 +340,9 @@ def _asked(query: bytes) -> dict[str, Any]:
     return found
 
 
-def _wish(told: Mapping[str, Any], asked: Mapping[str, Any]) -> AppendWish:
+def _wish(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> AppendWish:
     """Merges the fields of a transaction in its body and in the query string."""
-    given = {name: value for name, value in told.items() if value is not None}
+    given = {name: value for name, value in fields.items() if value is not None}
     for name in asked:
         if name in given:
             raise InvalidRequest(name, asked[name], "given once, in the body or in the address")
@@ -362,10 +362,10 @@ def _json(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendWish, list[Mutat
 
 def _packed(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendWish, list[Mutation]]:
     try:
-        told = msgspec.msgpack.decode(body)
+        document = msgspec.msgpack.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidChange("the body", body[:40], f"MessagePack ({error})") from None
-    changes = told.pop("changes", None) if isinstance(told, dict) else None
-    if not isinstance(told, dict) or not isinstance(changes, list):
+    changes = document.pop("changes", None) if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(changes, list):
         raise InvalidChange("changes", changes, "an array of changes in a map")
-    return _wish(told, asked), read_objects(changes)
+    return _wish(document, asked), read_objects(changes)

@@ -68,8 +68,8 @@ class ConsumerEntry(WireEntry):
     def answer(self, n: int, result: object) -> Effect:
         """Returns the answer to a call."""
         key = "error" if isinstance(result, Problem) else "result"
-        told = result.payload() if isinstance(result, Problem) else result
-        return Send(encode({"type": "group", "id": self.id, "n": n, key: told}))
+        payload = result.payload() if isinstance(result, Problem) else result
+        return Send(encode({"type": "group", "id": self.id, "n": n, key: payload}))
 
 
 class JoinGroup(Effect, frozen=True):

@@ -322,7 +322,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         return f"id {name!r} is in use; choose another or complete it first"
 
     def subscribed(
-        self, entry: SubscriptionEntry, *, resync: bool, now: float, **told: object
+        self, entry: SubscriptionEntry, *, resync: bool, now: float, **reply: object
     ) -> list[Effect]:
         """Confirms that the subscription is registered: from its cursor on, no change can be missed.
 
@@ -330,7 +330,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             entry: The subscription.
             resync: Whether it begins by reading from the WAL.
             now: The time.
-            **told: ``log``, ``epoch``, ``cursor``, ``oldest``, ``head``, and ``slot`` if it opens one.
+            **reply: ``log``, ``epoch``, ``cursor``, ``oldest``, ``head``, and ``slot`` if it opens one.
         """
         if entry.stage is not EntryStage.REQUESTED:
             return []
@@ -338,7 +338,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         # A subscription that begins in RESYNC gets a checkpoint at once.
         entry.resync = entry.changed = resync
         entry.told = entry.checked = now
-        return [Send(encode({"type": "subscribed", "id": entry.id, **told}))]
+        return [Send(encode({"type": "subscribed", "id": entry.id, **reply}))]
 
     def next(self, entry: SubscriptionEntry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
         """Returns the ``next`` message for a batch; None if the subscription is not active."""
@@ -364,11 +364,11 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         entry.told, entry.unsettled = now, True
         return b'%s%s],"cursor":"%s","boundary":false}' % (entry.head, b",".join(events), cursor.encode())
 
-    def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **told: object) -> list[Effect]:
+    def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **reply: object) -> list[Effect]:
         """Reports that a snapshot begins or ends, or that a page of its rows has ended, with the cursor there."""
         if entry.stage is not EntryStage.ACTIVE:
             return []
-        return [Send(encode({"type": kind, "id": entry.id, **told, "cursor": cursor}))]
+        return [Send(encode({"type": kind, "id": entry.id, **reply, "cursor": cursor}))]
 
     def gap(self, entry: SubscriptionEntry, begin: str, end: str) -> list[Effect]:
         """Reports that the history between two cursors is missing; the next event lies behind it."""
@@ -396,13 +396,13 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         if entry.stage is not EntryStage.ACTIVE:
             return []
         entry.storing = False
-        told: dict[str, object] = {"type": "acked", "id": entry.id, "cursor": cursor}
+        reply: dict[str, object] = {"type": "acked", "id": entry.id, "cursor": cursor}
         if n is not None:
-            told["n"] = n
+            reply["n"] = n
         if problem is not None:
             self.errors[problem.code] += 1
-            told["error"] = problem.payload()
-        return [Send(encode(told))]
+            reply["error"] = problem.payload()
+        return [Send(encode(reply))]
 
     def answered(
         self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotTold] | dict[str, Any] | None
@@ -484,21 +484,21 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             items: For each subscription its cursor, the head and the live version of its log, and whether it is in RESYNC.
             now: The time.
         """
-        told = []
+        effects = []
         for entry, cursor, head, live, resync in items:
             if entry.stage is EntryStage.ACTIVE:
                 entry.told = entry.checked = now
                 entry.changed = entry.unsettled = False
                 entry.resync = resync
                 state = "RESYNC" if resync else "LIVE"
-                told.append({"id": entry.id, "cursor": cursor, "head": head, "live": live, "state": state})
-        if not told:
+                effects.append({"id": entry.id, "cursor": cursor, "head": head, "live": live, "state": state})
+        if not effects:
             return []
         self._checkpoints += 1
         due = self.due
         next_ms = 0 if math.isinf(due) else max(1, round((due - now) * 1000))
         return [
-            Send(encode({"type": "checkpoint", "items": told, "n": self._checkpoints, "nextMs": next_ms}))
+            Send(encode({"type": "checkpoint", "items": effects, "n": self._checkpoints, "nextMs": next_ms}))
         ]
 
     # End of the connection.

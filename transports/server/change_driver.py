@@ -420,8 +420,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                     begin = SnapshotCursor(name, None, subscriber.log.token(position))
                     subscriber.subscription, subscriber.stated = None, True
                     subscriber.place = subscriber.text(begin)
-                told = {} if asked is None else {"asked": asked}
-                self._perform(tell(entry, "snapshot_begin", subscriber.place, snapshot=name, **told))
+                fields = {} if asked is None else {"asked": asked}
+                self._perform(tell(entry, "snapshot_begin", subscriber.place, snapshot=name, **fields))
             case ChunkEnd(cursor):
                 if subscriber.grant.criteria is not None:
                     return  # it would reveal the number of hidden rows

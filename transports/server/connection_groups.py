@@ -121,9 +121,9 @@ class ConnectionGroups(HeldMembers[_Consumer]):
     # Messages to the consumer.
 
     def _write(self, consumer: _Consumer, lease: MemberLease, deliveries: Sequence[GroupDelivery]) -> None:
-        told = deliveries_json(tuple(deliveries), consumer.log.token, consumer.wish.integers)
+        answer = deliveries_json(tuple(deliveries), consumer.log.token, consumer.wish.integers)
         lease.held.note(deliveries)
-        self._perform(consumer.entry.delivered(told))
+        self._perform(consumer.entry.delivered(answer))
 
     def ended(self, consumer: _Consumer, error: Exception | None) -> None:
         """Writes the last message to a consumer."""
@@ -221,12 +221,12 @@ def _claim(
 ) -> Mapping[str, object]:
     claimed = claim_for(log, held.member, call)
     try:
-        told = deliveries_json(claimed.deliveries, log.token, Integers.NUMBER)
+        deliveries = deliveries_json(claimed.deliveries, log.token, Integers.NUMBER)
     except BaseException:
         held.member.give_back(claimed.deliveries)
         raise
     return {
-        "deliveries": msgspec.Raw(told),
+        "deliveries": msgspec.Raw(deliveries),
         "next": None if claimed.next is None else token(claimed.next),
         "lost": [token(one) for one in claimed.lost],
     }

@@ -114,14 +114,14 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         """Returns the payloads; the first one reports a gap and snapshots before it in ``extensions``."""
         if not payloads or not (self.gap or self.snapshots):
             return payloads
-        told: dict[str, object] = {}
+        fields: dict[str, object] = {}
         if (gap := self.gap) is not None:
             token = self.operation.source.log.token
-            told["gap"] = {"begin": str(token(gap.begin)), "end": str(token(gap.end))}
+            fields["gap"] = {"begin": str(token(gap.begin)), "end": str(token(gap.end))}
         if self.snapshots:
-            told["snapshot"] = self.snapshots
+            fields["snapshot"] = self.snapshots
         self.gap, self.snapshots = None, []
-        return [b'%s,"extensions":%s}' % (payloads[0][:-1], msgspec.json.encode(told)), *payloads[1:]]
+        return [b'%s,"extensions":%s}' % (payloads[0][:-1], msgspec.json.encode(fields)), *payloads[1:]]
 
     def ask_rows(self, payload: object) -> None:
         """Requests more rows, as the payload of a ping asks.
@@ -425,13 +425,13 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         if error is None:
             self._perform(self._session.completed(entry))
             return
-        told = graphql_error(problem_of(error, log))
+        answer = graphql_error(problem_of(error, log))
         if subscriber.place is not None:
-            told["extensions"].setdefault("cursor", subscriber.place)
+            answer["extensions"].setdefault("cursor", subscriber.place)
         elif subscriber.subscription is not None and not isinstance(error, LogDropped):
             with contextlib.suppress(PenstockError):  # the files of a log that has ended may be gone
-                told["extensions"].setdefault("cursor", str(log.token(subscriber.subscription.position)))
-        self._perform(self._session.failed(entry, [told]))
+                answer["extensions"].setdefault("cursor", str(log.token(subscriber.subscription.position)))
+        self._perform(self._session.failed(entry, [answer]))
 
     # Queries: one at a time, off the loop; the next one starts when the link has taken the result.
 

@@ -239,16 +239,16 @@ class _Copying:
 
     def _put_twin(self, name: str) -> None:
         """Copies a mirrored file, after the segments: an opening ignores its entries for later versions."""
-        told = MirroredFile(self._filesystem, self._source, name).read()
-        if not told.exists:
+        content = MirroredFile(self._filesystem, self._source, name).read()
+        if not content.exists:
             return
-        if told.text is None:
+        if content.text is None:
             why = f"{name} and its copy are damaged; {name} of an older backup may be whole"
             raise WalCorrupted(0, 0, why)
         mirrored = MirroredFile(self._filesystem, self._target, name)
         there = mirrored.read()
-        if not there.exists or not there.even or there.text != told.text:
-            mirrored.write(told.text)
+        if not there.exists or not there.even or there.text != content.text:
+            mirrored.write(content.text)
 
 
 def _judged(copy: File, number: int, shown: ShownVersion) -> Restored:

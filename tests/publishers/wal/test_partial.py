@@ -239,7 +239,9 @@ def test_a_cut_that_an_older_head_tells_of_takes_nothing_that_was_committed_sinc
     log.abandon()
     system.replace(LOG / HEAD_NAME, older)
     files = system.snapshot(LOG)
-    with pytest.raises(WalCorrupted, match=r"HEAD records a truncation in epoch .*: HEAD is older than the rest"):
+    with pytest.raises(
+        WalCorrupted, match=r"HEAD records a truncation in epoch .*: HEAD is older than the rest"
+    ):
         opened(system)
     report = verify(LOG, filesystem=system)
     assert ("history", "HEAD", Verdict.CORRUPT) in [
