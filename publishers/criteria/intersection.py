@@ -39,19 +39,19 @@ def both(wanted: Criteria, widest: Criteria) -> Criteria:
     if len(mine) * len(theirs) <= _PAIRS:
         met.meet(product(mine, theirs))
     else:
-        broad = [wish for wish in mine if not wish.asks]
-        others = [wish for wish in theirs if not wish.asks]
+        broad = [criterion for criterion in mine if not criterion.asks]
+        others = [criterion for criterion in theirs if not criterion.asks]
         if len(broad) * len(others) > _BROAD:
             raise InvalidCriteria(
                 "criteria", f"{len(mine)} wishes", "fewer wishes, as one takes many entity types"
             )
         met.meet(product(broad, others))
-        for wish in mine:
-            if wish.asks:
-                met.put(wish, theirs)
-        for wish in theirs:
-            if wish.asks and broad:
-                met.put(wish, broad)
+        for criterion in mine:
+            if criterion.asks:
+                met.put(criterion, theirs)
+        for criterion in theirs:
+            if criterion.asks and broad:
+                met.put(criterion, broad)
     return met.criteria()
 
 
@@ -78,21 +78,21 @@ class _Met:
             else:
                 self.put(meeting.wish, (other,))
 
-    def put(self, wish: Criterion, others: Collection[Criterion]) -> None:
-        found = self._found.setdefault(wish, set())
+    def put(self, criterion: Criterion, others: Collection[Criterion]) -> None:
+        found = self._found.setdefault(criterion, set())
         if found is not None:
             found.update(others)
 
     def criteria(self) -> Criteria:
-        wishes = set()
-        for wish, others in self._found.items():
-            also = wish.also if others is None else frozenset(others)
-            if others is not None and wish.also:
-                also = both(Criteria(wish.also), Criteria(also)).criterions
+        criterions = set()
+        for criterion, others in self._found.items():
+            also = criterion.also if others is None else frozenset(others)
+            if others is not None and criterion.also:
+                also = both(Criteria(criterion.also), Criteria(also)).criterions
                 if not also:
                     continue
-            wishes.add(wish if also == wish.also else replace(wish, also=also))
-        return Criteria.of(wishes) if wishes else Criteria(frozenset())
+            criterions.add(criterion if also == criterion.also else replace(criterion, also=also))
+        return Criteria.of(criterions) if criterions else Criteria(frozenset())
 
 
 def _meeting(mine: Criterion, other: Criterion) -> _Meeting | None:

@@ -50,8 +50,10 @@ class RowReader:
         self.types: tuple[str, ...] | None = None
         self.plain = all(_plain(one) for one in criteria.criterions)
         self._predicates: list[Predicate] = []
-        for wishes in (criteria,) if only is None else (criteria, only):
-            asked = [wish for one in wishes.criterions if _asks(one) for wish in _of_rows(one)]
+        for each_criteria in (criteria,) if only is None else (criteria, only):
+            asked = [
+                criterion for one in each_criteria.criterions if _asks(one) for criterion in _of_rows(one)
+            ]
             # ``of`` nothing would be everything.
             self._predicates.append(Predicate(Criteria.of(*asked) if asked else Criteria(frozenset())))
             if all(one.entity_types for one in asked):
@@ -118,7 +120,7 @@ def _of_rows(one: Criterion) -> Iterable[Criterion]:
     )
     if not one.also:
         return (of_row,)
-    also = [wish for further in one.also if _asks(further) for wish in _of_rows(further)]
+    also = [criterion for further in one.also if _asks(further) for criterion in _of_rows(further)]
     if of_row.asks:
         return (replace(of_row, also=frozenset(also)),)
     return both(

@@ -133,8 +133,8 @@ class ServerLog:
 
     async def _stored(self, remote: Any, version: int) -> str | None:
         """Returns the checksum in the annotations of a version; None if retention has deleted the version."""
-        wish = Criterion(areas={Area.INFRASTRUCTURE})
-        feed = remote.changes(wish, since=version, until=version, content=Content.BODY, log=self._name)
+        criterion = Criterion(areas={Area.INFRASTRUCTURE})
+        feed = remote.changes(criterion, since=version, until=version, content=Content.BODY, log=self._name)
         try:
             async with flow.aiter(feed, prefetch=1) as changes:
                 async for change in changes:

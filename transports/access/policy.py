@@ -109,10 +109,10 @@ class _Rule(NamedTuple):
             slots, groups = (_all_filled(patterns, principal) for patterns in (self.slots, self.groups))
             return Grant(self.actions, self.view, slots=slots, groups=groups)
         found = []
-        for wish in self.wishes:
-            remaining = dict(wish)
+        for criterion in self.wishes:
+            remaining = dict(criterion)
             for name in _FILLED:
-                texts = [_filled(text, principal) for text in wish.get(name, ())]
+                texts = [_filled(text, principal) for text in criterion.get(name, ())]
                 if None in texts:
                     return None
                 remaining[name] = texts
@@ -320,23 +320,23 @@ def _rule(table: PolicyTable) -> _Rule:
     actions = frozenset(
         table.made("actions", lambda given: [_member(LogAction, one) for one in _listed(given)], ["READ"])
     )
-    wishes = table.each("criteria", _WISH)
-    for wish in wishes:
+    criterions = table.each("criteria", _WISH)
+    for criterion in criterions:
         for name in _FILLED:
-            for text in wish.texts(name):
-                _check_claims(wish, name, text)
-        wish.made("", partial(_criterion, wish.plain()))
-    if wishes and LogAction.WRITE in actions:
+            for text in criterion.texts(name):
+                _check_claims(criterion, name, text)
+        criterion.made("", partial(_criterion, criterion.plain()))
+    if criterions and LogAction.WRITE in actions:
         right = "left out where actions hold WRITE, as what is written is not narrowed; WRITE needs a grant of its own"
         raise table.wrong("criteria", right)
     view = _view(table)
-    _check_actions(table, actions, narrowed=bool(wishes), viewed=view is not None)
+    _check_actions(table, actions, narrowed=bool(criterions), viewed=view is not None)
     return _Rule(
         frozenset(table.texts("roles")),
         table.texts("logs"),
         actions,
         view,
-        tuple(wish.plain() for wish in wishes),
+        tuple(criterion.plain() for criterion in criterions),
         table.texts("slots"),
         table.texts("groups"),
     )

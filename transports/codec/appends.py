@@ -13,7 +13,7 @@ from publishers.model.position import PositionToken
 from transports.codec.fields import typed, whole, word
 from transports.errors import InvalidRequest
 
-__all__ = ["AppendPayload", "AppendWish", "appended", "expect_json", "outcome"]
+__all__ = ["AppendPayload", "AppendRequest", "appended", "expect_json", "outcome"]
 
 _PRODUCER_MAX: Final = 200
 _SEQUENCE_MAX: Final = 2**63 - 1
@@ -38,7 +38,7 @@ class AppendPayload(msgspec.Struct, frozen=True):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "changes"}
 
 
-class AppendWish(msgspec.Struct, frozen=True):
+class AppendRequest(msgspec.Struct, frozen=True):
     """An append request without its changes, validated.
 
     Attributes:
@@ -60,7 +60,7 @@ class AppendWish(msgspec.Struct, frozen=True):
     first: bool = False
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any]) -> "AppendWish":
+    def of(cls, payload: Mapping[str, Any]) -> "AppendRequest":
         """Validates the fields of a payload; a field that is None counts as omitted.
 
         Raises:
@@ -84,7 +84,7 @@ class AppendWish(msgspec.Struct, frozen=True):
             first=typed(payload, "first", bool, "true or false") or False,
         )
 
-    def behind(self, first: object) -> "AppendWish":
+    def behind(self, first: object) -> "AppendRequest":
         """Returns the request with the ``first`` flag that ``commit`` carries.
 
         Raises:

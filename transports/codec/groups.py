@@ -19,7 +19,7 @@ __all__ = [
     "ClaimCall",
     "ConsumerCall",
     "InProgressCall",
-    "JoinWish",
+    "JoinRequest",
     "MemberReply",
     "NackCall",
     "PendingCall",
@@ -36,7 +36,7 @@ _GENERATION_MAX: Final = 2**53 - 1
 _MILLIS_MAX: Final = 86_400_000 * 365
 
 
-class JoinWish(msgspec.Struct, frozen=True):
+class JoinRequest(msgspec.Struct, frozen=True):
     """A consumer's request to join a group.
 
     Attributes:
@@ -62,7 +62,7 @@ class JoinWish(msgspec.Struct, frozen=True):
     integers: Integers = Integers.NUMBER
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any]) -> "JoinWish":
+    def of(cls, payload: Mapping[str, Any]) -> "JoinRequest":
         """Validates the payload of ``join``.
 
         Raises:

@@ -66,13 +66,13 @@ class SlotOrder(msgspec.Struct, frozen=True):
         copied = payload.get("copyFrom")
         if copied is not None:
             check_slot_name(copied)
-        wishes = typed(payload, "criteria", list, "a list of objects")
+        listed = typed(payload, "criteria", list, "a list of objects")
         return cls(
             do,
             log,
             str(name),
             place_of(payload),
-            None if wishes is None else Criteria.from_json(wishes),
+            None if listed is None else Criteria.from_json(listed),
             "change"
             if word(payload, "granularity", "transaction", ["transaction", "change"]) == "change"
             else "transaction",

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from publishers.commits.group_commit import Commit
 from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
-from transports.codec.again import AgainWish
-from transports.codec.appends import AppendWish, appended
+from transports.codec.again import AgainRequest
+from transports.codec.appends import AppendRequest, appended
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder
 from transports.codec.group_orders import GroupOrder
-from transports.codec.groups import JoinWish
+from transports.codec.groups import JoinRequest
 from transports.codec.messages import (
     Abort,
     Acknowledge,
@@ -34,7 +34,7 @@ from transports.codec.messages import (
     Steer,
     SteerGroup,
     Subscribe,
-    SubscribeWish,
+    SubscribeRequest,
     encode,
     parse,
 )
@@ -154,9 +154,9 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         self._check_free(message.id, self.transactions)
 
         def made() -> tuple[SubscriptionEntry, Effect]:
-            wish = SubscribeWish.of(message.payload, self.limits)
-            entry = SubscriptionEntry(message.id, wish.heartbeat, now)
-            return entry, Open(entry, wish)
+            request = SubscribeRequest.of(message.payload, self.limits)
+            entry = SubscriptionEntry(message.id, request.heartbeat, now)
+            return entry, Open(entry, request)
 
         return self._enter(message.id, made)
 
@@ -180,7 +180,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
 
         def made() -> tuple[ConsumerEntry, Effect]:
             entry = ConsumerEntry(message.id)
-            return entry, JoinGroup(entry, JoinWish.of(message.payload))
+            return entry, JoinGroup(entry, JoinRequest.of(message.payload))
 
         return self._enter(message.id, made)
 
@@ -225,7 +225,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         try:
             if entry.stage is not EntryStage.ACTIVE:
                 raise InvalidRequest("id", message.id, "that of a subscription for which subscribed was sent")
-            return [AskRows(entry, AgainWish.of(message.payload, self.limits.inline_weight))]
+            return [AskRows(entry, AgainRequest.of(message.payload, self.limits.inline_weight))]
         except PenstockError as error:
             return self._end(entry, describe(error))
 
@@ -235,12 +235,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         try:
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            wish = AppendWish.of(message.payload.told())
-            self.window.admit(entry, wish)
+            request = AppendRequest.of(message.payload.told())
+            self.window.admit(entry, request)
         except PenstockError as error:
             self._spend()  # an append that is refused at once counts as a control message
             return self.append_failed(entry, describe(error))
-        return [Write(entry, wish, bytes(message.payload.changes))]
+        return [Write(entry, request, bytes(message.payload.changes))]
 
     # Transactions in parts.
 
@@ -249,7 +249,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         try:
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            entry = self.transactions.begin(message.id, AppendWish.of(message.payload), now)
+            entry = self.transactions.begin(message.id, AppendRequest.of(message.payload), now)
         except PenstockError as error:
             problem = describe(error)
             self.refused(problem.code)
@@ -275,12 +275,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
                 raise NoTransaction(message.id)
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            wish = transaction.wish.behind(message.payload.first)
-            self.window.admit(entry, wish)
+            request = transaction.wish.behind(message.payload.first)
+            self.window.admit(entry, request)
         except PenstockError as error:
             return [*self.append_failed(entry, describe(error)), *self._drop(transaction)]
         self.transactions.end(transaction)
-        return [WriteSpool(entry, wish, transaction)]
+        return [WriteSpool(entry, request, transaction)]
 
     def _drop(self, transaction: TransactionEntry | None) -> list[Effect]:
         if transaction is None or transaction.ended:

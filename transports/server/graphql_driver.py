@@ -18,7 +18,7 @@ from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
 from transports.appends import Appending
-from transports.codec.again import AgainWish
+from transports.codec.again import AgainRequest
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
 from transports.errors import TooManySnapshots
 from transports.graphql.cost import is_light
@@ -97,8 +97,8 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
     @property
     def slot(self) -> str | None:
         """The name of the slot that it opens; None without one."""
-        wish = self.operation.source.slot
-        return None if wish is None else wish.name
+        request = self.operation.source.slot
+        return None if request is None else request.name
 
     @property
     def log(self) -> "ChangeLog":
@@ -129,8 +129,8 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         Raises:
             PenstockError: If the request is refused.
         """
-        wish, limits = AgainWish.of_types(payload), self._driver.limits
-        self.again(wish, self.operation.view, limits, untold=len(self.snapshots) // 2)
+        request, limits = AgainRequest.of_types(payload), self._driver.limits
+        self.again(request, self.operation.view, limits, untold=len(self.snapshots) // 2)
 
     # Signals beside those of Reactive Streams, on the lane.
 

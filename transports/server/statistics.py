@@ -180,8 +180,8 @@ def _publisher(log: "ChangeLog", statistics: PublisherStatistics, *, discreet: b
     ring = statistics.ring
     return {
         "criteria": [
-            {name: values for name, values in wish.items() if not discreet or name in _NAMES}
-            for wish in statistics.criteria
+            {name: values for name, values in criterion.items() if not discreet or name in _NAMES}
+            for criterion in statistics.criteria
         ],
         "ring": {
             "start": None if statistics.standing is Standing.DETACHED else place_json(log, ring.start),

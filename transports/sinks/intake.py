@@ -141,15 +141,15 @@ class SinkIntake:
             if rows is None:
                 self.supply = SinkSupply(slot.changes(view=self._view), **bounds)
             else:
-                wish = None if rows.only is None else rows
+                rows_request = None if rows.only is None else rows
                 feed = self._log.changes(
                     slot.criteria,
-                    since=slot.position if wish is not None else rows.cursor or "state",
+                    since=slot.position if rows_request is not None else rows.cursor or "state",
                     view=self._view,
-                    snapshot="initial_only" if wish is None else "on_gap",
+                    snapshot="initial_only" if rows_request is None else "on_gap",
                     source=options.source,
                 )
-                self.supply = RowSupply(feed, slot.position, wish, **bounds)
+                self.supply = RowSupply(feed, slot.position, rows_request, **bounds)
         return self.supply
 
     def settle(self, place: Position, target: SinkTarget) -> None:
