@@ -1,6 +1,11 @@
-"""Reactive Streams for Python: publishers and subscribers in which the subscriber sets the pace.
+"""Reactive Streams for Python: publishers, and subscribers that set the pace.
 
-Standard library only. See `flow.contracts` for the protocols and `flow.drain` for the only delivery engine.
+* `flow.contracts`: the four protocols. `flow.drain`: the only delivery engine.
+* `flow.operators`: `Flow`, `pipe` and the operators. `flow.sources`: publishers to begin with.
+* `flow.broadcast`: hot multicast. `flow.bridges`: iterators, coroutines, callbacks and reactivex.
+* `flow.executors`: where signals run. `flow.tck`: the verification kit.
+
+Standard library only.
 """
 
 from flow import broadcast, errors, hooks, operators

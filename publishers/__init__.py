@@ -1,4 +1,12 @@
-"""Change logs and their shared publishers: changes, their storage, and their delivery to many subscribers."""
+"""Change logs and their shared publishers: changes, their storage, and their delivery to many subscribers.
+
+* `ChangeLog` is one log, `ChangeStore` a directory of named logs.
+* `Change`, `Position`, `Criterion` and `Content`: what is delivered, from where, and which part of it.
+* `Slot`, `ConsumerGroup`: positions that the log keeps for one consumer, or for consumers that share the changes.
+* `SnapshotSource`: rows of a state before its changes.
+
+``docs/architecture.md`` has a map of the packages.
+"""
 
 from publishers import errors
 from publishers.backups import BackupReport, backup, restore

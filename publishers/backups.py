@@ -188,14 +188,16 @@ def _check_store(storage: FileSystem, source: Path, target: Path) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise BackupRefused(target, "it is not a directory", "name one, or what is not there yet") from None
+        raise BackupRefused(
+            target, "it is not a directory", "name a directory, or a path that does not exist"
+        ) from None
     ours = {SYSTEM_DIRECTORY, *_directories(storage, source)}
     strange = [name for name in names if name not in ours and kind_of(storage, target / name) != "log"]
     if strange:
         raise BackupRefused(
             target,
-            f"it holds what belongs to no backup of a store: {', '.join(strange[:3])}",
-            "give it another directory, or empty this one if it is not needed",
+            f"it holds files that do not belong to a backup of a store: {', '.join(strange[:3])}",
+            "use another directory, or empty this one if it is not needed",
         )
 
 
@@ -213,6 +215,6 @@ def _copy_store(storage: FileSystem, source: Path, target: Path, make: _Copy) ->
             return (*done.values(), system)
     raise BackupRefused(
         source,
-        f"logs were made while it was copied, {_ATTEMPTS} times",
-        "begin again when fewer are made: what is copied is kept",
+        f"logs were created while it was copied, {_ATTEMPTS} times",
+        "begin again when fewer are created: the copied logs are kept",
     )

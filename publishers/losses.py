@@ -49,14 +49,14 @@ def tell_changes(
     """
     if not _LOG.isEnabledFor(level):
         return
-    told = 0
+    written = 0
     for kind, key in changes():
-        if told == LINES_MAX:
+        if written == LINES_MAX:
             break
-        told += 1
+        written += 1
         _LOG.log(level, "%s: %s, key #%s", why, kind or "change", key_digest(key, log_id))
-    if count > told:
-        _LOG.log(level, "%s: %d more changes", why, count - told)
+    if count > written:
+        _LOG.log(level, "%s: %d more changes", why, count - written)
 
 
 def tell_history(log: str, subscription: str, first: int, end: int) -> None:

@@ -100,14 +100,14 @@ def text_integers(data: bytes) -> bytes:
     """
     if not _LONG.search(data):
         return data
-    told, done = bytearray(), 0
+    result, done = bytearray(), 0
     # Not sub: it would keep an object for every number until the end.
     for found in _TOKEN.finditer(data):
         if _beyond(found[0]):
-            told += b'%b"%b"' % (data[done : found.start()], found[0])
+            result += b'%b"%b"' % (data[done : found.start()], found[0])
             done = found.end()
-    told += data[done:]
-    return bytes(told)
+    result += data[done:]
+    return bytes(result)
 
 
 def _beyond(token: bytes) -> bool:

@@ -130,20 +130,24 @@ class DeliverySpans:
         if not contexts:
             yield trace.INVALID_SPAN
             return
-        told: dict[str, str | int] = {
+        attributes_of_span: dict[str, str | int] = {
             "penstock.log": log,
             "penstock.changes": len(batch),
             "penstock.to": str(batch.end),
             **attributes,
         }
         if left_out:
-            told["penstock.links_left_out"] = left_out
+            attributes_of_span["penstock.links_left_out"] = left_out
         parent = (
             trace.set_span_in_context(trace.NonRecordingSpan(contexts[0])) if len(contexts) == 1 else None
         )
         links = [trace.Link(context) for context in contexts]
         with self._tracer.start_as_current_span(
-            "penstock deliver", context=parent, kind=trace.SpanKind.CONSUMER, links=links, attributes=told
+            "penstock deliver",
+            context=parent,
+            kind=trace.SpanKind.CONSUMER,
+            links=links,
+            attributes=attributes_of_span,
         ) as span:
             yield span
 
@@ -157,10 +161,10 @@ def _contexts(batch: Batch) -> tuple[Sequence[trace.SpanContext], int]:
     """Returns the trace contexts of a batch, computed once for all its subscribers, and their number beyond the bound."""
     found = batch.memo.get(_MEMO)
     if found is None:
-        told = {part.block.version: part.block.annotations for part in reversed(batch.slices)}
+        by_version = {part.block.version: part.block.annotations for part in reversed(batch.slices)}
         # Several transactions may belong to one span.
         parents = dict.fromkeys(
-            _parent(one) for _, one in sorted(told.items()) if _ANNOTATION.encode() in one
+            _parent(one) for _, one in sorted(by_version.items()) if _ANNOTATION.encode() in one
         )
         contexts = [one for one in map(_context, parents) if one.is_valid]
         found = batch.memo[_MEMO] = contexts[:LINKS_MAX], max(0, len(contexts) - LINKS_MAX)

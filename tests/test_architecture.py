@@ -251,7 +251,7 @@ def test_a_wish_goes_to_the_index_as_it_is_told(log):
     wish = Criterion(entity_types={"order"})
     with Trace() as trace:
         log.changes(wish).subscribe(Subscriber(), executor=flow.INLINE)
-    check_order("A wish to the index", trace.entered)
+    check_order("A subscription to the index", trace.entered)
 
 
 def test_a_batch_goes_to_on_next_as_it_is_told(log):

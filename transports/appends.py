@@ -12,7 +12,7 @@ from publishers.mutations.rows import Mutation
 from transports.access.access import Access
 from transports.access.grant import LogAction
 from transports.access.principal import Principal
-from transports.codec.appends import AppendWish
+from transports.codec.appends import AppendRequest
 from transports.errors import TooManyProducers
 from transports.limits import Limits
 from transports.quotas.shared_bytes import DividedBytes, SharedBytes
@@ -70,7 +70,7 @@ class Appending:
         self,
         log: "ChangeLog",
         principal: Principal,
-        wish: AppendWish,
+        request: AppendRequest,
         changes: Sequence[Mutation],
         after: Submission | None = None,
     ) -> Submission:
@@ -79,7 +79,7 @@ class Appending:
         Args:
             log: The log.
             principal: The principal, to which the producer belongs.
-            wish: The request.
+            request: The request.
             changes: Its changes.
             after: The submission without which the transaction must not be written.
 
@@ -89,15 +89,15 @@ class Appending:
         """
         return log.submit(
             changes,
-            meta=wish.meta,
-            producer=self._producer(log, principal, wish),
-            durable=wish.wait is not Wait.ACCEPTED,
-            expect=wish.expect,
+            meta=request.meta,
+            producer=self._producer(log, principal, request),
+            durable=request.wait is not Wait.ACCEPTED,
+            expect=request.expect,
             after=after,
         )
 
     def commit_columns(
-        self, log: "ChangeLog", principal: Principal, wish: AppendWish, batches: "Iterable[Columns]"
+        self, log: "ChangeLog", principal: Principal, request: AppendRequest, batches: "Iterable[Columns]"
     ) -> Commit:
         """Commits a transaction that is too large to be submitted; blocks the calling thread.
 
@@ -107,28 +107,28 @@ class Appending:
         """
         return log.commit_columns(
             batches,
-            meta=wish.meta,
-            producer=self._producer(log, principal, wish),
-            durable=wish.wait is not Wait.ACCEPTED,
-            expect=wish.expect,
+            meta=request.meta,
+            producer=self._producer(log, principal, request),
+            durable=request.wait is not Wait.ACCEPTED,
+            expect=request.expect,
         )
 
     def _producer(
-        self, log: "ChangeLog", principal: Principal, wish: AppendWish
+        self, log: "ChangeLog", principal: Principal, request: AppendRequest
     ) -> tuple[RemoteProducer, int] | None:
         """Returns the producer of a transaction, qualified by the principal, and its sequence.
 
         Raises:
             TooManyProducers: If the principal would have one producer too many.
         """
-        if wish.producer is None:
+        if request.producer is None:
             return None
-        limits, producer = self._limits, RemoteProducer(principal.name, wish.producer)
+        limits, producer = self._limits, RemoteProducer(principal.name, request.producer)
         if log.produced(producer) is None:
             since = datetime.now(UTC) - timedelta(seconds=limits.producer_idle)
             if log.producers_of(principal.name, since) >= limits.producers:
                 raise TooManyProducers(limits.producers, limits.producer_idle)
-        return producer, wish.sequence
+        return producer, request.sequence
 
 
 class Repetitions:
@@ -142,13 +142,13 @@ class Repetitions:
         self._producer = RemoteProducer("", "")
         self._known: dict[int, int] = {}
 
-    def version(self, log: "ChangeLog", principal: Principal, wish: AppendWish) -> int:
+    def version(self, log: "ChangeLog", principal: Principal, request: AppendRequest) -> int:
         """Returns the version; 0 if it lies too far back. Call it on a thread."""
-        producer = RemoteProducer(principal.name, wish.producer or "")
-        if self._log is not log or self._producer != producer or wish.sequence not in self._known:
-            self._known = log.versions_of(producer, wish.sequence)
+        producer = RemoteProducer(principal.name, request.producer or "")
+        if self._log is not log or self._producer != producer or request.sequence not in self._known:
+            self._known = log.versions_of(producer, request.sequence)
             self._log, self._producer = log, producer
-        return self._known.get(wish.sequence, 0)
+        return self._known.get(request.sequence, 0)
 
 
 def outcome_of(commit: Commit) -> str:

@@ -229,8 +229,8 @@ _TABLE: Final = (
 )
 
 
-def _identity(told: LogIdentity) -> dict[str, str]:
-    return {"logId": str(told.log_id), "epoch": told.epoch}
+def _identity(identity: LogIdentity) -> dict[str, str]:
+    return {"logId": str(identity.log_id), "epoch": identity.epoch}
 
 
 def describe(error: BaseException, token: _Tokens = str) -> Problem:

@@ -1,1 +1,5 @@
-"""Bridges to and from other styles: asyncio iterators, blocking iterators, callbacks, reactivex."""
+"""Bridges between publishers and other styles.
+
+* Out: `aiter` (asyncio), `iter_blocking`, `subscribe` (callbacks), `AsyncSubscriber` (coroutines), `to_observable` (reactivex).
+* In: `from_async_iterable`, `from_observable`.
+"""

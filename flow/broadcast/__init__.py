@@ -1,4 +1,9 @@
-"""Hot multicast: one ring, a cursor and a lag policy for each subscriber; and connectables on top of it."""
+"""Hot multicast in memory: one ring, with a cursor and a lag policy for each subscriber.
+
+* `Broadcast` is offered elements by the program, and delivers them to its current subscribers.
+* `publish`, `replay` and `share` make a `Connectable`: many subscribers share one subscription to a source.
+* `Lag` decides what happens to a subscriber that is slower than the ring.
+"""
 
 from flow.broadcast.broadcast import Broadcast, BroadcastClosed
 from flow.broadcast.connectable import Connectable, publish, replay, share

@@ -1,4 +1,8 @@
-"""The delivery engine of all publishers: `Drain`, and the `Feed` from which it pulls."""
+"""The delivery engine of all publishers.
+
+A `Drain` delivers every signal to one subscriber: serially, within its demand, without recursion. It pulls from a `Feed`,
+whose `Outcome` ends the stream.
+"""
 
 from flow.drain.drain import Drain
 from flow.drain.feed import COMPLETED, Completed, Failed, Feed, Outcome

@@ -112,8 +112,8 @@ class ExtraPublisherTests(StressTests):
     @rs("2.13", "extra")
     def test_extra_spec213_subscriberThatRaisesIsCancelledAndHarmsNobody(self) -> None:
         """It receives no further signal, its error goes only to the hook, and other subscribers continue."""
-        told: list[Exception] = []
-        with mock.patch.object(hooks, "on_dropped_error", lambda error, _subscriber: told.append(error)):
+        errors: list[Exception] = []
+        with mock.patch.object(hooks, "on_dropped_error", lambda error, _subscriber: errors.append(error)):
             publisher = self.lasting(3)
             raiser = self.subscribed(publisher, on_item=_raise)
             others = [] if self.multicast is None else [self.subscribed(publisher)]
@@ -126,9 +126,9 @@ class ExtraPublisherTests(StressTests):
                 other.request(3)
                 other.expect_items(3, "2.13")
             if self.reports:
-                self.until(lambda: told, "2.13", "flow.hooks.on_dropped_error was not called")
-                if len(told) != 1 or not isinstance(told[0], _Raising):
-                    broken("2.13", f"reported was {told!r}, instead of what the subscriber raised, once")
+                self.until(lambda: errors, "2.13", "flow.hooks.on_dropped_error was not called")
+                if len(errors) != 1 or not isinstance(errors[0], _Raising):
+                    broken("2.13", f"reported was {errors!r}, instead of what the subscriber raised, once")
 
     @rs("3.4", "extra")
     def test_extra_spec304_requestDoesNotWaitForOnNext(self) -> None:

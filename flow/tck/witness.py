@@ -293,12 +293,12 @@ class Witness:
             self._inside.append((me, kind))
             self.deepest = max(self.deepest, sum(name == "on_next" for _, name in self._inside))
             self.nested = self.nested or (kind in ("on_error", "on_complete") and len(self._inside) > 1)
-            told = self._told
+            waiting = self._told
             early = self.subscription is None and kind != "on_subscribe"
         if foreign is not None:
             self.fault("1.3", f"{kind} was called while {foreign} ran on another thread")
-        if told is not None:
-            self.fault("1.7", f"{kind} was called after {told}")
+        if waiting is not None:
+            self.fault("1.7", f"{kind} was called after {waiting}")
         if early:
             self.fault("1.9", f"{kind} was called before on_subscribe")
 

@@ -195,8 +195,8 @@ class Block:
         return self._event_body(self._annotated(), apart=False)
 
     def _event_body(self, annotated: _Annotations, *, apart: bool) -> bytes:
-        told = {"id": annotated.id} if apart else {"id": annotated.id, "bytes": self.transaction_bytes}
-        return msgspec.json.encode(told)
+        body = {"id": annotated.id} if apart else {"id": annotated.id, "bytes": self.transaction_bytes}
+        return msgspec.json.encode(body)
 
     def before(self, index: int) -> bytes | None:
         """Returns the JSON before the change."""

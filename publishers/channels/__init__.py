@@ -1,4 +1,8 @@
-"""Messages that are delivered and not stored: channels by name, and subscriptions by name and by pattern."""
+"""Messages that are delivered to the current subscriptions of a channel, and not stored.
+
+* `Channels` publishes `Message` objects, and subscribes to channels by name or by pattern.
+* Each subscription has a bounded backlog; messages beyond it are dropped and counted.
+"""
 
 from publishers.channels.channels import ChannelFeed, Channels
 from publishers.channels.errors import ChannelsClosed

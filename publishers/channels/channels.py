@@ -84,15 +84,15 @@ class Channels:
         for parameter, values in (("channels", channels), ("patterns", listed)):
             for value in values:
                 _check_name(parameter, value)
-        wishes = [Criterion(keys=channels)] if channels else []
+        criterions = [Criterion(keys=channels)] if channels else []
         if listed:
-            wishes.append(Criterion(key_globs=listed))
-        if not wishes:
+            criterions.append(Criterion(key_globs=listed))
+        if not criterions:
             raise InvalidOption("channels", channels, "at least one name, or a pattern")
         bound = self._capacity if capacity is None else capacity
         check_whole("capacity", bound, _COUNT, 1)
         policy = self._overflow if overflow is None else _check_overflow(overflow)
-        return ChannelFeed(self, Criteria.of(wishes), bound, policy)
+        return ChannelFeed(self, Criteria.of(criterions), bound, policy)
 
     def publish(self, channel: str, content: object) -> int:
         """Publishes a message to the current subscriptions of a channel; never waits.
@@ -127,9 +127,15 @@ class Channels:
             listeners = self._lookup.listeners()
             published, unheard, passed_on = self._published, self._unheard, self._passed_on
             lost, evaluations, closed = self._lost, self._lookup.evaluations, self._closed
-        told = tuple(listener.statistics() for listener in listeners)
+        subscriptions = tuple(listener.statistics() for listener in listeners)
         return ChannelStatistics(
-            published, unheard, passed_on, lost + sum(one.dropped for one in told), evaluations, closed, told
+            published,
+            unheard,
+            passed_on,
+            lost + sum(one.dropped for one in subscriptions),
+            evaluations,
+            closed,
+            subscriptions,
         )
 
     def close(self) -> None:

@@ -133,12 +133,12 @@ class MessageListener:
     def statistics(self) -> ListenerStatistics:
         """Returns the statistics at this moment."""
         counted = self._meter.statistics()
-        wishes = self.criteria.criterions
+        criterions = self.criteria.criterions
         return ListenerStatistics(
             id=self.id,
             name=self.name,
-            channels=tuple(sorted({name for wish in wishes for name in wish.keys})),
-            patterns=tuple(sorted({glob for wish in wishes for glob in wish.key_globs})),
+            channels=tuple(sorted({name for criterion in criterions for name in criterion.keys})),
+            patterns=tuple(sorted({glob for criterion in criterions for glob in criterion.key_globs})),
             overflow=self._backlog.overflow,
             capacity=self._backlog.capacity or 0,
             waiting=counted.buffered,

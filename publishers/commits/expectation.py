@@ -84,14 +84,14 @@ class ExpectedKeys:
             by_type.setdefault(entity_type, set()).add(text)
         self.pairs = {(name, key_bytes(text)) for name, texts in by_type.items() for text in texts}
         self.pairs |= {(name, b"") for name in by_type}
-        wishes = [
+        criterions = [
             Criterion(areas={Area.DATA}, entity_types={name}, keys=texts) for name, texts in by_type.items()
         ]
         # A TRUNCATE concerns every key of its entity type, and has no key itself.
-        wishes.append(
+        criterions.append(
             Criterion(areas={Area.DATA}, entity_types=set(by_type), operations={Operation.TRUNCATE})
         )
-        self._predicate = Predicate(Criteria.of(*wishes))
+        self._predicate = Predicate(Criteria.of(*criterions))
 
     def touched(self, block: Block, since: Position) -> tuple[Position, str, str | None] | None:
         """Returns the first change at or behind a position that concerns the keys: its position, entity type and key."""

@@ -172,13 +172,13 @@ class Arrivals:
 
     def accept(self, group: Iterable[Pending]) -> None:
         """Resolves ``accepted`` of a group whose versions are assigned; its leader calls this before it syncs."""
-        told = [
+        resolved = [
             (member.submission.accepted, member.commit)
             for member in group
             if isinstance(member, Submitted) and member.commit is not None and member.error is None
         ]
-        if told:
-            self._telling.put(partial(_resolve, told))
+        if resolved:
+            self._telling.put(partial(_resolve, resolved))
 
     def finished(self, member: Submitted) -> None:
         """Notes the outcome of one submitted transaction: refuses it, or accepts it and waits for durability and visibility."""
@@ -201,16 +201,16 @@ class Arrivals:
         if not (self._durable or self._visible):
             return
         durable, visible = self._places()
-        told: list[tuple[Future[Commit], Commit]] = []
+        resolved: list[tuple[Future[Commit], Commit]] = []
         with self._lock:
             while self._durable and self._durable[0][0] <= durable:
                 _, _, commit, submission = heapq.heappop(self._durable)
-                told.append((submission.durable, commit))
+                resolved.append((submission.durable, commit))
             while self._visible and self._visible[0][0] <= visible:
                 _, _, commit, submission = heapq.heappop(self._visible)
-                told.append((submission.visible, commit))
-        if told:
-            self._telling.put(partial(_resolve, told))
+                resolved.append((submission.visible, commit))
+        if resolved:
+            self._telling.put(partial(_resolve, resolved))
 
     def forget_after(self, version: int) -> None:
         """Refuses the transactions above a version that are truncated; called by the truncating thread before the next write."""
@@ -259,8 +259,8 @@ class _Tasks:
                 hooks.report(error, self)
 
 
-def _resolve(told: Iterable[tuple["Future[Commit]", Commit]]) -> None:
-    for future, commit in told:
+def _resolve(resolved: Iterable[tuple["Future[Commit]", Commit]]) -> None:
+    for future, commit in resolved:
         if not future.done():
             future.set_result(commit)
 

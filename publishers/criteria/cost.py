@@ -85,9 +85,9 @@ def weigh_json(wishes: object, enough: int) -> Cost:
     parts = dict.fromkeys(_CHEAPER, 0)
     listed = wishes if isinstance(wishes, list) else ()
     parts[""] = total = _WISH * len(listed)
-    for wish in listed:
+    for criterion in listed:
         for name in _FIELDS:
-            values = wish.get(name) if isinstance(wish, Mapping) else getattr(wish, name, None)
+            values = criterion.get(name) if isinstance(criterion, Mapping) else getattr(criterion, name, None)
             if not isinstance(values, (list, tuple)):
                 continue
             if total > enough:
@@ -100,26 +100,26 @@ def weigh_json(wishes: object, enough: int) -> Cost:
     return _cost(parts)
 
 
-def _weigh(wish: Criterion, parts: dict[str, int]) -> None:
+def _weigh(criterion: Criterion, parts: dict[str, int]) -> None:
     parts[""] += _WISH
     for name in ("entity_types", "keys", "changed"):
-        parts[name] += _texts(getattr(wish, name))
-    for glob in wish.key_globs:
+        parts[name] += _texts(getattr(criterion, name))
+    for glob in criterion.key_globs:
         parts["key_globs"] += _PART * (1 + glob.count("*")) + (0 if glob_gram(glob) else _SCAN)
-    for text in wish.key_patterns:
+    for text in criterion.key_patterns:
         pattern = Pattern.of(text)
         head = len(pattern.head.decode("utf-8", "surrogateescape"))
         parts["key_patterns"] += _PATTERN + head + _PLACE * (pattern.places - head)
     for name in _CONDITIONS:
-        parts[name] += sum(map(_condition, getattr(wish, name)))
-    parts[""] += _ASKED * len(wish.also)
+        parts[name] += sum(map(_condition, getattr(criterion, name)))
+    parts[""] += _ASKED * len(criterion.also)
     leading = next(
-        (name for name in ("keys", "key_globs", "key_patterns", "changed") if getattr(wish, name)), ""
+        (name for name in ("keys", "key_globs", "key_patterns", "changed") if getattr(criterion, name)), ""
     )
-    places = len(getattr(wish, leading)) if leading else max(map(_values, wish.where), default=1)
-    spread = places * max(1, len(wish.entity_types))
+    places = len(getattr(criterion, leading)) if leading else max(map(_values, criterion.where), default=1)
+    spread = places * max(1, len(criterion.entity_types))
     # Above its bound the index enters a wish for any entity type, and tests the entity type afterwards.
-    parts["entity_types" if len(wish.entity_types) > 1 else leading] += (
+    parts["entity_types" if len(criterion.entity_types) > 1 else leading] += (
         spread if spread <= PLACES_MAX else places
     )
 

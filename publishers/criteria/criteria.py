@@ -221,22 +221,22 @@ class Criterion:
         return {name: self._told(name) for name in _FIELDS if getattr(self, name)}
 
     @classmethod
-    def from_json(cls, wish: object) -> Self:
+    def from_json(cls, value: object) -> Self:
         """Reads a criterion in its wire form.
 
         Raises:
             InvalidCriteria: If a field is unknown or has an invalid value; ``path`` is the place of the error.
         """
-        if not isinstance(wish, Mapping):
-            raise InvalidCriteria("", wish, "an object")
-        found = dict(wish)
-        for name, values in wish.items():
+        if not isinstance(value, Mapping):
+            raise InvalidCriteria("", value, "an object")
+        found = dict(value)
+        for name, values in value.items():
             if name not in _TRAVELLING:
                 raise InvalidCriteria(str(name), values, "one of " + ", ".join(_TRAVELLING))
             if not isinstance(values, list) and not (name == "changed" and isinstance(values, str)):
                 raise InvalidCriteria(name, values, "a list")
         conditions = {
-            name: _each(name, wish.get(name, ()), Where.from_json) for name in ("where", "annotations")
+            name: _each(name, value.get(name, ()), Where.from_json) for name in ("where", "annotations")
         }
         return cls(**{**found, **conditions})
 
@@ -331,7 +331,7 @@ def _widest(wishes: set[Criterion]) -> set[Criterion]:
     """Returns the criterions that imply no other one; returns all if comparing each pair would be too expensive."""
     if not 1 < len(wishes) <= _COMPARED_MAX:
         return wishes
-    return {wish for wish in wishes if not any(wish.implies(other) for other in wishes if other is not wish)}
+    return {one for one in wishes if not any(one.implies(other) for other in wishes if other is not one)}
 
 
 def _plain(value: Any) -> Any:

@@ -80,10 +80,10 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
     placed: list[Placed] = []
     loops: set[object] = set()
     count = asks = 0
-    for wish in predicate.wishes:
-        places = list(places_of(wish))
-        site = Site(entry, wish, *rest_of(wish, places))
-        asks += asks_of(wish, places)
+    for compiled in predicate.wishes:
+        places = list(places_of(compiled))
+        site = Site(entry, compiled, *rest_of(compiled, places))
+        asks += asks_of(compiled, places)
         entry.sites.append(site)
         for place in places:
             single = place.question in (Question.EVERY, Question.GATES, Question.TESTS)
@@ -91,8 +91,8 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
             question = "patterns" if pattern else place.question
             group = None if pattern else place.group
             count += single
-            loops.add((wish.kinds, place.entity_type, question, group))
-            placed.append((wish.kinds, _asked(place), site))
+            loops.add((compiled.kinds, place.entity_type, question, group))
+            placed.append((compiled.kinds, _asked(place), site))
     entry.simple = len(loops) == 1 and count < 2
     return Prepared(predicate, entry, placed, asks, direct)
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from publishers.criteria.conditions import Comparison, Image, Transition, Where, value_key
 from publishers.criteria.criteria import Criterion
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
-from publishers.criteria.predicate import Check, Wish
+from publishers.criteria.predicate import Check, CompiledCriterion
 
 __all__ = ["PLACES_MAX", "Place", "Question", "asks_of", "places_of", "rest_of"]
 
@@ -49,11 +49,11 @@ class Place(NamedTuple):
     proves: bool = True
 
 
-def places_of(wish: Wish) -> Iterator[Place]:
+def places_of(compiled: CompiledCriterion) -> Iterator[Place]:
     """Yields the places of a criterion, each once; every call yields the same places."""
-    criterion = wish.criterion
+    criterion = compiled.criterion
     distinct: dict[tuple[object, ...], Place] = {}
-    for place in _questions(wish, criterion):  # patterns may share a head
+    for place in _questions(compiled, criterion):  # patterns may share a head
         where = (place.question, place.group, place.key)
         distinct[where] = place._replace(proves=place.proves and distinct.get(where, place).proves)
     found = list(distinct.values())
@@ -65,50 +65,50 @@ def places_of(wish: Wish) -> Iterator[Place]:
             yield place._replace(entity_type=name)
 
 
-def asks_of(wish: Wish, places: list[Place]) -> int:
+def asks_of(compiled: CompiledCriterion, places: list[Place]) -> int:
     """Returns the number of questions that a criterion asks of every change, because no look-up answers them."""
     scans = {place.key for place in places if place.question == Question.SCANS}
-    question, criterion = places[0].question, wish.criterion
+    question, criterion = places[0].question, compiled.criterion
     tests = len(criterion.where) + len(criterion.also) if question == Question.TESTS else 0
     gates = len(criterion.annotations) if question in (Question.GATES, Question.TESTS) else 0
     return len(scans) + tests + gates
 
 
-def rest_of(wish: Wish, places: list[Place]) -> tuple[Check | None, int]:
+def rest_of(compiled: CompiledCriterion, places: list[Place]) -> tuple[Check | None, int]:
     """Returns the check that remains for changes that led to a place of the criterion, or None; and its number of questions."""
-    criterion, question = wish.criterion, places[0].question
+    criterion, question = compiled.criterion, places[0].question
     proved = all(place.proves for place in places)
     left: list[tuple[Check, int]] = []
     if criterion.entity_types and places[0].entity_type is None:
         left.append((_type_check(criterion.entity_types), 1))
-    if wish.annotated is not None and question not in (Question.GATES, Question.TESTS):
-        left.append((wish.annotated, len(criterion.annotations)))
-    by_glob = not wish.keys and wish.globs is not None
-    by_pattern = not wish.keys and wish.globs is None
-    if wish.globs is not None and not (by_glob and proved):
-        left.append((_key_check(wish.globs), len(criterion.key_globs)))
-    if wish.patterns is not None and not (by_pattern and proved):
-        left.append((_key_check(wish.patterns), len(criterion.key_patterns)))
-    if wish.changed is not None and question != Question.NAMES:
-        left.append((wish.changed, 1))
-    if wish.values is not None and not (question in (Question.VALUES, Question.TESTS) and proved):
-        left.append((wish.values, len(criterion.where)))
-    if wish.also is not None and question != Question.TESTS:
-        left.append((wish.also, len(criterion.also)))
+    if compiled.annotated is not None and question not in (Question.GATES, Question.TESTS):
+        left.append((compiled.annotated, len(criterion.annotations)))
+    by_glob = not compiled.keys and compiled.globs is not None
+    by_pattern = not compiled.keys and compiled.globs is None
+    if compiled.globs is not None and not (by_glob and proved):
+        left.append((_key_check(compiled.globs), len(criterion.key_globs)))
+    if compiled.patterns is not None and not (by_pattern and proved):
+        left.append((_key_check(compiled.patterns), len(criterion.key_patterns)))
+    if compiled.changed is not None and question != Question.NAMES:
+        left.append((compiled.changed, 1))
+    if compiled.values is not None and not (question in (Question.VALUES, Question.TESTS) and proved):
+        left.append((compiled.values, len(criterion.where)))
+    if compiled.also is not None and question != Question.TESTS:
+        left.append((compiled.also, len(criterion.also)))
     checks = [check for check, _ in left]
     questions = sum(count for _, count in left)
     return _all_of(checks) if checks else None, questions
 
 
-def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:
-    if wish.keys:
-        for key in wish.keys:
+def _questions(compiled: CompiledCriterion, criterion: Criterion) -> Iterator[Place]:
+    if compiled.keys:
+        for key in compiled.keys:
             yield Place(None, Question.KEYS, key=key)
     elif criterion.key_globs:
         for glob in criterion.key_globs:
             yield _glob_place(glob)
     elif criterion.key_patterns:
-        for text, pattern in wish.expressions.items():
+        for text, pattern in compiled.expressions.items():
             if pattern.head:
                 yield Place(None, Question.HEADS, len(pattern.head), pattern.head, proves=False)
             else:
@@ -117,9 +117,9 @@ def _questions(wish: Wish, criterion: Criterion) -> Iterator[Place]:
         for name in criterion.changed:
             yield Place(None, Question.NAMES, key=name)
     elif criterion.where:
-        yield from _value_places(wish, criterion)
-    elif wish.annotated is not None:
-        yield Place(None, Question.GATES, key=criterion.annotations, make=_maker(wish.annotated))
+        yield from _value_places(compiled, criterion)
+    elif compiled.annotated is not None:
+        yield Place(None, Question.GATES, key=criterion.annotations, make=_maker(compiled.annotated))
     else:
         yield Place(None, Question.EVERY)
 
@@ -134,7 +134,7 @@ def _glob_place(glob: str) -> Place:
     return Place(None, Question.SCANS, key=("glob", glob), make=partial(glob_matcher, glob))
 
 
-def _value_places(wish: Wish, criterion: Criterion) -> Iterator[Place]:
+def _value_places(compiled: CompiledCriterion, criterion: Criterion) -> Iterator[Place]:
     transitions = criterion.transitions
     for condition in sorted(criterion.where, key=lambda one: one.text):
         image = _image(condition, transitions)
@@ -144,7 +144,7 @@ def _value_places(wish: Wish, criterion: Criterion) -> Iterator[Place]:
             for value in values:
                 yield Place(None, Question.VALUES, (image, condition.path), value_key(value), proves=alone)
             return
-    checks = [check for check in (wish.annotated, wish.values, wish.also) if check is not None]
+    checks = [check for check in (compiled.annotated, compiled.values, compiled.also) if check is not None]
     key = criterion.where, transitions, criterion.annotations, criterion.also
     yield Place(None, Question.TESTS, key=key, make=_maker(_all_of(checks)))
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from publishers.blocks.block import Block
 from publishers.criteria.conditions import Image
 from publishers.criteria.index_keys import Place, Question
-from publishers.criteria.predicate import TRANSACTION_KIND, Check, Wish
+from publishers.criteria.predicate import TRANSACTION_KIND, Check, CompiledCriterion
 
 __all__ = ["GONE", "Bucket", "Entry", "Placed", "Plan", "Site", "Table", "Tables", "sites_of"]
 
@@ -38,7 +38,7 @@ class Site:
     """One criterion of an entry, with the check that remains for changes that led to it, and its number of questions."""
 
     entry: Entry
-    wish: Wish
+    wish: CompiledCriterion
     rest: Check | None
     questions: int
 

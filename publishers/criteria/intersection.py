@@ -39,19 +39,19 @@ def both(wanted: Criteria, widest: Criteria) -> Criteria:
     if len(mine) * len(theirs) <= _PAIRS:
         met.meet(product(mine, theirs))
     else:
-        broad = [wish for wish in mine if not wish.asks]
-        others = [wish for wish in theirs if not wish.asks]
+        broad = [criterion for criterion in mine if not criterion.asks]
+        others = [criterion for criterion in theirs if not criterion.asks]
         if len(broad) * len(others) > _BROAD:
             raise InvalidCriteria(
                 "criteria", f"{len(mine)} wishes", "fewer wishes, as one takes many entity types"
             )
         met.meet(product(broad, others))
-        for wish in mine:
-            if wish.asks:
-                met.put(wish, theirs)
-        for wish in theirs:
-            if wish.asks and broad:
-                met.put(wish, broad)
+        for criterion in mine:
+            if criterion.asks:
+                met.put(criterion, theirs)
+        for criterion in theirs:
+            if criterion.asks and broad:
+                met.put(criterion, broad)
     return met.criteria()
 
 
@@ -78,73 +78,73 @@ class _Met:
             else:
                 self.put(meeting.wish, (other,))
 
-    def put(self, wish: Criterion, others: Collection[Criterion]) -> None:
-        found = self._found.setdefault(wish, set())
+    def put(self, criterion: Criterion, others: Collection[Criterion]) -> None:
+        found = self._found.setdefault(criterion, set())
         if found is not None:
             found.update(others)
 
     def criteria(self) -> Criteria:
-        wishes = set()
-        for wish, others in self._found.items():
-            also = wish.also if others is None else frozenset(others)
-            if others is not None and wish.also:
-                also = both(Criteria(wish.also), Criteria(also)).criterions
+        criterions = set()
+        for criterion, others in self._found.items():
+            also = criterion.also if others is None else frozenset(others)
+            if others is not None and criterion.also:
+                also = both(Criteria(criterion.also), Criteria(also)).criterions
                 if not also:
                     continue
-            wishes.add(wish if also == wish.also else replace(wish, also=also))
-        return Criteria.of(wishes) if wishes else Criteria(frozenset())
+            criterions.add(criterion if also == criterion.also else replace(criterion, also=also))
+        return Criteria.of(criterions) if criterions else Criteria(frozenset())
 
 
 def _meeting(mine: Criterion, other: Criterion) -> _Meeting | None:
     """Intersects two criterions; None if no change fulfils both."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in ("areas", "operations", "entity_types", "keys"):
         one, two = getattr(mine, name), getattr(other, name)
-        told[name] = one & two if one and two else one or two
-        if one and two and not told[name]:
+        fields[name] = one & two if one and two else one or two
+        if one and two and not fields[name]:
             return None
-    told["annotations"] = mine.annotations | other.annotations
-    if len(told["annotations"]) > CONDITIONS_MAX:
+    fields["annotations"] = mine.annotations | other.annotations
+    if len(fields["annotations"]) > CONDITIONS_MAX:
         raise InvalidCriteria(
-            "annotations", f"{len(told['annotations'])} conditions", f"at most {CONDITIONS_MAX}"
+            "annotations", f"{len(fields['annotations'])} conditions", f"at most {CONDITIONS_MAX}"
         )
-    if told["areas"] and told["operations"]:
-        told["operations"] &= frozenset().union(*(FITTING[area] for area in told["areas"]))
-        if not told["operations"]:
+    if fields["areas"] and fields["operations"]:
+        fields["operations"] &= frozenset().union(*(FITTING[area] for area in fields["areas"]))
+        if not fields["operations"]:
             return None
-    exact = [_narrower(told, name, mine, other) for name in ("key_globs", "key_patterns", "changed")]
-    exact += [_filters(told, mine, other), _further(told, mine, other)]
+    exact = [_narrower(fields, name, mine, other) for name in ("key_globs", "key_patterns", "changed")]
+    exact += [_filters(fields, mine, other), _further(fields, mine, other)]
     try:
-        return _Meeting(Criterion(**told), all(exact))
+        return _Meeting(Criterion(**fields), all(exact))
     except InvalidCriteria:  # a contradiction, such as a key of a TRANSACTION event: no change fulfils both
         return None
 
 
-def _narrower(told: dict[str, Any], name: str, mine: Criterion, other: Criterion) -> bool:
+def _narrower(fields: dict[str, Any], name: str, mine: Criterion, other: Criterion) -> bool:
     """Chooses the narrower of two lists of alternatives; returns whether it alone expresses both."""
     one, two = getattr(mine, name), getattr(other, name)
     if not one or (two and two.issubset(one)):
-        told[name] = two
+        fields[name] = two
         return True
-    told[name] = one
+    fields[name] = one
     return not two or one.issubset(two)
 
 
-def _filters(told: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
+def _filters(fields: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
     """Combines the conditions of both, if one criterion can hold them; returns whether it does."""
     from_other = bool(other.where) and not mine.where
-    told["where"] = (other if from_other else mine).where
-    told["transitions"] = (other if from_other else mine).transitions
+    fields["where"] = (other if from_other else mine).where
+    fields["transitions"] = (other if from_other else mine).transitions
     if not other.where or from_other or (mine.where, mine.transitions) == (other.where, other.transitions):
         return True
     joined = mine.where | other.where
     if mine.transitions or other.transitions or len(joined) > CONDITIONS_MAX:
         return False
-    told["where"] = joined
+    fields["where"] = joined
     return True
 
 
-def _further(told: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
+def _further(fields: dict[str, Any], mine: Criterion, other: Criterion) -> bool:
     """Keeps the ``also`` of one side, if the criterion asks; returns whether that expresses both sides."""
-    told["also"] = mine.also if mine.asks else other.also
+    fields["also"] = mine.also if mine.asks else other.also
     return not other.also or not mine.asks or mine.also == other.also

@@ -1,6 +1,6 @@
 """Selects the changes of a block that fulfil criteria.
 
-Each criterion is compiled into a ``Wish``. Area, operation and entity type are tested for many changes at once; keys, patterns,
+Each criterion is compiled into a ``CompiledCriterion``. Area, operation and entity type are tested for many changes at once; keys, patterns,
 changed fields and values are tested change by change, cheap tests first.
 """
 
@@ -16,7 +16,7 @@ from publishers.criteria.globs import glob_matcher
 from publishers.criteria.patterns import Pattern
 from publishers.model.change import Area, Operation
 
-__all__ = ["TRANSACTION_KIND", "Check", "Predicate", "Wish", "filter_of"]
+__all__ = ["TRANSACTION_KIND", "Check", "CompiledCriterion", "Predicate", "filter_of"]
 
 TRANSACTION_KIND: Final = Area.INFRASTRUCTURE * 16 + Operation.TRANSACTION
 
@@ -27,7 +27,7 @@ Check = Callable[[Facts, int], bool]
 _MEMO: Final = 4096
 
 
-class Wish:
+class CompiledCriterion:
     """One compiled criterion.
 
     Attributes:
@@ -70,7 +70,9 @@ class Wish:
         self.changed = _changed_check(criterion.changed) if criterion.changed else None
         self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
         self.annotated = _annotations_check(criterion.annotations) if criterion.annotations else None
-        self.also = _also_check([Wish(one) for one in criterion.also]) if criterion.also else None
+        self.also = (
+            _also_check([CompiledCriterion(one) for one in criterion.also]) if criterion.also else None
+        )
         self.transactions = TRANSACTION_KIND in self.kinds and not criterion.sited
 
     @property
@@ -178,9 +180,9 @@ class Predicate:
 
     def __init__(self, criteria: Criteria) -> None:
         self.criteria = criteria
-        self.wishes = tuple(Wish(criterion) for criterion in criteria.criterions)
-        self._broad = not any(wish.asks or wish.annotated is not None for wish in self.wishes)
-        self._transactions = any(wish.transactions for wish in self.wishes)
+        self.wishes = tuple(CompiledCriterion(criterion) for criterion in criteria.criterions)
+        self._broad = not any(one.asks or one.annotated is not None for one in self.wishes)
+        self._transactions = any(one.transactions for one in self.wishes)
         # Whether changes of a kind and an entity type match.
         self._alike: dict[tuple[int, str], bool] = {}
 
@@ -204,10 +206,10 @@ class Predicate:
     def _select(self, block: Block) -> Sequence[int]:
         rows: Collection[int] | None = ()
         leads = False
-        for wish in self.wishes:
-            leads = leads or wish.leads(block)
+        for one in self.wishes:
+            leads = leads or one.leads(block)
             if rows is not None:
-                found = wish.rows(block)
+                found = one.rows(block)
                 rows = None if found is None else {*rows, *found} if rows else found
         first = block.first_index
         if rows is None:
@@ -244,8 +246,8 @@ def _annotations_check(conditions: frozenset[Where]) -> Check:
     return lambda facts, _: all(test(find(facts.annotations, path)) for path, test in tests)
 
 
-def _also_check(wishes: Sequence[Wish]) -> Check:
-    return lambda facts, index: any(wish.holds(facts, index) for wish in wishes)
+def _also_check(compiled: Sequence[CompiledCriterion]) -> Check:
+    return lambda facts, index: any(one.holds(facts, index) for one in compiled)
 
 
 def _text(condition: Where) -> str:

@@ -50,50 +50,50 @@ class State(Enum):
 class Phase(Enum):
     """The state of a subscription. The holder of the drain's flag owns its cursor; while JOINING, the replayer owns it."""
 
-    LIVE = "the ring serves it, without I/O; the ring alone moves it aside"
-    RESYNC = "the ring has moved on, and it rests until there is demand"
-    JOINING = "its cursor is the replayer's, which reads from the WAL and keeps its place in the ring, if that covers it"
-    WAITING = "it has read everything visible, no ring serves it, and it is listed for the next advance"
-    PAUSED = "an operator has paused it: it takes nothing, and keeps demand and place, in the ring too until that moves on"
-    ENDED = "it has left ring, registry and lists; no state follows"
+    LIVE = "it reads from the ring, without I/O, until the ring evicts a chunk that it has not read"
+    RESYNC = "the ring does not cover its position; it waits for demand"
+    JOINING = "the replayer owns its cursor and reads from the WAL; it has a place in the ring if the ring covers its position"
+    WAITING = "it has read everything visible without a ring, and is in the list of the next advance"
+    PAUSED = "an operator has paused it: it reads nothing, and keeps demand, position and, until eviction, its place in the ring"
+    ENDED = "it has left the ring, the registry and all lists; this state is final"
 
 
 class Occurrence(Enum):
     """An event that may change the state."""
 
-    ENTER = "it wants to be served by the ring"
-    READ = "there is demand, and the frame is not in memory"
-    JOIN = "a slice begins: the place behind the watermark is to be kept"
-    YIELD = "a slice has found nothing, and more is visible"
-    REST = "a slice has filled the queue, or a seek, a pause or an end came, or the demand is used up"
-    PARK = "everything visible is read, and the ring does not cover the place"
-    ADVANCE = "it was woken, and looks for something to read"
-    EVICT = "a chunk was evicted or refused that it has not taken, or the ring restarted"
+    ENTER = "it tries to enter the ring"
+    READ = "it has demand, and its next frame is not in memory"
+    JOIN = "a slice begins, and the ring must keep the position behind the watermark"
+    YIELD = "a slice ends without a match, and more is visible"
+    REST = "a slice has filled the queue, the demand is used up, or a seek, a pause or an end came"
+    PARK = "everything visible is read, and the ring does not cover its position"
+    ADVANCE = "it was woken, and looks for visible changes"
+    EVICT = "the ring evicted or refused a chunk that it has not read, or restarted"
     PAUSE = "an operator pauses it"
     RESUME = "an operator resumes it"
-    SEEK = "it goes elsewhere: a seek, a gap, or what was read before a pause and not given"
-    END = "its drain has ended: cancelled, completed, failed"
+    SEEK = "its position changes: a seek, a gap, or a batch that was read before a pause and not delivered"
+    END = "its drain has ended: cancelled, completed or failed"
 
 
 class Guard(Enum):
     """A condition for a row of the table."""
 
-    COVERED = "the ring covers the place"
-    HELD = "an operator has paused it meanwhile"
-    FREE = "no operator has"
-    MORE = "something is visible that it has not read"
+    COVERED = "the ring covers its position"
+    HELD = "it is marked as paused"
+    FREE = "it is not marked as paused"
+    MORE = "visible changes are unread"
 
 
 class Deed(Enum):
     """An action of a row. The first five run under the ring's lock, together with the change of state; the others after it."""
 
     LIFT = "leave the ring"
-    GO = "take the new place"
+    GO = "set the new position"
     STAND = "take a place in the ring"
-    HOLD = "note the pause"
-    RELEASE = "forget the pause"
-    ENLIST = "take a turn at the replayer"
-    LIST = "be listed for the next advance"
+    HOLD = "mark it as paused"
+    RELEASE = "remove the mark"
+    ENLIST = "enter the queue of the replayer"
+    LIST = "enter the list of the next advance"
     SIGNAL = "signal the drain"
 
 

@@ -126,12 +126,12 @@ class GroupBook:
         """Returns whether the breaker has paused the group; the first time, logs that and writes it to the journal."""
         with self.lock:
             tripped = self.machine.tripped
-            told = not tripped or self.state is not GroupState.SERVING
-            if not told:
+            noted = not tripped or self.state is not GroupState.SERVING
+            if not noted:
                 self.state = GroupState.TRIPPED
                 self.record = msgspec.structs.replace(self.record, paused=True, tripped=True)
                 _LOG.error("group %s is paused: more than half of its last deliveries failed", self.name)
-        if not told:
+        if not noted:
             with contextlib.suppress(PenstockError):  # the next write then holds the whole group
                 self.write()
         return tripped

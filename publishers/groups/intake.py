@@ -22,7 +22,7 @@ class GroupIntake:
         settings: The settings, of which ``ordering`` and ``ack`` count.
         head: The position up to which the group had read before the restart.
         opens: The rows before ``head`` that are not done, in order.
-        told: Records rows that match no more, for the journal.
+        changes: Records rows that match no more, for the journal.
 
     Attributes:
         reading: The next position to read.
@@ -32,7 +32,7 @@ class GroupIntake:
     """
 
     def __init__(
-        self, settings: GroupSettings, head: Position, opens: Sequence[OpenRow], told: JournalChanges
+        self, settings: GroupSettings, head: Position, opens: Sequence[OpenRow], changes: JournalChanges
     ) -> None:
         self.reading = opens[0].position if opens else head
         self.read_before = head
@@ -41,7 +41,7 @@ class GroupIntake:
         self._whole = settings.ack == "transaction"
         self._ordering = settings.ordering
         self._gathered = GatheredTransaction()
-        self._told = told
+        self._told = changes
 
     @property
     def head(self) -> Position:

@@ -37,12 +37,12 @@ class DeliveryEvent(Enum):
     """An event of a change in a group."""
 
     DELIVER = "delivered"
-    TAKE_BACK = "taken back: it timed out, or was refused, or came behind one of its key that was"
+    TAKE_BACK = "taken back: it timed out or was refused, or an earlier one of its key was"
     CLAIM = "claimed by a consumer"
     ACK = "acknowledged"
     CONDEMN = "delivered too often, or given up"
     BURY = "written to the dead letters"
-    LOSE = "taken by retention"
+    LOSE = "deleted by retention"
 
     __hash__ = object.__hash__  # as in DeliveryState
 

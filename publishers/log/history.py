@@ -156,8 +156,8 @@ def _forward(
     while found is not None and found[0].version <= upto:
         block, after = found
         bounds.check()
-        indices, version = predicate.select(block), block.version
-        first = bisect_left(indices, since, key=lambda index, version=version: (version, index))
+        indices = predicate.select(block)
+        first = bisect_left(indices, since.index) if block.version == since.version else 0
         for start in range(first, len(indices), run):
             yield from block.changes(indices[start : start + run], view)
         found = frames.read(after)

@@ -33,5 +33,5 @@ class Origin:
 
     def _stamp(self, meta: bytes | None) -> bytes | None:
         attached = attached_of(meta)
-        told = attached.origin is not None or attached.error is not None
-        return meta if told else spliced(meta, self._member)
+        stamped = attached.origin is not None or attached.error is not None
+        return meta if stamped else spliced(meta, self._member)

@@ -232,16 +232,16 @@ class HostingSubscription(ChangeSubscription):
 
     def _hosted(self, limit: int, bound: Position) -> Sequence[Change]:
         """Returns the waiting events of versions before ``bound``, up to which every change has been delivered."""
-        told: list[Slice] = []
+        slices: list[Slice] = []
         with self._guard:
-            while self._waiting and len(told) < limit:
+            while self._waiting and len(slices) < limit:
                 version = max(self._waiting[0].version, self._passed)
                 if version >= bound.version:
                     break
                 event = self._waiting.popleft()
                 missed, self._missed = self._missed, 0
                 unchanged = version == event.version and not missed
-                told.append(Slice(event.block if unchanged else event.told(version, missed), (0,)))
-        if not told:
+                slices.append(Slice(event.block if unchanged else event.told(version, missed), (0,)))
+        if not slices:
             return ()
-        return self._pass(Batch(tuple(told), bound, self.view), self._filled)
+        return self._pass(Batch(tuple(slices), bound, self.view), self._filled)

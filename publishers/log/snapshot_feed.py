@@ -18,7 +18,7 @@ from publishers.snapshots.delivery import RowDelivery
 from publishers.snapshots.pages import KeyRange, Pages
 from publishers.snapshots.reader import SnapshotReader, new_snapshot
 from publishers.snapshots.source import SnapshotMode
-from publishers.snapshots.subscription import RowWish, SnapshotSubscription
+from publishers.snapshots.subscription import RowRequest, SnapshotSubscription
 from publishers.wal import Hold
 
 __all__ = ["Holding", "SnapshotFeed"]
@@ -82,25 +82,25 @@ class SnapshotFeed(ChangeFeed):
         if self._closed.is_set():
             subscription.close()
 
-    def _reader(self, begin: SnapshotCursor | Position | None, wish: RowWish) -> SnapshotReader:
+    def _reader(self, begin: SnapshotCursor | Position | None, request: RowRequest) -> SnapshotReader:
         cursor = new_snapshot(self.lineage.token(begin)) if isinstance(begin, Position) else begin
         return SnapshotReader(
             self._service,
-            self.pages(wish.keys),
+            self.pages(request.keys),
             self.criteria,
             self.view,
             self.lineage.token,
             cursor,
-            wish.only,
-            wish.asked,
+            request.only,
+            request.asked,
         )
 
     def delivery(
-        self, subscriber: Any, begin: SnapshotCursor | Position | None, wish: RowWish, serving: Serving
+        self, subscriber: Any, begin: SnapshotCursor | Position | None, request: RowRequest, serving: Serving
     ) -> RowDelivery:
         """See `SnapshotPlan.rows`."""
         options = self._service.options
-        reader = self._reader(begin, wish)
+        reader = self._reader(begin, request)
         return RowDelivery(
             self._service,
             reader,
@@ -152,9 +152,11 @@ class _Plan:
         self._feed = feed
         self._serving = serving
 
-    def rows(self, subscriber: Any, begin: SnapshotCursor | Position | None, wish: RowWish) -> RowDelivery:
+    def rows(
+        self, subscriber: Any, begin: SnapshotCursor | Position | None, request: RowRequest
+    ) -> RowDelivery:
         """See `SnapshotPlan.rows`."""
-        return self._feed.delivery(subscriber, begin, wish, self._serving)
+        return self._feed.delivery(subscriber, begin, request, self._serving)
 
     def changes(self, subscriber: Any, position: Position | None) -> None:
         """See `SnapshotPlan.changes`."""

@@ -75,8 +75,8 @@ def _epoch_of(text: str) -> tuple[int, int]:
     Raises:
         ValueError: If it is not the text of an epoch.
     """
-    number, dot, told = text.partition(".")
-    random = int.from_bytes(urlsafe_b64decode(told + "=")[:8], "little") if dot else 0
+    number, dot, random_text = text.partition(".")
+    random = int.from_bytes(urlsafe_b64decode(random_text + "=")[:8], "little") if dot else 0
     epoch = int(number)
     # No padding, no unused bits, no leading zeros: an epoch has exactly one text.
     if not 1 <= epoch < 2**63 or epoch_text(epoch, random) != text:

@@ -44,11 +44,11 @@ def encode_json(parameter: str, value: Mapping[str, Any] | bytes | Model) -> byt
             raise InvalidChange(parameter, data, f"valid JSON in UTF-8 ({flaw})")
         return data
     try:
-        told = plain(value)
+        text = plain(value)
     except Exception as error:  # noqa: BLE001 - a model is encoded by its own code
         raise InvalidChange(parameter, value, f"a model that JSON can hold ({error})") from None
-    if isinstance(told, Mapping):
-        return encode_value(parameter, told)
+    if isinstance(text, Mapping):
+        return encode_value(parameter, text)
     raise InvalidChange(
         parameter, value, "a mapping, JSON as bytes, a dataclass, a msgspec.Struct or a pydantic model"
     )

@@ -221,8 +221,10 @@ def rekey(
     if was == now:
         raise InvalidChange("new", new, "another key than the old one")
     made = upsert(entity_type, now, body, before=before, changed=changed, entry_version=entry_version)
-    told = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at, linked=was)
-    made = Mutation(UPSERT, entity_type, now, made.body, made.before, made.changed, told, DATA, entry_version)
+    attached = meta_of(meta, schema_version, entry_version, origin, expires_at=expires_at, linked=was)
+    made = Mutation(
+        UPSERT, entity_type, now, made.body, made.before, made.changed, attached, DATA, entry_version
+    )
     extras = meta_of(meta, schema_version, entry_version, origin, linked=now)
     return Mutation(REMOVE, entity_type, was, None, made.before, None, extras, DATA, entry_version, (made,))
 
@@ -258,8 +260,8 @@ def schema(
     if version is not None and whole("version", version) == 0:
         raise InvalidChange("version", version, "at least 1")
     made = upsert(entity_type, key_bytes(part, "part"), body, before=before, changed=changed)
-    told = meta_of(meta, version, origin=origin)
-    return Mutation(UPSERT, entity_type, made.key, made.body, made.before, made.changed, told, SCHEMA)
+    attached = meta_of(meta, version, origin=origin)
+    return Mutation(UPSERT, entity_type, made.key, made.body, made.before, made.changed, attached, SCHEMA)
 
 
 def _gone(

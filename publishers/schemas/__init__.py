@@ -1,1 +1,5 @@
-"""The registered schemas of a log, and the stamping of changes with their schema versions."""
+"""The schemas of a log.
+
+* `Schemas` has every version of the schema of each entity type.
+* `Stamping` puts the schema version into each committed change.
+"""

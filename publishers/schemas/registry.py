@@ -136,8 +136,8 @@ class Schemas:
         if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
             raise InvalidOption("version", version, "the version of a schema, or None for the newest")
         found: SchemaVersion | None = None
-        for told in self._shown():
-            found = _assembled(told, entity_type, version)
+        for schemas in self._shown():
+            found = _assembled(schemas, entity_type, version)
             if found is not None and version is not None:
                 break
         return found
@@ -145,8 +145,8 @@ class Schemas:
     def told(self) -> dict[str, tuple[int, ...]]:
         """The visible schema versions by entity type, rising."""
         versions: dict[str, list[int]] = {}
-        for told in self._shown():
-            for one in told:
+        for schemas in self._shown():
+            for one in schemas:
                 _note(versions, one)
         return {name: tuple(found) for name, found in sorted(versions.items())}
 
@@ -154,17 +154,17 @@ class Schemas:
         """The visible schemas; then, if there is a mark, the same with those found in the log behind it."""
         # The mark is read before the schemas: while they are copied, a commit may add to them and clear the mark.
         marked, visible = self._marked, self._visible()
-        told = [one for one in self.load() if one.position.version <= visible]
-        yield told
+        schemas = [one for one in self.load() if one.position.version <= visible]
+        yield schemas
         if marked is not None:
             # A subscriber may receive a change before its commit calls ``adopt``.
-            more = self._since(marked, told, self._files.reader)
-            yield told + [one for one in more if one.position.version <= visible]
+            more = self._since(marked, schemas, self._files.reader)
+            yield schemas + [one for one in more if one.position.version <= visible]
 
-    def adopt(self, told: Iterable[Told]) -> None:
+    def adopt(self, schemas: Iterable[Told]) -> None:
         """Adds the schemas of a commit, and writes the file; the caller holds the turn."""
         assert self._told is not None
-        added = list(told)
+        added = list(schemas)
         for one in added:
             _note(self._versions, one)
         self._told += added  # in one step: concurrent readers see all parts of a version
@@ -185,10 +185,10 @@ class Schemas:
             OSError: If the file system refuses the mark; then nothing was truncated.
         """
         with self.turn:
-            told = self.load(ours=True)
-            kept = [one for one in told if one.position.version <= version]
+            schemas = self.load(ours=True)
+            kept = [one for one in schemas if one.position.version <= version]
             # Visible versions are never truncated, and retention may have deleted segments behind a mark that old.
-            if len(kept) == len(told) or version < self._visible():
+            if len(kept) == len(schemas) or version < self._visible():
                 forget()
                 return
             self.write(version)
@@ -203,7 +203,7 @@ class Schemas:
         """Writes the mark before a commit that registers schemas; the caller holds the turn.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         self.write(self._newest())
 
@@ -214,7 +214,7 @@ class Schemas:
             pending: The mark to write; None if the file is complete.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         self._marked = pending
         if pending is not None:
@@ -260,23 +260,27 @@ class Schemas:
         Raises:
             WalCorrupted: If the file is damaged, and cannot be rebuilt from the kept part of the log.
         """
-        told = self._told
-        if told is not None and self._owner and (self._marked is None or (not ours and self.turn.locked())):
-            return told
+        schemas = self._told
+        if (
+            schemas is not None
+            and self._owner
+            and (self._marked is None or (not ours and self.turn.locked()))
+        ):
+            return schemas
         with self._loading:
-            told = self._told
-            if told is None or not self._owner:
+            schemas = self._told
+            if schemas is None or not self._owner:
                 return self._begin()
             marked = self._marked
             # A mark that is the same before and after the turn was seen to be free has no running commit: a thread that
             # acquires the turn now loads first, and waits for ``_loading``. The next commit would write another mark.
             if marked is not None and (ours or not self.turn.locked()) and self._marked == marked:
-                told = [one for one in told if one.position.version <= marked]
-                told += self._since(marked, told)
+                schemas = [one for one in schemas if one.position.version <= marked]
+                schemas += self._since(marked, schemas)
                 # The mark is cleared last: an interrupt before that makes the next load scan again.
-                self._fill(told)
+                self._fill(schemas)
                 self._marked = None
-            return told
+            return schemas
 
     def _begin(self) -> list[Told]:
         found, even = self._read()
@@ -284,20 +288,20 @@ class Schemas:
         last = self._newest()
         if found.pending is not None:
             last = min(last, found.pending)
-        told = [one for one in found.told if one.position.version <= last]
+        schemas = [one for one in found.told if one.position.version <= last]
         if self._owner:
-            self._owed = found.pending if even and len(told) == len(found.told) else 0
+            self._owed = found.pending if even and len(schemas) == len(found.told) else 0
         if found.pending is not None:
-            told += self._since(found.pending, told)
-        self._fill(told)
-        return told
+            schemas += self._since(found.pending, schemas)
+        self._fill(schemas)
+        return schemas
 
-    def _since(self, version: int, told: Iterable[Told], reader: LogReader | None = None) -> list[Told]:
+    def _since(self, version: int, schemas: Iterable[Told], reader: LogReader | None = None) -> list[Told]:
         """The schemas registered in the log behind a version, without the known ones.
 
         Withheld commits may be truncated meanwhile.
         """
-        known = {one.position for one in told}
+        known = {one.position for one in schemas}
         reader = reader or (self._owner.whole if self._owner else self._files.reader)
         changes = self._replay(reader, version + 1)
         return [_told_by(change) for change in changes if change.position not in known]
@@ -339,24 +343,24 @@ class Schemas:
             raise WalCorrupted(0, 0, why)
         return _File([], 0), False
 
-    def _fill(self, told: list[Told]) -> None:
+    def _fill(self, schemas: list[Told]) -> None:
         versions: dict[str, list[int]] = {}
-        for one in told:
+        for one in schemas:
             _note(versions, one)
-        self._versions, self._told = versions, told  # replaced as a whole, for concurrent readers
+        self._versions, self._told = versions, schemas  # replaced as a whole, for concurrent readers
 
 
-def _note(versions: dict[str, list[int]], told: Told) -> None:
-    known = versions.setdefault(told.entity_type, [])
-    if not known or known[-1] < told.version:
-        known.append(told.version)
+def _note(versions: dict[str, list[int]], schema: Told) -> None:
+    known = versions.setdefault(schema.entity_type, [])
+    if not known or known[-1] < schema.version:
+        known.append(schema.version)
 
 
-def _assembled(told: Iterable[Told], entity_type: str, version: int | None) -> SchemaVersion | None:
+def _assembled(schemas: Iterable[Told], entity_type: str, version: int | None) -> SchemaVersion | None:
     """A version of a schema with all its parts, or the newest; None if it was not registered."""
     parts: dict[str, bytes] = {}
     last: Told | None = None
-    for one in told:
+    for one in schemas:
         if one.entity_type == entity_type and (version is None or one.version <= version):
             parts[one.part] = bytes(one.body)
             last = one

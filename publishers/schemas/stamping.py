@@ -100,8 +100,8 @@ class Stamping:
     def done(self, version: int) -> None:
         """Registers the schemas of the commit, which is now a version of the log; the caller holds the turn."""
         self._schemas.adopt(
-            msgspec.structs.replace(told, position=Position(version, told.position.index))
-            for told in self._told
+            msgspec.structs.replace(part, position=Position(version, part.position.index))
+            for part in self._told
         )
 
     def _stamped(self, columns: Columns) -> Columns:
@@ -111,7 +111,7 @@ class Stamping:
                 return columns
             if columns.meta is None:
                 newest = {
-                    name: told[-1] for name, told in zip(columns.entity_types, known, strict=True) if told
+                    name: parts[-1] for name, parts in zip(columns.entity_types, known, strict=True) if parts
                 }
                 return with_versions(columns, newest)
         metas: list[bytes | None] = [None] * columns.count if columns.meta is None else list(columns.meta)
@@ -138,7 +138,7 @@ class Stamping:
         given = attached_of(meta).schema_version
         version = newest + 1 if given is None else given
         part = (columns.key[row] or b"").decode("utf-8", "replace")
-        parts = {told.part for told in self._told if told.entity_type == entity_type}
+        parts = {known.part for known in self._told if known.entity_type == entity_type}
         if version < newest or (version == newest and (not parts or part in parts)):
             raise InvalidChange("version", version, f"above {newest}, the newest schema of {entity_type!r}")
         if not self._told:

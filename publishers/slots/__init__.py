@@ -1,13 +1,13 @@
-"""Slots: places in a log that its owner keeps for consumers that cannot keep them.
+"""Slots: positions that the owner of a log stores for consumers.
 
 ::
 
-    slots/JOURNAL        what becomes of the slots: the first frame holds all of them, each further one what has changed since
-    slots/JOURNAL.copy   the same; each write is synced in one of the two, by turns
+    slots/JOURNAL        the slots: the first frame holds all of them, each further one the differences
+    slots/JOURNAL.copy   a copy of the journal; each write is synced in one of the two files, in turns
 
-A *slot* has criteria, a place and a *generation*, which rises with each opening and is durable before it is used. The consumer of
-the newest generation may acknowledge; those before are fenced. What was acknowledged is written ``ack_sync`` later, and history
-behind it is held until then.
+A *slot* has criteria, a position and a *generation*, which rises with each opening and is durable before it is used. Only the
+consumer of the newest generation may acknowledge; earlier ones are fenced. An acknowledged position is stored ``ack_sync`` later,
+and retention keeps the history behind the stored position.
 """
 
 from publishers.slots.deduplicator import Deduplicator

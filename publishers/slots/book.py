@@ -217,8 +217,8 @@ class SlotBook:
 
     def _everything(self, entry: JournalEntry) -> bytes:
         now = JournalEntry(slots=[kept.record for kept in self.kept.values()])
-        told = replay(map(msgspec.json.encode, (now, entry)))
-        return msgspec.json.encode(JournalEntry(slots=list(told.values()), format=FORMAT))
+        merged = replay(map(msgspec.json.encode, (now, entry)))
+        return msgspec.json.encode(JournalEntry(slots=list(merged.values()), format=FORMAT))
 
     def _write_places(self) -> bool:
         """Writes the places that HEAD covers; answers whether none was left out, as one that came while the log vouched is."""
@@ -226,14 +226,14 @@ class SlotBook:
             self._acks = 0
             whole = not any(self._vouched < wrote(kept.place) <= self._newest for kept in self._moved)
             places = {kept: kept.place for kept in self._moved if wrote(kept.place) <= self._vouched}
-            told = [
+            entries = [
                 SlotPlace(kept.record.id, self._log.token(place), kept.state is SlotState.LOST)
                 for kept, place in places.items()
             ]
-        if not told:
+        if not entries:
             return whole
-        self.append(JournalEntry(places=told))
-        for one, (kept, place) in zip(told, places.items(), strict=True):
+        self.append(JournalEntry(places=entries))
+        for one, (kept, place) in zip(entries, places.items(), strict=True):
             with self.lock:
                 kept.record = msgspec.structs.replace(kept.record, place=one.place, lost=one.lost)
                 if kept.place == place and one.lost is (kept.state is SlotState.LOST):

@@ -256,8 +256,8 @@ class Slots:
             for kept in found:
                 kept.look()
             lost = sum(kept.state in (SlotState.LOST, SlotState.FORKED) for kept in found)
-        told = tuple(self._told(kept, holds) for kept in found[:listed])
-        return SlotTotals(len(found), lost, self.book.journal_bytes, told)
+        listed_slots = tuple(self._told(kept, holds) for kept in found[:listed])
+        return SlotTotals(len(found), lost, self.book.journal_bytes, listed_slots)
 
     def __iter__(self) -> Iterator[str]:
         self._check()

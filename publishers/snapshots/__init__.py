@@ -1,8 +1,8 @@
-"""Snapshots: rows of a state, and then every change after them, exactly.
+"""Snapshots: the rows of a state, and then every change after them.
 
-A snapshot is read by pages. Each page has the version as of which its rows are; the changes of the log up to that version are
-given first, then the rows, then the next page. After the last page, changes go on behind the version of that page. So each
-row and each change is newer than what was given of its key before, and nothing is missing, however long it takes.
+A snapshot is read in pages. Each page names the version of its rows. The subscription delivers the changes of the log up to that
+version, then the rows, then continues with the next page; after the last page it delivers the changes after its version. So each
+delivered row or change is newer than the previous one of its key, and no change is missing.
 """
 
 from publishers.snapshots.change import SnapshotChange

@@ -50,8 +50,10 @@ class RowReader:
         self.types: tuple[str, ...] | None = None
         self.plain = all(_plain(one) for one in criteria.criterions)
         self._predicates: list[Predicate] = []
-        for wishes in (criteria,) if only is None else (criteria, only):
-            asked = [wish for one in wishes.criterions if _asks(one) for wish in _of_rows(one)]
+        for each_criteria in (criteria,) if only is None else (criteria, only):
+            asked = [
+                criterion for one in each_criteria.criterions if _asks(one) for criterion in _of_rows(one)
+            ]
             # ``of`` nothing would be everything.
             self._predicates.append(Predicate(Criteria.of(*asked) if asked else Criteria(frozenset())))
             if all(one.entity_types for one in asked):
@@ -79,18 +81,18 @@ def in_snapshot(change: Change, cursor: SnapshotCursor) -> SnapshotChange:
 
 def read_row(row: StoredRow, shown: Change, cursor: SnapshotCursor, timestamp: datetime) -> SnapshotChange:
     """A row as a change of operation READ, with index 0 and count 0, committed at a time."""
-    told = msgspec.structs.astuple(shown)
+    fields = msgspec.structs.astuple(shown)
     # Made once, as there may be millions: the fields by their places.
     return _MAKE(
-        told[0],
+        fields[0],
         0,
         0,
         timestamp,
-        *told[4:_ENTRY_VERSION],
-        row.version if row.meta is None else told[_ENTRY_VERSION],
-        *told[_ENTRY_VERSION + 1 : _LINKED],
+        *fields[4:_ENTRY_VERSION],
+        row.version if row.meta is None else fields[_ENTRY_VERSION],
+        *fields[_ENTRY_VERSION + 1 : _LINKED],
         None,
-        *told[_LINKED + 1 :],
+        *fields[_LINKED + 1 :],
         cursor=cursor,
     )
 
@@ -118,7 +120,7 @@ def _of_rows(one: Criterion) -> Iterable[Criterion]:
     )
     if not one.also:
         return (of_row,)
-    also = [wish for further in one.also if _asks(further) for wish in _of_rows(further)]
+    also = [criterion for further in one.also if _asks(further) for criterion in _of_rows(further)]
     if of_row.asks:
         return (replace(of_row, also=frozenset(also)),)
     return both(

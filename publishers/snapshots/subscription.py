@@ -19,10 +19,10 @@ from publishers.snapshots.cursor import SnapshotCursor
 from publishers.snapshots.delivery import RowDelivery
 from publishers.snapshots.pages import KeyRange
 
-__all__ = ["RowWish", "SnapshotPlan", "SnapshotSubscription", "checked_again"]
+__all__ = ["RowRequest", "SnapshotPlan", "SnapshotSubscription", "checked_again"]
 
 
-class RowWish(NamedTuple):
+class RowRequest(NamedTuple):
     """Which rows a snapshot is to give.
 
     Attributes:
@@ -56,7 +56,9 @@ def checked_again(*wishes: Any, after: str | None, until: str | None) -> Criteri
 class SnapshotPlan(Protocol):
     """How a subscription gets rows and changes; its feed knows."""
 
-    def rows(self, subscriber: Any, begin: SnapshotCursor | Position | None, wish: RowWish) -> RowDelivery:
+    def rows(
+        self, subscriber: Any, begin: SnapshotCursor | Position | None, request: RowRequest
+    ) -> RowDelivery:
         """Delivers rows, and changes from a place on; None for a subscriber that has nothing yet.
 
         Raises:
@@ -91,7 +93,7 @@ class SnapshotSubscription:
         self._requested = self._given = 0
         self._cancelled = self._closed = self._over = False
         self._known = False  # whether the subscriber was given this
-        self._wishes: deque[RowWish] = deque()
+        self._wishes: deque[RowRequest] = deque()
         self._numbers = itertools.count(1)
         self._asked = False  # whether the changes are to be left for rows
         self._rows: RowDelivery | None = None
@@ -140,7 +142,7 @@ class SnapshotSubscription:
             number = next(self._numbers)
             if self._over or self._cancelled:
                 return number
-            self._wishes.append(RowWish(only, KeyRange(after, until), number))
+            self._wishes.append(RowRequest(only, KeyRange(after, until), number))
             following, asked = self._current, self._asked
             if self._rows is not None or following is None or asked:
                 return number  # they are looked for where the rows end, or begin
@@ -187,7 +189,7 @@ class SnapshotSubscription:
         batches = callable(getattr(subscriber, "on_next_batch", None))
         turn = (_BatchTurns if batches else _Turns)(self, subscriber)
         if rows:
-            self._begin(turn, begin, RowWish())
+            self._begin(turn, begin, RowRequest())
         else:
             self._plan.changes(turn, None)
 
@@ -201,15 +203,15 @@ class SnapshotSubscription:
 
     # From one turn to the next. Between two signals, as a turn ends with one.
 
-    def _begin(self, turn: Any, begin: SnapshotCursor | Position | None, wish: RowWish) -> None:
-        delivery = self._plan.rows(turn, begin, wish)
+    def _begin(self, turn: Any, begin: SnapshotCursor | Position | None, request: RowRequest) -> None:
+        delivery = self._plan.rows(turn, begin, request)
         with self._lock:
             self._rows = delivery
         delivery.start(delivery)
 
-    def _try(self, turn: Any, begin: Position | None, wish: RowWish) -> None:
+    def _try(self, turn: Any, begin: Position | None, request: RowRequest) -> None:
         try:
-            self._begin(turn, begin, wish)
+            self._begin(turn, begin, request)
         except PenstockError as error:
             turn.fail(error)
 
@@ -219,11 +221,11 @@ class SnapshotSubscription:
             self._asked = False
             if not self._wishes:  # cancelled meanwhile
                 return
-            wish = self._wishes.popleft()
+            request = self._wishes.popleft()
             following, self._current = self._current, None
         place = max(following.position, turn.place) if turn.place is not None else following.position
         following.cancel()
-        self._try(turn.next(), place, wish)
+        self._try(turn.next(), place, request)
 
     def take(self, current: Any, subscriber: Any) -> None:
         """The next turn has begun: what was requested and not given is requested of it."""
@@ -256,13 +258,13 @@ class SnapshotSubscription:
         """A turn has given everything."""
         with self._lock:
             rows, self._rows, self._current = self._rows, None, None
-            wish = self._wishes.popleft() if rows is not None and self._wishes else None
+            request = self._wishes.popleft() if rows is not None and self._wishes else None
         try:
-            if rows is None or (wish is None and not self._lasting):
+            if rows is None or (request is None and not self._lasting):
                 self.forget()
                 subscriber.on_complete()
-            elif wish is not None:
-                self._try(turn.next(), rows.reader.position, wish)
+            elif request is not None:
+                self._try(turn.next(), rows.reader.position, request)
             else:
                 self._plan.changes(turn.next(), rows.reader.position)
         finally:
@@ -274,7 +276,7 @@ class SnapshotSubscription:
         with self._lock:
             rows, self._rows, self._current = self._rows, None, None
         if self._on_gap and rows is None and isinstance(error, HistoryPruned):
-            self._try(turn.next(), None, RowWish())
+            self._try(turn.next(), None, RowRequest())
             return
         self.forget()
         subscriber.on_error(error)
@@ -301,9 +303,9 @@ class _Turns:
         found = getattr(self._subscriber, name)
         return partial(self._signal, found) if name == "on_snapshot" else found
 
-    def _signal(self, signal: Callable[[Any], object], told: Any) -> None:
+    def _signal(self, signal: Callable[[Any], object], value: Any) -> None:
         try:
-            signal(told)
+            signal(value)
         except BaseException:
             self._owner.forget()
             raise

@@ -97,8 +97,8 @@ def operation_words(given: Mapping[str, str] | None, column: str | None) -> Oper
     """
     if given is None:
         return OPERATIONS
-    told = (Operation.UPSERT, Operation.REMOVE, Operation.TRUNCATE, Operation.EXPIRE)
-    meanings = {meaning.name.lower(): meaning for meaning in told}
+    allowed = (Operation.UPSERT, Operation.REMOVE, Operation.TRUNCATE, Operation.EXPIRE)
+    meanings = {meaning.name.lower(): meaning for meaning in allowed}
     if column is None:
         raise InvalidOption("operations", given, "left out where there is no operation_column")
     if not isinstance(given, Mapping) or not given:

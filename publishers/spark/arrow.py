@@ -245,8 +245,8 @@ def _entity_types(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | 
         raise RowRefused(
             column, f"is null in {given.null_count} of {len(given)} rows; each change needs an entity type"
         )
-    told = given.dictionary_encode()
-    names = tuple(told.dictionary.to_pylist())
+    encoded = given.dictionary_encode()
+    names = tuple(encoded.dictionary.to_pylist())
     if not all(1 <= len(name) <= ENTITY_TYPE_MAX for name in names):
         raise RowRefused(
             column,
@@ -256,4 +256,4 @@ def _entity_types(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | 
         raise RowRefused(
             column, f"has {len(names)} different values among {len(given)} rows, which are no entity types"
         )
-    return names, None if len(names) == 1 else _values(told.indices.cast(pa.uint16()), "H")
+    return names, None if len(names) == 1 else _values(encoded.indices.cast(pa.uint16()), "H")

@@ -105,11 +105,11 @@ class ExecutorStaging:
 
     def _stage(self, frame: DataFrame, staging: Staging) -> Staged:
         """Stages the batch; if it has rows, first commits its schema unless the published one contains it."""
-        entity_type, told = self._entity_type, self._encoding.told(frame.schema)
+        entity_type, schema = self._entity_type, self._encoding.told(frame.schema)
         while True:
             newest = self._log.schema(entity_type)
             version = 0 if newest is None else newest.version
-            news = news_of(entity_type, told, newest, version + 1) if self._tell_schema else None
+            news = news_of(entity_type, schema, newest, version + 1) if self._tell_schema else None
             version += news is not None
             versions = {entity_type: version} if version else {}
             parts = self._parts(frame, staging, versions)

@@ -140,24 +140,24 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: "QueryProgressEvent") -> None:  # noqa: N802 - Spark's name
         """Notes a completed batch."""
-        told = event.progress
+        progress = event.progress
 
         def done(one: QueryProgress) -> QueryProgress:
             return replace(
                 one,
-                name=told.name,
+                name=progress.name,
                 state=QueryState.RUNNING,
-                batch_id=told.batchId,
+                batch_id=progress.batchId,
                 batches=one.batches + 1,
-                rows=one.rows + told.numInputRows,
-                batch_rows=told.numInputRows,
-                input_rate=_number(told.inputRowsPerSecond),
-                rate=_number(told.processedRowsPerSecond),
-                seconds={part: spent / 1000 for part, spent in told.durationMs.items()},
-                behind=_behind(told.sources),
+                rows=one.rows + progress.numInputRows,
+                batch_rows=progress.numInputRows,
+                input_rate=_number(progress.inputRowsPerSecond),
+                rate=_number(progress.processedRowsPerSecond),
+                seconds={part: spent / 1000 for part, spent in progress.durationMs.items()},
+                behind=_behind(progress.sources),
             )
 
-        self._heard(str(told.id), done)
+        self._heard(str(progress.id), done)
 
     def onQueryIdle(self, event: "QueryIdleEvent") -> None:  # noqa: N802 - Spark's name
         """Notes a query that waits for input."""
@@ -175,15 +175,15 @@ class ProgressListener(StreamingQueryListener):
     def _heard(self, query_id: str, change: Callable[[QueryProgress], QueryProgress]) -> None:
         with self._lock:
             known = self._queries.pop(query_id, None) or QueryProgress(query_id, None)
-            told = self._queries[query_id] = change(known)
+            updated = self._queries[query_id] = change(known)
             while len(self._queries) > self._queries_max:
                 ended = (one.query_id for one in self._queries.values() if one.state in _ENDED)
                 del self._queries[next(ended, next(iter(self._queries)))]
         if self._on_progress is not None:
             try:
-                self._on_progress(told)
+                self._on_progress(updated)
             except Exception:  # noqa: BLE001 - the caller is a thread of Spark, which must not get it
-                _log.exception("on_progress failed with the progress of %s", told.name or query_id)
+                _log.exception("on_progress failed with the progress of %s", updated.name or query_id)
 
 
 _TRACE: Final = "Traceback (most recent call last):"
@@ -199,9 +199,9 @@ def _reason(text: str) -> str:
     return next((line for line in python if not line.startswith(" ")), lines[0])
 
 
-def _number(told: float | None) -> float:
+def _number(value: float | None) -> float:
     """Returns a rate; 0 if Spark reports NaN, infinity or nothing, as for the first batch."""
-    return told if told is not None and 0 <= told < float("inf") else 0.0
+    return value if value is not None and 0 <= value < float("inf") else 0.0
 
 
 def _behind(sources: "list[SourceProgress]") -> int | None:

@@ -50,12 +50,12 @@ def is_repeated(columns: Iterable[Columns], log: ChangeLog, version: int) -> boo
     Returns True if retention has deleted the version.
     """
     try:
-        told = _content(log, version)
-        if told is not None:
+        stored = _content(log, version)
+        if stored is not None:
             found = RowSum()
             for part in columns:
                 found.add(part)
-            return str(found) == told
+            return str(found) == stored
         return _sum(_computed(columns)) == _sum(_stored(log, version))
     except HistoryPruned:
         return True
@@ -63,8 +63,8 @@ def is_repeated(columns: Iterable[Columns], log: ChangeLog, version: int) -> boo
 
 def _content(log: ChangeLog, version: int) -> str | None:
     """Returns the checksum in the annotations of a version; None if there is none."""
-    wish = Criterion(areas={Area.INFRASTRUCTURE})
-    for change in log.history(wish, Position(version), 1, content=Content.BODY).changes:
+    criterion = Criterion(areas={Area.INFRASTRUCTURE})
+    for change in log.history(criterion, Position(version), 1, content=Content.BODY).changes:
         if change.version == version and change.meta is not None:
             content = change.meta.get("spark", {}).get("content")
             return None if content is None else str(content)

@@ -136,8 +136,8 @@ class Encoding:
 
     def told(self, schema: StructType) -> dict[str, Any]:
         """Returns the schema of bodies for a SCHEMA change, in Spark's JSON of types; see ``publishers.lossless``."""
-        told: dict[str, Any] = StructType([schema[name] for name in self.body_columns(schema)]).jsonValue()
-        return told
+        body: dict[str, Any] = StructType([schema[name] for name in self.body_columns(schema)]).jsonValue()
+        return body
 
     def columns(self, schema: StructType) -> list[Column]:
         """Returns the expressions that encode rows of ``schema`` for a frame of the log.
@@ -203,8 +203,8 @@ def body_column(schema: StructType, names: Sequence[str]) -> Column:
 
 def before_column(schema: StructType, name: str) -> Column:
     """Returns the before image: JSON of a struct, by the rules of the body; null if the struct is null."""
-    told = _told(column_named(name), _type_of(schema, name))
-    return F.when(column_named(name).isNotNull(), F.to_json(told, JSON_OPTIONS))
+    body = _told(column_named(name), _type_of(schema, name))
+    return F.when(column_named(name).isNotNull(), F.to_json(body, JSON_OPTIONS))
 
 
 def column_named(name: str) -> Column:

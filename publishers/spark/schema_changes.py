@@ -15,47 +15,49 @@ _PART: Final = "entity"
 Find = Callable[[str], SchemaVersion | None]
 
 
-def with_schema(batches: Iterable[Columns], told: Mapping[str, Any], newest: Find) -> Iterator[Columns]:
+def with_schema(batches: Iterable[Columns], schema: Mapping[str, Any], newest: Find) -> Iterator[Columns]:
     """Yields the batches, with a SCHEMA change ahead of the first rows of each entity type whose schema grows.
 
     Args:
         batches: The rows.
-        told: The schema of the rows, in Spark's JSON of types.
+        schema: The schema of the rows, in Spark's JSON of types.
         newest: Returns the newest published schema of an entity type, or None.
     """
     seen: set[str] = set()
     for columns in batches:
         fresh = [name for name in columns.entity_types if name not in seen]
         seen.update(fresh)
-        news = [change for name in fresh if (change := news_of(name, told, newest(name))) is not None]
+        news = [change for name in fresh if (change := news_of(name, schema, newest(name))) is not None]
         if news:
             yield columns_of(news)
         yield columns
 
 
 def news_of(
-    name: str, told: Mapping[str, Any], newest: SchemaVersion | None, version: int | None = None
+    name: str, schema: Mapping[str, Any], newest: SchemaVersion | None, version: int | None = None
 ) -> Mutation | None:
     """Returns the SCHEMA change for an entity type; None if the newest published schema contains the schema.
 
     Args:
         name: The entity type.
-        told: The schema of the rows.
+        schema: The schema of the rows.
         newest: The newest published schema, or None.
         version: Version of the new schema; None for the next one.
     """
     if newest is None:
-        return _telling(name, told, None, version)
-    whole = merged(told, newest.body)
+        return _telling(name, schema, None, version)
+    whole = merged(schema, newest.body)
     return None if whole == newest.body else _telling(name, whole, newest, version)
 
 
-def _telling(name: str, told: Mapping[str, Any], last: SchemaVersion | None, version: int | None) -> Mutation:
+def _telling(
+    name: str, told_schema: Mapping[str, Any], last: SchemaVersion | None, version: int | None
+) -> Mutation:
     before = None if last is None else last.parts.get(_PART)
     old = {} if last is None or last.body is None else _fields(last.body)
-    new = _fields(told)
+    new = _fields(told_schema)
     touched = [field for field in {**old, **new} if old.get(field) != new.get(field)]
-    return schema(name, told, version, part=_PART, before=before, changed=touched)
+    return schema(name, told_schema, version, part=_PART, before=before, changed=touched)
 
 
 def _fields(body: Any) -> dict[str, Any]:

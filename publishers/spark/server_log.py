@@ -94,14 +94,14 @@ class ServerLog:
         mutations = [mutation for part in columns for mutation in _mutations(part)]
         name, number = str(producer[0]), producer[1]
         content = _content(mutations)
-        told = {**meta, "spark": {**meta["spark"], "content": content}}
+        meta_with_content = {**meta, "spark": {**meta["spark"], "content": content}}
         stopped, patience = self._waiting.stopped, _Patience(self._waiting.seconds)
         while True:
             try:
                 # asyncio.run needs a thread without a running event loop, and this thread may have one.
                 with ThreadPoolExecutor(1) as thread:
                     return thread.submit(
-                        asyncio.run, self._send(mutations, told, name, number, content, patience)
+                        asyncio.run, self._send(mutations, meta_with_content, name, number, content, patience)
                     ).result()
             except PenstockError as error:
                 if not getattr(error, "retryable", False) or not patience.lasts():
@@ -133,8 +133,8 @@ class ServerLog:
 
     async def _stored(self, remote: Any, version: int) -> str | None:
         """Returns the checksum in the annotations of a version; None if retention has deleted the version."""
-        wish = Criterion(areas={Area.INFRASTRUCTURE})
-        feed = remote.changes(wish, since=version, until=version, content=Content.BODY, log=self._name)
+        criterion = Criterion(areas={Area.INFRASTRUCTURE})
+        feed = remote.changes(criterion, since=version, until=version, content=Content.BODY, log=self._name)
         try:
             async with flow.aiter(feed, prefetch=1) as changes:
                 async for change in changes:
@@ -211,15 +211,15 @@ def _mutations(part: Columns) -> Iterable[Mutation]:
     for kind, number, key, body, old in zip(
         part.kinds.tobytes(), types, part.key, bodies, before, strict=False
     ):
-        name, told = part.entity_types[number], (key or b"").decode("utf-8", "surrogateescape")
+        name, key_text = part.entity_types[number], (key or b"").decode("utf-8", "surrogateescape")
         match kind % 16:
             case Operation.UPSERT:
                 assert body is not None  # the JSON of a struct is never null
-                yield upsert(name, told, body, before=old)
+                yield upsert(name, key_text, body, before=old)
             case Operation.REMOVE:
-                yield remove(name, told, before=old)
+                yield remove(name, key_text, before=old)
             case Operation.EXPIRE:
-                yield expire(name, told, before=old)
+                yield expire(name, key_text, before=old)
             case _:
                 yield truncate(name)
 

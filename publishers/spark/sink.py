@@ -503,12 +503,12 @@ class ChangeSink:
             yield [columns_of(piece, self._encoding, self._entity_type) for piece in cut]
 
     def _annotations(self, batch: QueryBatch) -> dict[str, Any]:
-        told: dict[str, Any] = {"sink": self.name, "batch": batch.batch_id}
+        annotations: dict[str, Any] = {"sink": self.name, "batch": batch.batch_id}
         if batch.query_id is not None:
-            told["query_id"] = batch.query_id
+            annotations["query_id"] = batch.query_id
         if batch.query_name is not None:
-            told["query"] = batch.query_name
-        return told
+            annotations["query"] = batch.query_name
+        return annotations
 
     def _gate(self, query_id: str) -> threading.Event:
         with self._lock:
@@ -564,12 +564,12 @@ class _Gathered:
         """Returns the annotations about the rows; empty if the batch has several windows."""
         if not self.whole:
             return {}
-        told: dict[str, Any] = {"rows": self.digest.rows, "digest": str(self.digest)}
+        annotations: dict[str, Any] = {"rows": self.digest.rows, "digest": str(self.digest)}
         if bad_rows:
-            told["bad_rows"] = bad_rows
+            annotations["bad_rows"] = bad_rows
         if self._comparison is not None:
-            told |= {"unchanged": self.unchanged, "content": str(self._comparison.content)}
-        return told
+            annotations |= {"unchanged": self.unchanged, "content": str(self._comparison.content)}
+        return annotations
 
     @property
     def expected(self) -> dict[str, Any]:

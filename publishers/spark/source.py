@@ -40,13 +40,13 @@ class ChangeSource(DataSource):
         if options.entity is None:
             return chosen_schema(options.columns or CHANGE_SCHEMA.names)
         if options.server is not None:
-            told = told_schema(options)
+            entity_schema = told_schema(options)
         else:
             with closing(SourceLog(options.path)) as log:
-                told = log.schema(options.entity)
-        if told is None:
+                entity_schema = log.schema(options.entity)
+        if entity_schema is None:
             raise InvalidOption("schema", "entity", f"left out, or joined by .schema(...): the log was told no schema of {options.entity!r}, as a ChangeSink of its own process tells it")  # fmt: skip
-        return typed_schema(told, options.columns)
+        return typed_schema(entity_schema, options.columns)
 
     def reader(self, schema: StructType) -> ChangeReader | ServerReader:
         """Returns the reader of a batch query."""

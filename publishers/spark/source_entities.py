@@ -51,18 +51,18 @@ CHANGE_COLUMNS: Final = (*_MADE_OF, *_IMAGES)
 """The columns of changes that entity rows are made from."""
 
 
-def typed_schema(told: Any, columns: Sequence[str] | None = None) -> StructType:
+def typed_schema(entity_schema: Any, columns: Sequence[str] | None = None) -> StructType:
     """Returns the columns of an entity by its schema, followed by those of `FEED_SCHEMA`.
 
     Args:
-        told: The part of the schema that describes the entity, parsed.
+        entity_schema: The part of the schema that describes the entity, parsed.
         columns: The columns to select; None for all.
 
     Raises:
         SchemaRefused: If Spark has no such type, a name is unknown, or the entity has a column of `FEED_SCHEMA`.
     """
     try:
-        entity = StructType.fromJson(_nullable(told))
+        entity = StructType.fromJson(_nullable(entity_schema))
     except (KeyError, TypeError, ValueError, AttributeError, PySparkException) as error:
         raise SchemaRefused(
             "*", f"is told by a schema that is no struct of Spark's types ({error})"
@@ -76,21 +76,21 @@ def typed_schema(told: Any, columns: Sequence[str] | None = None) -> StructType:
     return whole if columns is None else StructType([whole[name] for name in columns])
 
 
-def _nullable(told: Any) -> Any:
+def _nullable(kind: Any) -> Any:
     """Returns the type with null allowed everywhere, as removals need, and with string for types without a Spark column."""
-    if isinstance(told, str):
-        return "string" if told.partition("(")[0].partition(" ")[0] in _TEXTS else told
-    match told["type"]:
+    if isinstance(kind, str):
+        return "string" if kind.partition("(")[0].partition(" ")[0] in _TEXTS else kind
+    match kind["type"]:
         case "struct":
             fields = [
                 {"name": one["name"], "type": _nullable(one["type"]), "nullable": True, "metadata": {}}
-                for one in told["fields"]
+                for one in kind["fields"]
             ]
             return {"type": "struct", "fields": fields}
         case "array":
-            return {"type": "array", "elementType": _nullable(told["elementType"]), "containsNull": True}
+            return {"type": "array", "elementType": _nullable(kind["elementType"]), "containsNull": True}
         case "map":
-            types = {name: _nullable(told[name]) for name in ("keyType", "valueType")}
+            types = {name: _nullable(kind[name]) for name in ("keyType", "valueType")}
             return {"type": "map", **types, "valueContainsNull": True}
         case other:
             raise ValueError(f"{other!r} is no type")

@@ -114,8 +114,8 @@ class EntityImages:
 
 def _reading(dtype: DataType) -> Callable[[Any], Any] | None:
     """Returns the function that converts a parsed value; None if the value needs no conversion."""
-    told = dtype.jsonValue()
-    return None if isinstance(told, str) and told in _AS_PARSED else reader(told)
+    kind = dtype.jsonValue()
+    return None if isinstance(kind, str) and kind in _AS_PARSED else reader(kind)
 
 
 def _parsing(entity: StructType, schema: pa.Schema) -> Any:

@@ -188,14 +188,14 @@ def _entity(given: Mapping[str, str]) -> str | None:
 
 
 def _criteria(given: Mapping[str, str], fixed: Mapping[str, tuple[str, ...]]) -> Criteria:
-    wish: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **fixed,
         **{field: listed(given[name]) for name, field in _WISHES.items() if name in given},
     }
     text = given.get("criteria")
     if text is None:
-        return Criteria.of(Criterion(**wish))
-    if wish:
+        return Criteria.of(Criterion(**fields))
+    if fields:
         raise InvalidOption(
             "criteria", text, f"left out where there is {', '.join(n for n in _WISHES if n in given)}"
         )

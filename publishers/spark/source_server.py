@@ -325,8 +325,8 @@ def _attached(change: Change) -> bytes | None:
         named = {} if change.body is None else {"id": change.body["id"]}
         noted = {} if change.meta is None else {"meta": change.meta}
         return msgspec.json.encode(named | noted) if named or noted else None
-    told = {name: getattr(change, name) for name in _ATTACHED}
+    attached = {name: getattr(change, name) for name in _ATTACHED}
     if change.area is Area.DATA and change.entry_version == change.version:
-        told["entry_version"] = None  # the default, which the log does not store
-    kept = {name: value for name, value in told.items() if value is not None}
+        attached["entry_version"] = None  # the default, which the log does not store
+    kept = {name: value for name, value in attached.items() if value is not None}
     return msgspec.json.encode(kept) if kept else None

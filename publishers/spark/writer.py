@@ -91,8 +91,8 @@ class WriterOptions:
                     name,
                     f"is of type {schema[name].dataType.simpleString()}; cast it to a string to make a key of it",
                 )
-        told = encoding.told(schema) if tell.lower() == "true" else None
-        return cls(path_of(given), entity_type, encoding, told)
+        schema_json = encoding.told(schema) if tell.lower() == "true" else None
+        return cls(path_of(given), entity_type, encoding, schema_json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The compacted state of a log: the newest body of each entity, kept beside the log by a consumer with a thread of its own.
+"""The compacted state of a log: the newest body of each entity, maintained by a consumer on its own thread.
 
-Its rows lie in an SQLite file in a directory that no other part of the log reads. In each transaction of that file the rows
-and the place in the log as of which they are change together, so that the reader of a page knows which changes follow.
+Its rows are in an SQLite file beside the log. Each transaction of that file stores rows together with their position in the log,
+so the reader of a page knows which changes follow it.
 """
 
 from publishers.state.compacted_state import CompactedState

@@ -1,1 +1,5 @@
-"""A store: named change logs in one directory, and the system log that records their creation, renames and drops."""
+"""Named change logs in one directory.
+
+* `ChangeStore` creates, opens, renames and drops logs.
+* Its system log records each of these steps, and readers follow it.
+"""

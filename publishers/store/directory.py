@@ -86,7 +86,7 @@ class StoreDirectory:
 
         Raises:
             LogBusy: If another process, or another ``ChangeStore`` in this process, owns the store.
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         self._filesystem.make_directory(self.path)
         self._lock = take_lock(self._filesystem, self.path)

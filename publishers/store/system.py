@@ -47,8 +47,8 @@ class SystemLog(ChangeLog):
         self.board = HostBoard(lambda: self.head.version - 1, SYSTEM_CLOCK.now_us)
 
     def _feed(self, wishes: Iterable[Wishes], *args: Any) -> ChangeFeed:
-        listed = [tuple(wish) if _several(wish) else wish for wish in wishes]
-        nothing = bool(listed) and not any(wish != () for wish in listed)
+        listed = [tuple(criterion) if _several(criterion) else criterion for criterion in wishes]
+        nothing = bool(listed) and not any(criterion != () for criterion in listed)
         given = [_NOTHING] if nothing else listed
         feed = super()._feed(given, *args)
         hosted = [one for one in _criterions(listed) if Area.HOST in one.areas]
@@ -85,18 +85,18 @@ class SystemLog(ChangeLog):
         return super()._writer()
 
 
-def _several(wish: Wishes) -> TypeGuard[Iterable[Criterion]]:
+def _several(criterion: Wishes) -> TypeGuard[Iterable[Criterion]]:
     """Whether the criteria are an iterable of several."""
     single = (str, bytes, Mapping, Criteria, Criterion, IterablePublisher)
-    return isinstance(wish, Iterable) and not isinstance(wish, single)
+    return isinstance(criterion, Iterable) and not isinstance(criterion, single)
 
 
 def _criterions(wishes: Iterable[Wishes]) -> Iterator[Criterion]:
     """Each single criterion, before they are merged: criteria for everything that is stored must not absorb those for HOST."""
-    for wish in wishes:
-        if isinstance(wish, Criterion):
-            yield wish
-        elif isinstance(wish, Criteria):
-            yield from wish.criterions
-        elif wish is not None:
-            yield from wish
+    for criterion in wishes:
+        if isinstance(criterion, Criterion):
+            yield criterion
+        elif isinstance(criterion, Criteria):
+            yield from criterion.criterions
+        elif criterion is not None:
+            yield from criterion

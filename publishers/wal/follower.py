@@ -315,7 +315,7 @@ class Follower:
 
         Raises:
             InvalidOption: If the follower does not read through the links of a consumer.
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         if self._held is None:
             raise InvalidOption("consumer", None, "the name of the links through which the log is read")

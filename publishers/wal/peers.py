@@ -28,7 +28,7 @@ class Peers:
 
         Raises:
             LogBusy: If another writer holds it.
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         self._filesystem = filesystem
         self._directory = directory

@@ -29,7 +29,7 @@ def attempt(source, target, *, copy):
     try:
         return backup(source, target, copy=copy).logs[0]
     except BackupRefused as error:
-        if "deleted what follows" not in error.why:
+        if "has deleted the versions between" not in error.why:
             raise
         return None
 

@@ -26,7 +26,7 @@ from tests.publishers.wal.logs import commit
 from tests.publishers.wal.logs import opened as opened_wal
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
-from transports.codec.messages import Ask, SubscribeWish, parse
+from transports.codec.messages import Ask, SubscribeRequest, parse
 from transports.codec.schemas import SchemaQuestion
 from transports.codec.starts import start_json, start_of, start_of_text
 from transports.errors import Violation
@@ -108,7 +108,7 @@ def wish(text: bytes) -> None:
         if isinstance(message, Ask):
             SchemaQuestion.of(payload)
         else:
-            SubscribeWish.of(payload, Limits())
+            SubscribeRequest.of(payload, Limits())
 
 
 def start(text: bytes) -> None:

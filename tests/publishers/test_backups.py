@@ -277,7 +277,7 @@ def test_another_history_of_the_same_log_is_refused(log, target, tmp_path):
     shutil.rmtree(tmp_path / "twin")
     log.commit([order(1)])
     backup(log.path, tmp_path / "further")
-    refused(lambda: backup(target, tmp_path / "further"), tmp_path / "further", "two histories")
+    refused(lambda: backup(target, tmp_path / "further"), tmp_path / "further", "another history")
 
 
 def test_a_backup_with_a_hole_is_refused_before_it_is_made(tmp_path, target):
@@ -287,7 +287,7 @@ def test_a_backup_with_a_hole_is_refused_before_it_is_made(tmp_path, target):
         backup(log.path, target)
         while log.oldest.version <= 6:
             grow(log, 1)
-        refused(lambda: backup(log.path, target), target, "deleted what follows", "retain_bytes")
+        refused(lambda: backup(log.path, target), target, "has deleted the versions between", "retain_bytes")
 
 
 def test_a_target_that_is_open_for_writing_is_busy(log, target):

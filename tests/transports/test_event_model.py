@@ -32,7 +32,7 @@ from publishers.wal.format.columns import Column, Columns
 from tests.publishers.support import QUICK, opened
 from transports import Limits, connect
 from transports.codec.events import EventEncoder, encode_change
-from transports.codec.messages import SubscribeWish
+from transports.codec.messages import SubscribeRequest
 from transports.codec.replies import Next, read
 from transports.errors import InvalidRequest
 from transports.graphql.execution import Engine, encode_response
@@ -320,7 +320,7 @@ async def test_text_is_asked_for_over_a_web_socket_and_in_history(log, serving):
     answer = json.loads(encode_response(Engine({log.name: log}, Limits()).prepare(query).run()))
     assert answer["data"]["history"]["changes"][1]["body"] == told
     with pytest.raises(InvalidRequest, match="integers"):
-        SubscribeWish.of({"criteria": [{}], "credits": 1, "integers": "text"}, Limits())
+        SubscribeRequest.of({"criteria": [{}], "credits": 1, "integers": "text"}, Limits())
 
 
 def test_a_follower_sees_the_same(tmp_path):

@@ -23,7 +23,7 @@ from tests.transports.server.test_change_driver import connect as linked
 from tests.transports.server.test_change_driver import kinds, say, subscribe
 from tests.transports.test_snapshots import Reader, put, sent, shown
 from transports import Backoff, Grant, RemoteError, connect
-from transports.codec.again import AgainWish
+from transports.codec.again import AgainRequest
 from transports.errors import InvalidRequest, Violation
 from transports.protocol.client_subscription import ClientSubscription
 
@@ -357,14 +357,14 @@ def test_a_server_that_begins_what_was_not_asked_for_is_told():
 
 
 def test_what_a_ping_asks_for_is_checked():
-    wish = AgainWish.of_types({"entityTypes": ["order"], "after": "1"})
+    wish = AgainRequest.of_types({"entityTypes": ["order"], "after": "1"})
     assert (wish.criteria, wish.after) == (Criteria.of(ORDER), "1")
-    assert AgainWish.of_types({}) == AgainWish(Criteria.of(None))
+    assert AgainRequest.of_types({}) == AgainRequest(Criteria.of(None))
     for wrong in (3, {"entityTypes": 3}, {"entityTypes": [3]}, {"until": 3}):
         with pytest.raises(InvalidRequest):
-            AgainWish.of_types(wrong)
+            AgainRequest.of_types(wrong)
     with pytest.raises(TooCostly):
-        AgainWish.of(json.loads('{"criteria": [{"keys": ["a", "b"]}]}'), 1)
+        AgainRequest.of(json.loads('{"criteria": [{"keys": ["a", "b"]}]}'), 1)
 
 
 async def test_a_source_that_fails_is_named_and_a_client_goes_on_when_it_can_be_read_again(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.intersection import both
-from publishers.criteria.predicate import Wish
+from publishers.criteria.predicate import CompiledCriterion
 from publishers.errors import InvalidOption
 from publishers.model.change import Area, Operation
 from publishers.schemas.registry import SchemaVersion
@@ -82,8 +82,8 @@ class Grant:
         slots: Collection[str] = (),
         groups: Collection[str] = (),
     ) -> None:
-        told: object = actions
-        if not isinstance(told, Collection) or not all(isinstance(one, LogAction) for one in told):
+        checked: object = actions
+        if not isinstance(checked, Collection) or not all(isinstance(one, LogAction) for one in checked):
             raise InvalidOption("actions", actions, "a set of LogAction, such as {LogAction.READ}")
         shown: object = view
         if not isinstance(shown, View | None):
@@ -128,8 +128,8 @@ class Grant:
         if self.criteria is None or self.criteria == other.criteria:
             return True
         return other.criteria is not None and all(
-            any(wish.implies(wider) for wider in self.criteria.criterions)
-            for wish in other.criteria.criterions
+            any(criterion.implies(wider) for wider in self.criteria.criterions)
+            for criterion in other.criteria.criterions
         )
 
     def check_slot(self, name: str) -> None:
@@ -161,10 +161,10 @@ class Grant:
         if self.criteria is None:
             return True
         return any(
-            entity_type in wish.entity_types
-            if wish.entity_types
-            else not (wish.asks or wish.annotations) and _of_data(wish.areas)
-            for wish in self.criteria.criterions
+            entity_type in criterion.entity_types
+            if criterion.entity_types
+            else not (criterion.asks or criterion.annotations) and _of_data(criterion.areas)
+            for criterion in self.criteria.criterions
         )
 
 
@@ -183,7 +183,7 @@ def narrow(grant: Grant, wanted: View, criteria: Criteria) -> tuple[View, Criter
     if grant.criteria is None:
         return view, criteria
     if any(wish.annotations for wish in criteria.criterions) and not any(
-        Wish(wish).transactions and not wish.annotations for wish in grant.criteria.criterions
+        CompiledCriterion(wish).transactions and not wish.annotations for wish in grant.criteria.criterions
     ):
         raise Forbidden("annotations", _NO_ANNOTATIONS)
     return view.within(_APART), both(criteria, grant.criteria)
@@ -195,10 +195,10 @@ def check_rows(grant: Grant) -> None:
     Raises:
         Forbidden: If the criteria of the grant depend on how a change came about.
     """
-    for wish in () if grant.criteria is None else grant.criteria.criterions:
-        given = bool(wish.operations) and Operation.UPSERT not in wish.operations
-        if (given or wish.changed or wish.transitions or wish.annotations) and not (
-            wish.operations and wish.operations <= _WITHOUT_ROWS
+    for criterion in () if grant.criteria is None else grant.criteria.criterions:
+        given = bool(criterion.operations) and Operation.UPSERT not in criterion.operations
+        if (given or criterion.changed or criterion.transitions or criterion.annotations) and not (
+            criterion.operations and criterion.operations <= _WITHOUT_ROWS
         ):
             raise Forbidden(
                 "start", "a place in the log, because only some changes of entities may be seen here"

@@ -148,8 +148,8 @@ class JwtVerifier:
             return found.split()
         if not isinstance(found, list):
             return None
-        told = [role for role in found if isinstance(role, str)]
-        return told if len(told) == len(found) else None
+        texts = [role for role in found if isinstance(role, str)]
+        return texts if len(texts) == len(found) else None
 
     def refresh(self) -> None:
         """Reads the file again if it has changed; if that fails, the previous keys stay in use."""
@@ -183,10 +183,10 @@ class JwtVerifier:
         except ImportError as error:
             raise ExtraMissing("JSON Web Tokens", error.name or "jwt", "jwt") from None
         try:
-            told = msgspec.json.decode(content) if len(content) <= _MOST else None
+            document = msgspec.json.decode(content) if len(content) <= _MOST else None
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            told = None
-        listed = told.get("keys") if isinstance(told, dict) else None
+            document = None
+        listed = document.get("keys") if isinstance(document, dict) else None
         if not isinstance(listed, list) or len(listed) > _KEYS_MAX:
             raise InvalidOption("jwks", str(self._path), _RIGHT)
         found = []

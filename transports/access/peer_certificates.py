@@ -100,18 +100,18 @@ class AnyOf:
         return None
 
 
-def peer_certificate(told: Mapping[str, Any] | None, expires: float | None) -> PeerCertificate | None:
+def peer_certificate(certificate: Mapping[str, Any] | None, expires: float | None) -> PeerCertificate | None:
     """Converts the result of ``ssl.SSLObject.getpeercert``; None if the client has presented no certificate.
 
     Args:
-        told: The result.
+        certificate: The result.
         expires: The expiry of the certificate, in Unix seconds.
     """
-    if not told:
+    if not certificate:
         return None
-    parts = told.get("subject", ())
+    parts = certificate.get("subject", ())
     common = next((value for part in parts for name, value in part if name == "commonName"), None)
-    names = tuple(f"{kind}:{value}" for kind, value in told.get("subjectAltName", ()))
+    names = tuple(f"{kind}:{value}" for kind, value in certificate.get("subjectAltName", ()))
     # RFC 4514 §2.1 writes the last RDN first.
     subject = ",".join(
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)

@@ -109,14 +109,14 @@ class _Rule(NamedTuple):
             slots, groups = (_all_filled(patterns, principal) for patterns in (self.slots, self.groups))
             return Grant(self.actions, self.view, slots=slots, groups=groups)
         found = []
-        for wish in self.wishes:
-            told = dict(wish)
+        for criterion in self.wishes:
+            remaining = dict(criterion)
             for name in _FILLED:
-                texts = [_filled(text, principal) for text in wish.get(name, ())]
+                texts = [_filled(text, principal) for text in criterion.get(name, ())]
                 if None in texts:
                     return None
-                told[name] = texts
-            found.append(Criterion(**told))
+                remaining[name] = texts
+            found.append(Criterion(**remaining))
         return Grant(self.actions, self.view, Criteria.of(found))
 
 
@@ -226,7 +226,7 @@ class Policy:
 
     def _parsed(self, content: bytes) -> _Read:
         try:
-            told = tomllib.loads(content.decode())
+            document = tomllib.loads(content.decode())
         except (
             ValueError,
             RecursionError,
@@ -234,11 +234,11 @@ class Policy:
             place = re.search(r"\(at (.*)\)", str(error))
             right = f"TOML in UTF-8{f'; see {place[1]}' if place else ''}"
             raise InvalidOption("policy", str(self._path), right) from None
-        file = PolicyTable(str(self._path), "", told, _TABLES)
+        file = PolicyTable(str(self._path), "", document, _TABLES)
         tokens: dict[bytes, Principal] = {}
         names: dict[str, Principal] = {}
         if "principals" in file:
-            listed = told["principals"]
+            listed = document["principals"]
             tables = file.table("principals", list(listed) if isinstance(listed, dict) else ("NAME",))
             for name in tables.names():
                 _principal(tables.table(name, _PRINCIPAL), name, tokens, names)
@@ -320,23 +320,23 @@ def _rule(table: PolicyTable) -> _Rule:
     actions = frozenset(
         table.made("actions", lambda given: [_member(LogAction, one) for one in _listed(given)], ["READ"])
     )
-    wishes = table.each("criteria", _WISH)
-    for wish in wishes:
+    criterions = table.each("criteria", _WISH)
+    for criterion in criterions:
         for name in _FILLED:
-            for text in wish.texts(name):
-                _check_claims(wish, name, text)
-        wish.made("", partial(_criterion, wish.plain()))
-    if wishes and LogAction.WRITE in actions:
+            for text in criterion.texts(name):
+                _check_claims(criterion, name, text)
+        criterion.made("", partial(_criterion, criterion.plain()))
+    if criterions and LogAction.WRITE in actions:
         right = "left out where actions hold WRITE, as what is written is not narrowed; WRITE needs a grant of its own"
         raise table.wrong("criteria", right)
     view = _view(table)
-    _check_actions(table, actions, narrowed=bool(wishes), viewed=view is not None)
+    _check_actions(table, actions, narrowed=bool(criterions), viewed=view is not None)
     return _Rule(
         frozenset(table.texts("roles")),
         table.texts("logs"),
         actions,
         view,
-        tuple(wish.plain() for wish in wishes),
+        tuple(criterion.plain() for criterion in criterions),
         table.texts("slots"),
         table.texts("groups"),
     )
@@ -361,8 +361,8 @@ def _check_actions(
             _check_claims(table, name, pattern)
 
 
-def _criterion(told: Mapping[str, Any], _: object) -> Criterion:
-    return Criterion(**told)
+def _criterion(fields: Mapping[str, Any], _: object) -> Criterion:
+    return Criterion(**fields)
 
 
 def _view(table: PolicyTable) -> View | None:

@@ -18,20 +18,20 @@ class PolicyTable:
     Args:
         file: The file, for errors.
         name: The name of the table, such as ``[jwt]``; empty for the file itself.
-        told: The content.
+        value: The content.
         keys: The allowed keys.
 
     Raises:
         InvalidOption: If the content is not a table or has an unknown key; suggests the closest allowed key.
     """
 
-    def __init__(self, file: str, name: str, told: object, keys: Collection[str]) -> None:
+    def __init__(self, file: str, name: str, value: object, keys: Collection[str]) -> None:
         self._file = file
         self._name = name
-        if not isinstance(told, Mapping):
-            raise InvalidOption(self._place(""), type(told).__name__, f"a table with {', '.join(keys)}")
-        self._told = told
-        for key in told:
+        if not isinstance(value, Mapping):
+            raise InvalidOption(self._place(""), type(value).__name__, f"a table with {', '.join(keys)}")
+        self._told = value
+        for key in value:
             if key not in keys:
                 near = difflib.get_close_matches(str(key), keys, 1, 0.5)
                 hint = f"; {near[0]} is near" if near else ""
@@ -76,7 +76,7 @@ class PolicyTable:
         if not isinstance(listed, list):
             raise self.wrong(key, f"a list of tables: [[{key}]]")
         name = f"{self._name} {key}" if self._name else f"[[{key}]]"
-        return [PolicyTable(self._file, f"{name} {n}", told, keys) for n, told in enumerate(listed, 1)]
+        return [PolicyTable(self._file, f"{name} {n}", table, keys) for n, table in enumerate(listed, 1)]
 
     def made(self, key: str, make: Callable[[Any], _T], default: Any = None) -> _T:
         """Converts a value; errors name its location."""

@@ -38,12 +38,12 @@ class Principal:
         claims: Mapping[str, Any] = MappingProxyType({}),
         expires: float | None = None,
     ) -> None:
-        told: object = roles
+        checked: object = roles
         if not isinstance(name, str) or not name:
             raise InvalidOption("name", name, "a text that is not empty")
-        if isinstance(told, (str, bytes)) or not isinstance(told, Collection):
+        if isinstance(checked, (str, bytes)) or not isinstance(checked, Collection):
             raise InvalidOption("roles", roles, _ROLES)
-        if not all(isinstance(role, str) for role in told):
+        if not all(isinstance(role, str) for role in checked):
             raise InvalidOption("roles", roles, _ROLES)
         if not isinstance(claims, Mapping):
             raise InvalidOption("claims", type(claims).__name__, "a mapping")

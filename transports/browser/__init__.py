@@ -1,1 +1,5 @@
-"""Files that a server sends to browsers: the client ``penstock.js``, and a page with links."""
+"""Files that a server sends to browsers.
+
+* ``penstock.js``, the JavaScript client.
+* The start page, with links to the endpoints.
+"""

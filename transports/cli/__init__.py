@@ -1,4 +1,8 @@
-"""The command ``penstock``."""
+"""The command ``penstock``.
+
+Each subcommand is a module of the same name, with `add_arguments` and `run`. `program` parses the command line, runs the
+subcommand, and prints an error as one line.
+"""
 
 from collections.abc import Sequence
 

@@ -84,7 +84,7 @@ def _remote(chosen: argparse.Namespace, url: str) -> int:
             return _nothing()
         # A unique producer name, so that a repeated request is written once.
         producer, sequence = chosen.producer or f"append-{uuid.uuid4().hex}", chosen.sequence or 0
-        told = post(
+        answer = post(
             url,
             "/changes",
             spool,
@@ -97,8 +97,8 @@ def _remote(chosen: argparse.Namespace, url: str) -> int:
             producer=producer,
             sequence=sequence,
         )
-        commit = Commit(told["version"], told["duplicate"], told["changes"], 0)
-        _say(chosen.log or url, commit, told["cursor"])
+        commit = Commit(answer["version"], answer["duplicate"], answer["changes"], 0)
+        _say(chosen.log or url, commit, answer["cursor"])
     return 0
 
 

@@ -66,8 +66,8 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Returns the help, with the example at its end."""
-        told = super().format_help()
-        return f"{told}\nexample:\n  {self.example}\n" if self.example else told
+        text = super().format_help()
+        return f"{text}\nexample:\n  {self.example}\n" if self.example else text
 
     def error(self, message: str) -> NoReturn:
         """Exits with code 2 and one line on standard error."""

@@ -49,8 +49,8 @@ def run(chosen: argparse.Namespace) -> int:
                 print(f"penstock: {report.path}: {finding}", file=sys.stderr)
         if report.segments:
             for one in dump(report, since=since, salvage=chosen.salvage):
-                told = _gap(one) if isinstance(one, DumpGap) else _frame(one, headers=chosen.headers)
-                print_json(named | told)
+                line = _gap(one) if isinstance(one, DumpGap) else _frame(one, headers=chosen.headers)
+                print_json(named | line)
     return int(worst)
 
 
@@ -71,7 +71,7 @@ def _gap(gap: DumpGap) -> dict[str, Any]:
 
 def _frame(one: Dumped, *, headers: bool) -> dict[str, Any]:
     header = one.header
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "file": one.name,
         "offset": one.offset,
         "bytes": header.extent,
@@ -85,14 +85,14 @@ def _frame(one: Dumped, *, headers: bool) -> dict[str, Any]:
         "previous": f"{header.previous:08x}",
     }
     if header.producer != NO_PRODUCER:
-        told |= {"producer": header.producer.hex(), "producerSequence": header.producer_sequence}
+        fields |= {"producer": header.producer.hex(), "producerSequence": header.producer_sequence}
     if one.salvaged:
-        told["salvaged"] = True
+        fields["salvaged"] = True
     if headers or header.flags & CONTROL:
-        return told
+        return fields
     if one.columns is None:
-        return told | {"damage": "payload"}
-    return told | {"annotations": _json(one.annotations or b"null"), "changes": list(_changes(one.columns))}
+        return fields | {"damage": "payload"}
+    return fields | {"annotations": _json(one.annotations or b"null"), "changes": list(_changes(one.columns))}
 
 
 def _changes(columns: Columns) -> Iterator[dict[str, Any]]:
@@ -103,7 +103,7 @@ def _changes(columns: Columns) -> Iterator[dict[str, Any]]:
     for row in range(columns.count):
         area, operation = divmod(columns.kinds[row], 16)
         kind = 0 if columns.type_ids is None else columns.type_ids[row]
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "area": _AREAS.get(area, area),
             "operation": _OPERATIONS.get(operation, operation),
             "entityType": columns.entity_types[kind] if kind < len(columns.entity_types) else None,
@@ -112,8 +112,8 @@ def _changes(columns: Columns) -> Iterator[dict[str, Any]]:
         for name, column in present:
             value = column[row]
             if value is not None:
-                told[name] = _json(bytes(value))
-        yield told
+                fields[name] = _json(bytes(value))
+        yield fields
 
 
 def _text(data: bytes) -> Any:

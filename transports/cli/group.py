@@ -172,11 +172,11 @@ def _info(chosen: argparse.Namespace) -> int:
         known = {one["name"]: one for one in groups_of(chosen, url)}
         if chosen.name not in known:
             raise NoSuchGroup(chosen.name, known)
-        told = known[chosen.name]
+        info = known[chosen.name]
     else:
         with followed(chosen.directory, chosen.log) as log:
-            told = _told(log, _one(log, chosen.name))
-    show(chosen, told, fields({**told, "lag": lag_text(told["lag"])}))
+            info = _told(log, _one(log, chosen.name))
+    show(chosen, info, fields({**info, "lag": lag_text(info["lag"])}))
     return _DONE
 
 
@@ -184,11 +184,11 @@ def _pending(chosen: argparse.Namespace) -> int:
     if chosen.limit < 1:
         raise InvalidOption("--limit", chosen.limit, "a whole number from 1")
     if (url := url_of(chosen.directory)) is not None:
-        told = asked_of(chosen, url, lambda groups: groups.pending(chosen.name, chosen.limit))
-        document = {"group": chosen.name, "total": told["total"], "pending": told["rows"]}
+        info = asked_of(chosen, url, lambda groups: groups.pending(chosen.name, chosen.limit))
+        document = {"group": chosen.name, "total": info["total"], "pending": info["rows"]}
         lines = [
             f"{PositionToken.parse(row['at']).position}  {row['consumer']}, delivered {row['count']} times, {row['idleMs'] / 1000:.0f} s ago"
-            for row in told["rows"]
+            for row in info["rows"]
         ]
     else:
         with followed(chosen.directory, chosen.log) as log:
@@ -236,8 +236,8 @@ def _create(chosen: argparse.Namespace) -> int:
 def _reset(chosen: argparse.Namespace) -> int:
     wanted = start_of_text("PLACE", chosen.place)
     if (url := url_of(chosen.directory)) is not None:
-        told = asked_of(chosen, url, lambda groups: groups.reset(chosen.name, wanted))
-        place, generation = _place(told), told["generation"]
+        info = asked_of(chosen, url, lambda groups: groups.reset(chosen.name, wanted))
+        place, generation = _place(info), info["generation"]
     else:
         with existing(chosen) as log:
             moved = log.groups.reset(chosen.name, wanted)
@@ -352,8 +352,8 @@ def _positions(chosen: argparse.Namespace, letters: Sequence[DeadLetter]) -> lis
     return [one.position for one in letters if str(one.position) in wanted]
 
 
-def _place(told: Mapping[str, Any]) -> Position:
-    return PositionToken.parse(told["cursor"]).position
+def _place(info: Mapping[str, Any]) -> Position:
+    return PositionToken.parse(info["cursor"]).position
 
 
 def _stored(log: ChangeLog) -> list[StoredGroup]:
@@ -390,7 +390,7 @@ def _told(log: ChangeLog, group: StoredGroup) -> dict[str, Any]:
     }
 
 
-def _row(told: dict[str, Any]) -> Sequence[str]:
-    lag = told["lag"]
+def _row(row: dict[str, Any]) -> Sequence[str]:
+    lag = row["lag"]
     behind = f"{lag['versions']} versions, {seconds_text(lag['seconds'])}"
-    return told["name"], told["floor"], behind, str(told["notDone"]), str(told["dead"]), told["state"]
+    return row["name"], row["floor"], behind, str(row["notDone"]), str(row["dead"]), row["state"]

@@ -22,8 +22,8 @@ def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
         ConnectionError: If the server does not answer with statistics.
         LogNotFound: If it has no log of that name, or if it has several and no name is given.
     """
-    told = ask(url, "/statistics", "statistics", token_of(chosen), trust_of(chosen, url))
-    logs = None if told is None else told.get("logs")
+    statistics = ask(url, "/statistics", "statistics", token_of(chosen), trust_of(chosen, url))
+    logs = None if statistics is None else statistics.get("logs")
     if not isinstance(logs, dict):
         raise ConnectionError(f"{url} does not answer with statistics of logs")
     known = [name for name in logs if name != SYSTEM]

@@ -115,7 +115,7 @@ def ask(
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         request = urllib.request.Request(asked, headers=headers)  # noqa: S310 - http or https, because _address maps the scheme
         with _opener(trust).open(request, timeout=_TIMEOUT) as answer:
-            told = msgspec.json.decode(answer.read(_MOST))
+            answer_json = msgspec.json.decode(answer.read(_MOST))
     except urllib.error.HTTPError as error:
         with error:
             said = _said(error)
@@ -128,9 +128,9 @@ def ask(
     except (OSError, ValueError, http.client.HTTPException) as error:
         why = getattr(error, "reason", None) or error
         raise ConnectionError(f"{asked} does not answer with {what}: {why}") from None
-    if not isinstance(told, dict):
+    if not isinstance(answer_json, dict):
         raise ConnectionError(f"{asked} does not answer with {what}")
-    return told
+    return answer_json
 
 
 def _opener(trust: ServerTrust | None) -> urllib.request.OpenerDirector:

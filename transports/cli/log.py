@@ -69,7 +69,7 @@ def _list(chosen: argparse.Namespace) -> int:
 
 def _told(store: ChangeStore, name: str) -> dict[str, Any]:
     entry = store.entry(name)
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "name": name,
         "type": entry.type,
         "labels": entry.labels,
@@ -78,15 +78,15 @@ def _told(store: ChangeStore, name: str) -> dict[str, Any]:
     }
     try:
         with contextlib.closing(Follower.open(store.path / entry.directory)) as follower:
-            return told | {"oldest": follower.oldest, "newest": follower.visible}
+            return row | {"oldest": follower.oldest, "newest": follower.visible}
     except (PenstockError, OSError) as error:
-        return told | {"error": str(error)}
+        return row | {"error": str(error)}
 
 
-def _row(told: dict[str, Any]) -> Sequence[str]:
-    labels = ",".join(f"{key}={value}" for key, value in told["labels"].items())
-    oldest, newest = ("?", "damaged") if "error" in told else (str(told["oldest"]), str(told["newest"]))
-    return told["name"], told["type"] or "-", oldest, newest, labels or "-", told["directory"]
+def _row(row: dict[str, Any]) -> Sequence[str]:
+    labels = ",".join(f"{key}={value}" for key, value in row["labels"].items())
+    oldest, newest = ("?", "damaged") if "error" in row else (str(row["oldest"]), str(row["newest"]))
+    return row["name"], row["type"] or "-", oldest, newest, labels or "-", row["directory"]
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:

@@ -39,8 +39,8 @@ def run(chosen: argparse.Namespace) -> int:
     """Checks the file; with a principal and a log, prints the grants."""
     policy = Policy(chosen.file)
     if chosen.name is None and chosen.log is None:
-        told = {"file": chosen.file, "principals": len(policy)}
-        show(chosen, told, [f"{chosen.file} is sound, and names {len(policy)} principals"])
+        result = {"file": chosen.file, "principals": len(policy)}
+        show(chosen, result, [f"{chosen.file} is sound, and names {len(policy)} principals"])
         return 0
     if chosen.name is None or chosen.log is None:
         raise InvalidOption("--log" if chosen.log is None else "--as", None, "given, as the other one is")
@@ -84,11 +84,11 @@ def _told(grant: Grant) -> dict[str, Any]:
 
 
 def _view(view: View) -> dict[str, Any]:
-    told: dict[str, Any] = {"content": view.content.name, "images": view.images.name}
+    view_json: dict[str, Any] = {"content": view.content.name, "images": view.images.name}
     for lens in view.lenses:
-        told["fields"] = None if lens.fields is None else lens.fields.to_json()
-        told["mask"] = None if lens.mask is None else sorted(path for path, _ in lens.mask.rules)
-    return told
+        view_json["fields"] = None if lens.fields is None else lens.fields.to_json()
+        view_json["mask"] = None if lens.mask is None else sorted(path for path, _ in lens.mask.rules)
+    return view_json
 
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:

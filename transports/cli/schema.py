@@ -49,8 +49,8 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _listed(url: str | None, chosen: argparse.Namespace) -> Mapping[str, Any]:
     if url is not None:
-        told = ask(url, "/schemas", "schemas", token_of(chosen), trust_of(chosen, url), log=chosen.log)
-        return told["schemas"] if told is not None else {}
+        schemas = ask(url, "/schemas", "schemas", token_of(chosen), trust_of(chosen, url), log=chosen.log)
+        return schemas["schemas"] if schemas is not None else {}
     with followed(chosen.source, chosen.log) as log:
         return log.schemas()
 

@@ -265,9 +265,9 @@ def _reload(kept: Sequence[_Kept]) -> None:
             print(f"penstock: {error}; the previous version stays in force", file=sys.stderr, flush=True)
         else:
             names = {TokenFile: "the tokens of {} clients", Policy: "the policy for {} principals"}
-            told = names.get(type(one), "the certificate")
+            what = names.get(type(one), "the certificate")
             print(
-                f"read {told.format(0 if isinstance(one, ServerCertificate) else len(one))} again", flush=True
+                f"read {what.format(0 if isinstance(one, ServerCertificate) else len(one))} again", flush=True
             )
 
 

@@ -93,7 +93,7 @@ def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
 def _run(chosen: argparse.Namespace) -> int:
     """Runs until SIGINT (returns 130), SIGTERM (returns 0), or until all sinks of rows only have completed."""
     lines.begin(chosen, always=True)
-    told = read_sinks(chosen.file)
+    declared = read_sinks(chosen.file)
     finished = threading.Event()
     failed: list[str] = []
 
@@ -103,12 +103,12 @@ def _run(chosen: argparse.Namespace) -> int:
 
     before = signal.signal(signal.SIGTERM, lambda *_: finished.set())
     try:
-        if told.lease is None:
-            with _owned(told, keeps_state=told.state) as log:
-                _carry(told, log, None, finished, fail)
+        if declared.lease is None:
+            with _owned(declared, keeps_state=declared.state) as log:
+                _carry(declared, log, None, finished, fail)
         else:
-            with told.lease.make() as lease:
-                _stand_by(told, lease, finished, fail)
+            with declared.lease.make() as lease:
+                _stand_by(declared, lease, finished, fail)
     finally:
         signal.signal(signal.SIGTERM, before)
     if failed:
@@ -139,35 +139,37 @@ def run_beside(
     Raises:
         InvalidOption: If the file is invalid, or declares sinks of another log.
     """
-    told = read_sinks(file)
-    if told.directory.resolve() != Path(directory).resolve():
-        raise InvalidOption("--sinks", file, f"a file whose log is {directory}, and not {told.directory}")
+    declared = read_sinks(file)
+    if declared.directory.resolve() != Path(directory).resolve():
+        raise InvalidOption("--sinks", file, f"a file whose log is {directory}, and not {declared.directory}")
     if isinstance(served, ChangeLog):
         log = served
     else:
         names = ", ".join(served) or "none yet"
-        if told.log_name is None or told.log_name not in served:
-            raise InvalidOption(f"{file} log_name", told.log_name, f"one of the logs of the store: {names}")
-        log = served.log(told.log_name)
+        if declared.log_name is None or declared.log_name not in served:
+            raise InvalidOption(
+                f"{file} log_name", declared.log_name, f"one of the logs of the store: {names}"
+            )
+        log = served.log(declared.log_name)
     with (
-        contextlib.nullcontext() if told.lease is None else told.lease.make() as lease,
+        contextlib.nullcontext() if declared.lease is None else declared.lease.make() as lease,
         LogSinks(log, lease=lease, on_failure=on_failure) as sinks,
         ControlSocket(log.path, sinks),
     ):
-        stored = _begin(told, log, sinks)
-        yield sinks, partial(SinksEndpoint, sinks, stored, told.http_kinds)
+        stored = _begin(declared, log, sinks)
+        yield sinks, partial(SinksEndpoint, sinks, stored, declared.http_kinds)
 
 
-def _begin(told: SinksFile, log: ChangeLog, sinks: LogSinks) -> StoredSinks:
+def _begin(declared: SinksFile, log: ChangeLog, sinks: LogSinks) -> StoredSinks:
     """Adds the sinks of the file, and those declared over HTTP that the file does not declare."""
-    stored = StoredSinks(log.path, told.sinks, told.path)
-    for one in (*told.sinks.values(), *stored):
+    stored = StoredSinks(log.path, declared.sinks, declared.path)
+    for one in (*declared.sinks.values(), *stored):
         sinks.add(one.name, one.sink, one.options)
     return stored
 
 
 def _carry(
-    told: SinksFile,
+    declared: SinksFile,
     log: ChangeLog,
     lease: Lease | None,
     finished: threading.Event,
@@ -175,7 +177,7 @@ def _carry(
 ) -> None:
     """Runs the sinks until ``finished`` is set, all sinks are completed, or the lease is lost."""
     with LogSinks(log, lease=lease, on_failure=fail) as runners, ControlSocket(log.path, runners):
-        _begin(told, log, runners)
+        _begin(declared, log, runners)
         by = "" if lease is None else f", epoch {lease.epoch}, as {lease.holder}"
         _say(f"running {', '.join(runners)} of {log.name}{by}")
         while not finished.wait(_LOOK):
@@ -187,18 +189,18 @@ def _carry(
 
 
 def _stand_by(
-    told: SinksFile, lease: Lease, finished: threading.Event, fail: Callable[[str], object]
+    declared: SinksFile, lease: Lease, finished: threading.Event, fail: Callable[[str], object]
 ) -> None:
     """Runs the sinks whenever the lease is held, until ``finished`` is set."""
-    with _looked_at(told):  # reports an unusable log now, not when the lease is gained
+    with _looked_at(declared):  # reports an unusable log now, not when the lease is gained
         pass
     said = None
     while not finished.is_set():
         waiting = f"{lease.holder} waits for the lease"
         if lease.held():
             try:
-                with _owned(told, keeps_state=told.state) as log:
-                    _carry(told, log, lease, finished, fail)
+                with _owned(declared, keeps_state=declared.state) as log:
+                    _carry(declared, log, lease, finished, fail)
                 said = None
                 continue
             except LogBusy as error:  # the earlier holder is still closing it, or a server has it open
@@ -214,8 +216,8 @@ def _say(line: str) -> None:
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    told = read_sinks(chosen.file)
-    found = [{"name": one.name, "kind": one.kind, "target": _target(one)} for one in told.sinks.values()]
+    declared = read_sinks(chosen.file)
+    found = [{"name": one.name, "kind": one.kind, "target": _target(one)} for one in declared.sinks.values()]
     show(chosen, {"sinks": found}, [f"{one['name']}: {one['kind']}, {one['target']}" for one in found])
     return _DONE
 
@@ -225,22 +227,22 @@ def _target(one: DeclaredSink) -> str:
 
 
 def _status(chosen: argparse.Namespace) -> int:
-    told = read_sinks(chosen.file)
-    with _looked_at(told) as log:
+    declared = read_sinks(chosen.file)
+    with _looked_at(declared) as log:
         found = asked(log.path, {"do": "status"})
         if found is None:
-            found = [_stored(log, name) for name in told.sinks]
+            found = [_stored(log, name) for name in declared.sinks]
     show(chosen, {"sinks": found}, [_line(one) for one in found])
     return _DONE
 
 
 def _stored(log: ChangeLog, name: str) -> dict[str, Any]:
     """Returns what is stored of a sink that does not run."""
-    told = SinkNotes(log.path, name).told
-    position, what = told.place(log.position_of), ""
-    if told.off is not None:
+    note = SinkNotes(log.path, name).told
+    position, what = note.place(log.position_of), ""
+    if note.off is not None:
         what = " (off)"
-    elif told.done is not None:
+    elif note.done is not None:
         what = " (completed)"
     else:
         for one in stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of):
@@ -257,10 +259,10 @@ def _line(one: dict[str, Any]) -> str:
 
 
 def _tell(chosen: argparse.Namespace) -> int:
-    told = read_sinks(chosen.file)
-    if chosen.name not in told.sinks:
+    declared = read_sinks(chosen.file)
+    if chosen.name not in declared.sinks:
         raise SinkError(
-            f"{chosen.file} declares no sink {chosen.name!r}; it declares {', '.join(told.sinks)}"
+            f"{chosen.file} declares no sink {chosen.name!r}; it declares {', '.join(declared.sinks)}"
         )
     ordered = {
         name: value
@@ -272,20 +274,20 @@ def _tell(chosen: argparse.Namespace) -> int:
     question: dict[str, Any] = {"do": chosen.do, "name": chosen.name, **ordered}
     if chosen.do == "again" and chosen.entity_type:
         question["criteria"] = [{"entity_types": chosen.entity_type}]
-    with _looked_at(told) as log:
+    with _looked_at(declared) as log:
         found = asked(log.path, question)
     if found is None:
-        found = _told_at_rest(told, chosen)
+        found = _told_at_rest(declared, chosen)
     show(chosen, found, [_line(found)])
     return _DONE
 
 
-def _told_at_rest(told: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]:
+def _told_at_rest(declared: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]:
     """Applies the order to the slot of a sink that does not run."""
     if chosen.do == "again":
         raise SinkError(f"sink {chosen.name!r} does not run; start it with 'penstock sinks run' first")
-    one = told.sinks[chosen.name]
-    with _owned(told) as log:
+    one = declared.sinks[chosen.name]
+    with _owned(declared) as log:
         runner = SinkRunner(log, one.name, one.sink, one.options)
         place = start_of_text("PLACE", chosen.place or "latest") if hasattr(chosen, "place") else None
         orders: dict[str, Callable[[], Any]] = {
@@ -298,15 +300,15 @@ def _told_at_rest(told: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]
         ordered = orders[chosen.do]()
         runner.close()
         ordered.result()
-    with _looked_at(told) as log:
+    with _looked_at(declared) as log:
         return _stored(log, one.name)
 
 
 def _test(chosen: argparse.Namespace) -> int:
-    told = read_sinks(chosen.file)
+    declared = read_sinks(chosen.file)
     found = []
-    with _looked_at(told) as log:
-        for one in told.sinks.values():
+    with _looked_at(declared) as log:
+        for one in declared.sinks.values():
             view = one.options.view_for(one.sink)
             said, error = _tried(one, SinkContext.of(log, one.name, view, SYSTEM_CLOCK))
             found.append({"name": one.name, "good": error is None, "said": said, "error": error})
@@ -330,17 +332,17 @@ def _tried(one: DeclaredSink, context: SinkContext) -> tuple[str | None, str | N
 
 
 @contextlib.contextmanager
-def _owned(told: SinksFile, *, keeps_state: bool = False) -> Iterator[ChangeLog]:
+def _owned(declared: SinksFile, *, keeps_state: bool = False) -> Iterator[ChangeLog]:
     """Opens the existing log for writing: its owner stores the positions, and keeps the state that rows come from."""
-    if not is_store(str(told.directory)) and kind_of(RealFileSystem(), told.directory) != "log":
-        raise NotALog(told.directory, "there is none; 'penstock append' makes one")
+    if not is_store(str(declared.directory)) and kind_of(RealFileSystem(), declared.directory) != "log":
+        raise NotALog(declared.directory, "there is none; 'penstock append' makes one")
     options = {"state": True} if keeps_state else {}
-    with owned(str(told.directory), told.log_name, **options) as log:
+    with owned(str(declared.directory), declared.log_name, **options) as log:
         yield log
 
 
 @contextlib.contextmanager
-def _looked_at(told: SinksFile) -> Iterator[ChangeLog]:
+def _looked_at(declared: SinksFile) -> Iterator[ChangeLog]:
     """Opens the log read-only, because another process may own it."""
-    with followed(str(told.directory), told.log_name) as log:
+    with followed(str(declared.directory), declared.log_name) as log:
         yield log

@@ -112,14 +112,14 @@ def _list(chosen: argparse.Namespace) -> int:
 
 def _info(chosen: argparse.Namespace) -> int:
     if (url := url_of(chosen.directory)) is not None:
-        told = _seen(_afar(chosen, url, lambda slots: slots.info(chosen.name)))
+        info = _seen(_afar(chosen, url, lambda slots: slots.info(chosen.name)))
     else:
         with followed(chosen.directory, chosen.log) as log:
             stored = {one.record.name: one for one in _stored(log)}
             if chosen.name not in stored:
                 raise NoSuchSlot(chosen.name, stored)
-            told = _told(log, stored[chosen.name])
-    show(chosen, told, fields({**told, "lag": lag_text(told["lag"])}))
+            info = _told(log, stored[chosen.name])
+    show(chosen, info, fields({**info, "lag": lag_text(info["lag"])}))
     return _DONE
 
 
@@ -186,14 +186,14 @@ def _afar(chosen: argparse.Namespace, url: str, ask: Callable[[RemoteSlots], Awa
     )
 
 
-def _place(told: SlotTold) -> Position:
-    return PositionToken.parse(told.cursor).position
+def _place(info: SlotTold) -> Position:
+    return PositionToken.parse(info.cursor).position
 
 
-def _seen(told: SlotTold) -> dict[str, Any]:
+def _seen(info: SlotTold) -> dict[str, Any]:
     """The state of a slot from its server, which also knows what the slot is doing."""
-    plain: dict[str, Any] = msgspec.to_builtins(told)
-    return {"name": told.name, "place": str(_place(told)), **plain}
+    plain: dict[str, Any] = msgspec.to_builtins(info)
+    return {"name": info.name, "place": str(_place(info)), **plain}
 
 
 def _stored(log: ChangeLog) -> list[StoredSlot]:
@@ -219,8 +219,8 @@ def _told(log: ChangeLog, slot: StoredSlot) -> dict[str, Any]:
     }
 
 
-def _row(told: dict[str, Any]) -> Sequence[str]:
-    state = told["state"] + (" (paused)" if told["paused"] else "")
-    lag = told["lag"]
+def _row(row: dict[str, Any]) -> Sequence[str]:
+    state = row["state"] + (" (paused)" if row["paused"] else "")
+    lag = row["lag"]
     behind = f"{lag['versions']} versions, {seconds_text(lag['seconds'])}"
-    return told["name"], told["place"], behind, str(told["generation"]), state
+    return row["name"], row["place"], behind, str(row["generation"]), state

@@ -54,8 +54,8 @@ def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
 
 
 def _info(chosen: argparse.Namespace) -> int:
-    told = _told(directory_of(chosen.directory, chosen.log))
-    show(chosen, told, fields({"open for writing" if name == "owner" else name: told[name] for name in told}))
+    info = _told(directory_of(chosen.directory, chosen.log))
+    show(chosen, info, fields({"open for writing" if name == "owner" else name: info[name] for name in info}))
     return 0
 
 

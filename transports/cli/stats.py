@@ -33,23 +33,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Prints the statistics."""
     url = url_of(chosen.source)
-    told: Mapping[str, Any]
+    statistics: Mapping[str, Any]
     if url is not None:
-        told = _fetched(url, token_of(chosen), trust_of(chosen, url))
+        statistics = _fetched(url, token_of(chosen), trust_of(chosen, url))
     else:
         paths = logs_in(chosen.source)
-        told = {"logs": {_name(path): _log(path) for path in paths}}
-    show(chosen, told, _words(url, told))
+        statistics = {"logs": {_name(path): _log(path) for path in paths}}
+    show(chosen, statistics, _words(url, statistics))
     return 0
 
 
-def _words(url: str | None, told: Mapping[str, Any]) -> Iterator[str]:
+def _words(url: str | None, statistics: Mapping[str, Any]) -> Iterator[str]:
     if url is None:
-        for name, log in told["logs"].items():
+        for name, log in statistics["logs"].items():
             yield from directory_words(name, log)
         return
     try:
-        yield from server_words(told)
+        yield from server_words(statistics)
     except (LookupError, TypeError, ValueError, AttributeError):
         raise ConnectionError(
             f"{url} answers with statistics of another version; --json prints them as they are"
@@ -65,7 +65,7 @@ def _log(path: Path) -> dict[str, Any]:
     filesystem = RealFileSystem()
     with contextlib.closing(Follower.open(path)) as follower:
         names = filesystem.listing(path)
-        told: dict[str, Any] = {
+        info: dict[str, Any] = {
             "logId": follower.log_id.hex,
             "epoch": follower.epoch,
             "oldest": follower.oldest,
@@ -76,7 +76,7 @@ def _log(path: Path) -> dict[str, Any]:
             "kept": [name for name in names if name.endswith((".torn", ".broken"))],
         }
         with contextlib.suppress(PenstockError):
-            told["epochs"] = [
+            info["epochs"] = [
                 epoch._asdict() | {"random": epoch_text(epoch.epoch, epoch.random).partition(".")[2] or None}
                 for epoch in follower.epochs
             ]
@@ -84,8 +84,8 @@ def _log(path: Path) -> dict[str, Any]:
             frame = (
                 follower.reader.read(follower.reader.locate(follower.visible)) if follower.visible else None
             )
-            told["committedAt"] = None if frame is None else frame.header.committed_at
-        return told
+            info["committedAt"] = None if frame is None else frame.header.committed_at
+        return info
 
 
 def _size(filesystem: RealFileSystem, path: Path) -> int:
@@ -97,7 +97,7 @@ def _size(filesystem: RealFileSystem, path: Path) -> int:
 
 
 def _fetched(url: str, token: str | None, trust: ServerTrust | None) -> Mapping[str, Any]:
-    told = ask(url, "/statistics", "statistics", token, trust)
-    if told is None or not isinstance(told.get("logs"), dict):
+    statistics = ask(url, "/statistics", "statistics", token, trust)
+    if statistics is None or not isinstance(statistics.get("logs"), dict):
         raise ConnectionError(f"{url} does not answer with statistics of logs")
-    return told
+    return statistics

@@ -20,13 +20,13 @@ def directory_words(name: str, log: Mapping[str, Any]) -> Iterator[str]:
         yield f"  kept aside by recoveries and repairs: {', '.join(log['kept'])}"
 
 
-def server_words(told: Mapping[str, Any]) -> Iterator[str]:
+def server_words(statistics: Mapping[str, Any]) -> Iterator[str]:
     """Yields the lines about the logs of a server; further figures are in the JSON."""
-    if "connections" in told:
-        yield f"{_count(told['connections'], 'connection')}, {_bytes(told['unsentBytes'])} not sent yet"
-    for why, number in told.get("ended", {}).items():
+    if "connections" in statistics:
+        yield f"{_count(statistics['connections'], 'connection')}, {_bytes(statistics['unsentBytes'])} not sent yet"
+    for why, number in statistics.get("ended", {}).items():
         yield f"{_count(number, 'connection')} ended by the server: {why}"
-    for name, log in told["logs"].items():
+    for name, log in statistics["logs"].items():
         yield name
         if "failure" in log:
             yield f"  it is not served any more: {log['failure']}"
@@ -60,25 +60,25 @@ def _log(log: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {_subscription(one)}"
 
 
-def _subscription(told: Mapping[str, Any]) -> str:
-    behind = told["behind"]
+def _subscription(statistics: Mapping[str, Any]) -> str:
+    behind = statistics["behind"]
     lag = "has everything"
     if behind["versions"]:
         known = [] if behind["bytes"] is None else [_bytes(behind["bytes"])]
         known += [] if behind["seconds"] is None else [f"{behind['seconds']:.1f} s"]
         lag = ", ".join([_count(behind["versions"], "version"), *known]) + " behind"
     return (
-        f"{told['state']}, {lag}, next {_place(told['position'])}; {_count(told['demand'], 'change')} requested, "
-        f"{told['queued']:,} queued, {told['delivered']:,} delivered"
+        f"{statistics['state']}, {lag}, next {_place(statistics['position'])}; {_count(statistics['demand'], 'change')} requested, "
+        f"{statistics['queued']:,} queued, {statistics['delivered']:,} delivered"
     )
 
 
-def _group(told: Mapping[str, Any]) -> str:
-    error = "" if told["lastError"] is None else f"; last error: {told['lastError']}"
-    again = "" if told["nextSeconds"] is None else f", the next in {told['nextSeconds']:.1f} s"
+def _group(statistics: Mapping[str, Any]) -> str:
+    error = "" if statistics["lastError"] is None else f"; last error: {statistics['lastError']}"
+    again = "" if statistics["nextSeconds"] is None else f", the next in {statistics['nextSeconds']:.1f} s"
     return (
-        f"{told['state']}, {_count(told['lag']['versions'], 'version')} behind, {told['pending']:,} pending, "
-        f"{told['due']:,} due{again}, {_count(told['consumers'], 'consumer')}, {_count(told['dead'], 'dead letter')}{error}"
+        f"{statistics['state']}, {_count(statistics['lag']['versions'], 'version')} behind, {statistics['pending']:,} pending, "
+        f"{statistics['due']:,} due{again}, {_count(statistics['consumers'], 'consumer')}, {_count(statistics['dead'], 'dead letter')}{error}"
     )
 
 

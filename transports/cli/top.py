@@ -75,9 +75,9 @@ def _watch(
     stop: threading.Event,
     changed: "SimpleQueue[None]",
 ) -> None:
-    told = digest(None, before)
+    figures = digest(None, before)
     if not chosen.once:
-        show(told, "")
+        show(figures, "")
     problem, lost = "", 0.0
     while True:
         until = SYSTEM_CLOCK.monotonic() + chosen.interval
@@ -86,7 +86,7 @@ def _watch(
                 # A queue, not an event: a signal handler that runs during the wait would block on the event's lock for ever.
                 changed.get(timeout=min(left, 0.25))
                 if not (stop.is_set() or chosen.once or chosen.json):
-                    show(told, problem)
+                    show(figures, problem)
         if stop.is_set():
             return
         try:
@@ -97,12 +97,12 @@ def _watch(
             lost = lost if problem else SYSTEM_CLOCK.monotonic()
             since, why = SYSTEM_CLOCK.monotonic() - lost, " ".join(str(error).split())
             problem = f"no answer for {since:.0f} s, the figures below are older: {why}"
-            show(told, problem)
+            show(figures, problem)
             continue
         # A rate over a time without answers would apply to no moment.
-        told = digest(None if problem else before, now)
+        figures = digest(None if problem else before, now)
         before, problem = now, ""
-        show(told, problem)
+        show(figures, problem)
         if chosen.once:
             return
 
@@ -128,23 +128,23 @@ def _signals(stop: threading.Event, changed: "SimpleQueue[None]") -> Iterator[No
 def _display(chosen: argparse.Namespace) -> "Iterator[Callable[[Mapping[str, Any], str], None]]":
     """Selects the output: JSON, in place on a terminal, or one screen after another."""
 
-    def as_json(told: Mapping[str, Any], problem: str) -> None:
+    def as_json(figures: Mapping[str, Any], problem: str) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        print_json({"time": time, "source": chosen.source, **({"problem": problem} if problem else told)})
+        print_json({"time": time, "source": chosen.source, **({"problem": problem} if problem else figures)})
         sys.stdout.flush()
 
-    def lines_of(told: Mapping[str, Any], problem: str, columns: int, rows: int | None) -> list[str]:
-        state = problem or told["status"] or ""
+    def lines_of(figures: Mapping[str, Any], problem: str, columns: int, rows: int | None) -> list[str]:
+        state = problem or figures["status"] or ""
         return screen(
-            f"penstock top  {chosen.source}  {datetime.now(UTC):%H:%M:%S}Z  {state}", told, columns, rows
+            f"penstock top  {chosen.source}  {datetime.now(UTC):%H:%M:%S}Z  {state}", figures, columns, rows
         )
 
-    def below(told: Mapping[str, Any], problem: str) -> None:
-        print("\n".join([*lines_of(told, problem, 10_000, None), ""]), flush=True)
+    def below(figures: Mapping[str, Any], problem: str) -> None:
+        print("\n".join([*lines_of(figures, problem, 10_000, None), ""]), flush=True)
 
-    def in_place(told: Mapping[str, Any], problem: str) -> None:
+    def in_place(figures: Mapping[str, Any], problem: str) -> None:
         columns, rows = shutil.get_terminal_size()
-        lines = lines_of(told, problem, columns, rows)
+        lines = lines_of(figures, problem, columns, rows)
         sys.stdout.write("\x1b[H" + "\n".join(line + "\x1b[K" for line in lines) + "\x1b[J")
         sys.stdout.flush()
 
@@ -189,11 +189,11 @@ def _looked(logs: Mapping[str, ChangeLog]) -> Moment:
 
 
 def _asked(url: str, token: str | None, trust: ServerTrust | None) -> Moment:
-    told = ask(url, "/statistics", "statistics", token, trust)
-    if told is None or not isinstance(told.get("logs"), dict):
+    statistics = ask(url, "/statistics", "statistics", token, trust)
+    if statistics is None or not isinstance(statistics.get("logs"), dict):
         raise ConnectionError(f"{url} does not answer with statistics of logs")
     # An unhealthy server answers with an error status and the same body.
     unhealthy = http.HTTPStatus.SERVICE_UNAVAILABLE.value
     health = ask(url, "/health", "health", token, trust, also=unhealthy) or {}
     at = SYSTEM_CLOCK.monotonic()
-    return {**told, "status": health.get("status"), "health": health.get("logs", {}), "at": at}
+    return {**statistics, "status": health.get("status"), "health": health.get("logs", {}), "at": at}

@@ -85,8 +85,8 @@ def _subscriptions(
         }
 
 
-def _at(told: Mapping[str, Any], *path: str) -> Any:
-    found: Any = told
+def _at(figures: Mapping[str, Any], *path: str) -> Any:
+    found: Any = figures
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None
     return found
@@ -114,10 +114,10 @@ def _quantile(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, s
 # Lines.
 
 
-def screen(title: str, told: Mapping[str, Any], columns: int, rows: int | None) -> list[str]:
+def screen(title: str, figures: Mapping[str, Any], columns: int, rows: int | None) -> list[str]:
     """Returns the lines, none wider than ``columns``, and at most ``rows`` of them; None for no bound on the rows."""
-    lines = [title, _clients(told), ""]
-    logs = told["logs"]
+    lines = [title, _clients(figures), ""]
+    logs = figures["logs"]
     lines += _table(
         (
             "LOG",
@@ -180,16 +180,16 @@ def screen(title: str, told: Mapping[str, Any], columns: int, rows: int | None) 
     return [fitted(line, columns) for line in lines]
 
 
-def _clients(told: Mapping[str, Any]) -> str:
-    if told["status"] is None:
+def _clients(figures: Mapping[str, Any]) -> str:
+    if figures["status"] is None:
         return "a directory: it serves no clients"
-    if told["connections"] is None:
+    if figures["connections"] is None:
         return "this caller may not see the figures of the server itself"
-    parts = [f"{told['connections']:,} connections"]
-    parts += [f"{count:,} {_clean(name)}" for name, count in told["protocols"].items() if count]
-    parts.append(f"{_bytes(told['unsentBytes'])} unsent, {_bytes(told['mostUnsentBytes'])} of one")
-    parts += [f"{count:,} ended: {_clean(why)}" for why, count in told["ended"].items()]
-    parts += [f"{count:,} errors {_clean(code)}" for code, count in told["errors"].items()]
+    parts = [f"{figures['connections']:,} connections"]
+    parts += [f"{count:,} {_clean(name)}" for name, count in figures["protocols"].items() if count]
+    parts.append(f"{_bytes(figures['unsentBytes'])} unsent, {_bytes(figures['mostUnsentBytes'])} of one")
+    parts += [f"{count:,} ended: {_clean(why)}" for why, count in figures["ended"].items()]
+    parts += [f"{count:,} errors {_clean(code)}" for code, count in figures["errors"].items()]
     return "; ".join(parts)
 
 

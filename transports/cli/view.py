@@ -17,8 +17,8 @@ def add_view(parser: ArgumentParser) -> None:
         ("--images", [images.value for images in Images], "WRITTEN", "which images of an entity "),
         ("--integers", ["NUMBER", "TEXT"], "NUMBER", "how whole numbers beyond 2^53 appear "),
     ):
-        told = f"{what}(default: %(default)s)"
-        parser.add_argument(name, type=str.upper, choices=words, default=default, help=told)
+        text = f"{what}(default: %(default)s)"
+        parser.add_argument(name, type=str.upper, choices=words, default=default, help=text)
     add_lens(parser)
 
 

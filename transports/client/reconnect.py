@@ -206,8 +206,8 @@ class Reconnection:
         return self._closed(1000, "closed by the server")
 
     def _closed(self, code: int | None, reason: str) -> ConnectionLost:
-        told = f" ({reason})" if reason else ""
-        why = "no close frame came" if code is None else f"closed with {code}{told}"
+        suffix = f" ({reason})" if reason else ""
+        why = "no close frame came" if code is None else f"closed with {code}{suffix}"
         known = code in CloseCode.__members__.values()
         retryable = CloseCode(code).retryable if known and code is not None else True
         return ConnectionLost(self._url, why, close_code=code, retryable=retryable)

@@ -206,8 +206,8 @@ class RemoteSubscription:
             right = "'initial' or 'on_gap', or since='state', where rows are asked for again"
             raise InvalidOption("snapshot", None, right)
         criteria = checked_again(*wishes, after=after, until=until)
-        told = {"criteria": criteria.to_json(), "after": after, "until": until}
-        number = self.entry.ask_again({name: value for name, value in told.items() if value})
+        fields = {"criteria": criteria.to_json(), "after": after, "until": until}
+        number = self.entry.ask_again({name: value for name, value in fields.items() if value})
         self._log.ask_rows(self)
         return number
 
@@ -282,14 +282,14 @@ class RemoteSubscription:
             self._log.demand(self)
         return taken
 
-    def _tell(self, told: RemoteGap | RemoteSignal) -> None:
+    def _tell(self, signal: RemoteGap | RemoteSignal) -> None:
         """Queues a signal for the subscriber; under the lock, on the drain."""
-        if isinstance(told, RemoteGap):
-            self._jump(told)
+        if isinstance(signal, RemoteGap):
+            self._jump(signal)
             return
-        self._delivered = told.cursor
+        self._delivered = signal.cursor
         self._signals += 1  # a key of its own, so that no signal replaces another
-        self._drain.tell(("snapshot", self._signals), telling(told.signal))
+        self._drain.tell(("snapshot", self._signals), telling(signal.signal))
 
     def _jump(self, gap: RemoteGap) -> None:
         """Queues a gap, which the subscriber gets before the next change; under the lock, on the drain."""
@@ -302,8 +302,8 @@ class RemoteSubscription:
     def _deliver_gap(self, subscriber: Any) -> None:
         gap, self._gap = self._gap, None
         if gap is not None:
-            told = self._on_gap if callable(self._on_gap) else subscriber.on_gap
-            told(gap)
+            method = self._on_gap if callable(self._on_gap) else subscriber.on_gap
+            method(gap)
 
     def outcome(self) -> Outcome | None:
         """Returns the end of the subscription once everything is delivered; None before."""

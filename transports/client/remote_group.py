@@ -143,10 +143,10 @@ class RemoteMember:
         self.group = group
         self.name = name
         self._log = log
-        told = {"group": group, "consumer": name, "history": history or None, "log": of}
+        fields = {"group": group, "consumer": name, "history": history or None, "log": of}
         if integers is not Integers.NUMBER:
-            told["integers"] = integers.value
-        self._payload = {key: value for key, value in told.items() if value is not None}
+            fields["integers"] = integers.value
+        self._payload = {key: value for key, value in fields.items() if value is not None}
         self._subscription: _DeliverySubscription | None = None
 
     @property
@@ -223,8 +223,8 @@ class RemoteMember:
             RemoteError, ConnectionLost, LogForked: As `ack`.
         """
         check_switches(count=count)
-        told = {"delayMs": None if delay is None else round(delay * 1000), "error": error}
-        return await self._counted("nack", deliveries, count=None if count else False, **told)
+        fields = {"delayMs": None if delay is None else round(delay * 1000), "error": error}
+        return await self._counted("nack", deliveries, count=None if count else False, **fields)
 
     async def in_progress(self, *deliveries: RemoteDelivery | str) -> int:
         """Restarts ``ack_wait`` of deliveries that take long; returns how many are pending. Errors are those of `ack`."""
@@ -253,8 +253,8 @@ class RemoteMember:
         Raises:
             RemoteError, ConnectionLost, LogForked: As `ack`.
         """
-        told = {"start": None if start is None else _place(start), "consumer": consumer, "limit": limit}
-        found = await self._said("pending", {**told, "minIdleMs": round(min_idle * 1000)})
+        fields = {"start": None if start is None else _place(start), "consumer": consumer, "limit": limit}
+        found = await self._said("pending", {**fields, "minIdleMs": round(min_idle * 1000)})
         listed = msgspec.json.decode(found, type=_Listed)
         rows = tuple(
             RemotePendingRow(row.at, row.consumer, row.generation, row.idle_ms / 1000, row.count)
@@ -283,14 +283,14 @@ class RemoteMember:
             RemoteError: As `ack`; ``CONNECTION_LOST`` if it is not known whether the server carried out the claim.
             ConnectionLost, LogForked: As `ack`.
         """
-        told = {
+        fields = {
             "minIdleMs": round(min_idle * 1000),
             "at": [_place(one) for one in deliveries] or None,
             "start": None if start is None else _place(start),
             "limit": limit,
             "onlyIds": only_ids or None,
         }
-        claimed = msgspec.json.decode(await self._said("claim", told), type=_Claimed)
+        claimed = msgspec.json.decode(await self._said("claim", fields), type=_Claimed)
         generation = self.generation or 0
         found = tuple(one.delivery(generation) for one in claimed.deliveries)
         return RemoteClaim(found, claimed.next, tuple(claimed.lost))
@@ -306,19 +306,19 @@ class RemoteMember:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _counted(self, do: str, deliveries: tuple[RemoteDelivery | str, ...], **told: object) -> int:
+    async def _counted(self, do: str, deliveries: tuple[RemoteDelivery | str, ...], **fields: object) -> int:
         if not deliveries:
             return 0
         at = [_place(one) for one in deliveries]
-        return msgspec.json.decode(await self._said(do, {"at": at, **told}), type=_Counted).count
+        return msgspec.json.decode(await self._said(do, {"at": at, **fields}), type=_Counted).count
 
     async def _said(self, do: str, payload: Mapping[str, Any]) -> bytes:
         if self._log.inherited is not None:
             raise self._log.inherited
         if self._subscription is None:
             raise ConnectionLost(self._log.url, f"consumer {self.name!r} has not joined", retryable=False)
-        told = {name: value for name, value in payload.items() if value is not None}
-        return await self._subscription.say(do, told)
+        fields = {name: value for name, value in payload.items() if value is not None}
+        return await self._subscription.say(do, fields)
 
 
 class RemoteDeliveries(IterablePublisher[RemoteDelivery]):

@@ -51,10 +51,10 @@ class RemoteGroups:
         Raises:
             InvalidOption: If the name or the start is invalid; the server checks the rest.
         """
-        told: dict[str, Any] = {**start_json(start), "options": options}
+        fields: dict[str, Any] = {**start_json(start), "options": options}
         if criteria:
-            told["criteria"] = Criteria.of(*criteria).to_json()
-        return await self._one("create", name, **told)
+            fields["criteria"] = Criteria.of(*criteria).to_json()
+        return await self._one("create", name, **fields)
 
     async def info(self, name: str) -> dict[str, Any]:
         """The statistics of a group, as ``/statistics`` has them: floor, head, consumers, pending, dead, lag and others."""

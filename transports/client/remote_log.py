@@ -255,8 +255,8 @@ class RemoteLog:
             "snapshot": snapshot,
             "heartbeatMs": heartbeat_ms,
         }
-        wish = {name: value for name, value in payload.items() if value is not None}
-        feed = RemoteFeed(self, wish, window=window, on_gap=on_gap)
+        request = {name: value for name, value in payload.items() if value is not None}
+        feed = RemoteFeed(self, request, window=window, on_gap=on_gap)
         return feed if models is None else ModelFeed(feed, models.change)
 
     def slot(
@@ -419,13 +419,13 @@ class RemoteLog:
         }
         return {key: value for key, value in payload.items() if value is not None}
 
-    async def _commit(self, wish: dict[str, Any]) -> RemoteCommit:
+    async def _commit(self, request: dict[str, Any]) -> RemoteCommit:
         if self._lost is not None:
             raise self._lost
         answer: asyncio.Future[RemoteCommit] = self.loop.create_future()
-        if "producer" not in wish:
-            wish |= {"producer": self._producer, "sequence": next(self._sequences)}
-        entry = ClientAppend(self._session.name(), wish)
+        if "producer" not in request:
+            request |= {"producer": self._producer, "sequence": next(self._sequences)}
+        entry = ClientAppend(self._session.name(), request)
         self._appends[entry] = answer
         self._perform(self._session.appends.append(entry))
         return await asyncio.shield(answer)

@@ -102,8 +102,8 @@ class RemoteSlot:
             "batch": {"maxEvents": batch_events, "lingerMs": linger_ms},
             "heartbeatMs": heartbeat_ms,
         }
-        wish = {name: value for name, value in payload.items() if value is not None}
-        return _SlotFeed(self, self._log, wish, window=window)
+        request = {name: value for name, value in payload.items() if value is not None}
+        return _SlotFeed(self, self._log, request, window=window)
 
     @property
     def generation(self) -> int | None:

@@ -68,18 +68,18 @@ class RemoteSlots:
         Raises:
             InvalidOption: If an argument is malformed; the server checks the rest.
         """
-        told: dict[str, Any] = start_json(start)
+        fields: dict[str, Any] = start_json(start)
         if granularity not in ("transaction", "change"):
             raise InvalidOption("granularity", granularity, "'transaction' or 'change'")
         check_switches(paused=paused)
         if paused:
-            told["paused"] = True
+            fields["paused"] = True
         if criteria:
-            told["criteria"] = Criteria.of(*criteria).to_json()
+            fields["criteria"] = Criteria.of(*criteria).to_json()
         if copy_from is not None:
             check_slot_name(copy_from)
-            told["copyFrom"] = copy_from
-        return await self._one("create", name, granularity=granularity, **told)
+            fields["copyFrom"] = copy_from
+        return await self._one("create", name, granularity=granularity, **fields)
 
     async def seek(self, name: str, place: Since) -> SlotTold:
         """Moves a slot that no consumer has open, also a lost one; durable when it returns.
@@ -105,8 +105,8 @@ class RemoteSlots:
 
     async def _one(self, do: SlotDeed, name: str, **fields: Any) -> SlotTold:
         check_slot_name(name)
-        (told,) = await self._ask({"do": do, "name": name, **self._of_log(), **fields})
-        return told
+        (answer,) = await self._ask({"do": do, "name": name, **self._of_log(), **fields})
+        return answer
 
     def _of_log(self) -> dict[str, str]:
         return {} if self._log is None else {"log": self._log}

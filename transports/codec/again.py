@@ -12,7 +12,7 @@ from publishers.snapshots.subscription import checked_again
 from transports.codec.fields import typed
 from transports.errors import InvalidRequest
 
-__all__ = ["AgainWish"]
+__all__ = ["AgainRequest"]
 
 _TYPES: Final = "a list of names"
 
@@ -22,7 +22,7 @@ def _check_weight(cost: Cost, most: int) -> None:
         raise TooCostly("inline_weight", cost.weight, most, cost.cheaper)
 
 
-class AgainWish(msgspec.Struct, frozen=True):
+class AgainRequest(msgspec.Struct, frozen=True):
     """The requested rows, validated.
 
     Attributes:
@@ -36,7 +36,7 @@ class AgainWish(msgspec.Struct, frozen=True):
     until: str | None = None
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any], most: int) -> "AgainWish":
+    def of(cls, payload: Mapping[str, Any], most: int) -> "AgainRequest":
         """Validates the payload of an ``again`` message.
 
         Args:
@@ -49,14 +49,14 @@ class AgainWish(msgspec.Struct, frozen=True):
             InvalidOption: If keys are given without exactly one entity type.
             TooCostly: If the criteria weigh more than ``most``.
         """
-        wishes = payload.get("criteria", [])
-        _check_weight(weigh_json(wishes, most), most)
-        criteria = Criteria.from_json(wishes)
+        listed = payload.get("criteria", [])
+        _check_weight(weigh_json(listed, most), most)
+        criteria = Criteria.from_json(listed)
         _check_weight(weigh(criteria), most)
         return cls._checked(criteria, payload)
 
     @classmethod
-    def of_types(cls, payload: object) -> "AgainWish":
+    def of_types(cls, payload: object) -> "AgainRequest":
         """Validates the request in a GraphQL ping, which has ``entityTypes`` in place of criteria.
 
         Raises:
@@ -70,7 +70,7 @@ class AgainWish(msgspec.Struct, frozen=True):
         return cls._checked(Criteria.of(Criterion(entity_types=types) if types else None), payload)
 
     @classmethod
-    def _checked(cls, criteria: Criteria, payload: Mapping[str, Any]) -> "AgainWish":
+    def _checked(cls, criteria: Criteria, payload: Mapping[str, Any]) -> "AgainRequest":
         after, until = typed(payload, "after", str, "a key"), typed(payload, "until", str, "a key")
         checked_again(criteria, after=after, until=until)
         return cls(criteria, after, until)

@@ -13,7 +13,7 @@ from publishers.model.position import PositionToken
 from transports.codec.fields import typed, whole, word
 from transports.errors import InvalidRequest
 
-__all__ = ["AppendPayload", "AppendWish", "appended", "expect_json", "outcome"]
+__all__ = ["AppendPayload", "AppendRequest", "appended", "expect_json", "outcome"]
 
 _PRODUCER_MAX: Final = 200
 _SEQUENCE_MAX: Final = 2**63 - 1
@@ -38,7 +38,7 @@ class AppendPayload(msgspec.Struct, frozen=True):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "changes"}
 
 
-class AppendWish(msgspec.Struct, frozen=True):
+class AppendRequest(msgspec.Struct, frozen=True):
     """An append request without its changes, validated.
 
     Attributes:
@@ -60,7 +60,7 @@ class AppendWish(msgspec.Struct, frozen=True):
     first: bool = False
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "AppendWish":
+    def of(cls, payload: Mapping[str, Any]) -> "AppendRequest":
         """Validates the fields of a payload; a field that is None counts as omitted.
 
         Raises:
@@ -68,23 +68,23 @@ class AppendWish(msgspec.Struct, frozen=True):
             InvalidOption: If a key of ``expect`` is invalid.
             PositionMalformed: If the cursor of ``expect`` is malformed.
         """
-        producer = typed(told, "producer", str, f"text of 1 to {_PRODUCER_MAX} characters")
-        sequence = told.get("sequence")
+        producer = typed(payload, "producer", str, f"text of 1 to {_PRODUCER_MAX} characters")
+        sequence = payload.get("sequence")
         if producer is not None and not 0 < len(producer) <= _PRODUCER_MAX:
             raise InvalidRequest("producer", producer, f"text of 1 to {_PRODUCER_MAX} characters")
         if (producer is None) is not (sequence is None):
             raise InvalidRequest("sequence", sequence, "given with producer, and only then")
         return cls(
-            log=typed(told, "log", str, "text"),
+            log=typed(payload, "log", str, "text"),
             producer=producer,
             sequence=0 if sequence is None else whole("sequence", sequence, 0, _SEQUENCE_MAX),
-            expect=_expect(told.get("expect")),
-            meta=typed(told, "meta", dict, "an object"),
-            wait=Wait(word(told, "wait", "durable", [wait.value for wait in Wait])),
-            first=typed(told, "first", bool, "true or false") or False,
+            expect=_expect(payload.get("expect")),
+            meta=typed(payload, "meta", dict, "an object"),
+            wait=Wait(word(payload, "wait", "durable", [wait.value for wait in Wait])),
+            first=typed(payload, "first", bool, "true or false") or False,
         )
 
-    def behind(self, first: object) -> "AppendWish":
+    def behind(self, first: object) -> "AppendRequest":
         """Returns the request with the ``first`` flag that ``commit`` carries.
 
         Raises:
@@ -94,14 +94,14 @@ class AppendWish(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, first=said)
 
 
-def _expect(told: object) -> Expect | None:
+def _expect(value: object) -> Expect | None:
     """Parses ``expect``: a cursor, or an object of a cursor and keys."""
-    if told is None or isinstance(told, str):
-        return None if told is None else PositionToken.parse(told)
-    if not isinstance(told, dict) or not set(told) <= {"cursor", "keys"}:
-        raise InvalidRequest("expect", told, "a cursor, or an object {cursor, keys}")
-    cursor = PositionToken.parse(told.get("cursor"))
-    keys = told.get("keys")
+    if value is None or isinstance(value, str):
+        return None if value is None else PositionToken.parse(value)
+    if not isinstance(value, dict) or not set(value) <= {"cursor", "keys"}:
+        raise InvalidRequest("expect", value, "a cursor, or an object {cursor, keys}")
+    cursor = PositionToken.parse(value.get("cursor"))
+    keys = value.get("keys")
     if keys is None:
         return cursor
     if not isinstance(keys, list):
@@ -137,8 +137,8 @@ def appended(name: str, commit: Commit, cursor: str | None) -> bytes:
         commit: The outcome of the transaction.
         cursor: The cursor behind the transaction; None if its version is no longer known.
     """
-    told: dict[str, Any] = {"type": "appended", "id": name, **outcome(commit, cursor)}
-    return _encoder.encode(told)
+    reply: dict[str, Any] = {"type": "appended", "id": name, **outcome(commit, cursor)}
+    return _encoder.encode(reply)
 
 
 def outcome(commit: Commit, cursor: str | None) -> dict[str, Any]:

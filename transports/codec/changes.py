@@ -187,29 +187,33 @@ def _mutation(said: _Said) -> Mutation:
         raise InvalidChange("entity_type", None, "given")
     if said.area == "SCHEMA":
         return _schema(said, said.entity_type)
-    told: dict[str, Any] = {"meta": said.meta, "schema_version": said.schema_version, "origin": said.origin}
+    arguments: dict[str, Any] = {
+        "meta": said.meta,
+        "schema_version": said.schema_version,
+        "origin": said.origin,
+    }
     if said.operation == "TRUNCATE":
-        return truncate(said.entity_type, **told)
+        return truncate(said.entity_type, **arguments)
     if said.key is None:
         raise InvalidChange("key", None, "given")
     before, body = _given(said.before), _given(said.body)
-    told |= {"before": before, "entry_version": _entry_version(said)}
+    arguments |= {"before": before, "entry_version": _entry_version(said)}
     if said.field is not None or said.linked is not None:
         return _part(said, said.entity_type, said.key, body)
     if said.operation in ("REMOVE", "EXPIRE"):
         if body is not None:
             raise InvalidChange("body", body, f"left out with {said.operation}")
         if said.operation == "EXPIRE":
-            return expire(said.entity_type, said.key, expires_at=said.expires_at, **told)
-        return remove(said.entity_type, said.key, **told)
+            return expire(said.entity_type, said.key, expires_at=said.expires_at, **arguments)
+        return remove(said.entity_type, said.key, **arguments)
     if body is None:
         raise InvalidChange("body", None, f"given with {said.operation or 'UPSERT'}")
-    told |= {"changed": said.changed, "expires_at": said.expires_at}
+    arguments |= {"changed": said.changed, "expires_at": said.expires_at}
     if said.operation == "REKEY":
         if said.new_key is None:
             raise InvalidChange("new_key", None, "given with REKEY")
-        return rekey(said.entity_type, said.key, said.new_key, body, **told)
-    return upsert(said.entity_type, said.key, body, **told)
+        return rekey(said.entity_type, said.key, said.new_key, body, **arguments)
+    return upsert(said.entity_type, said.key, body, **arguments)
 
 
 def _schema(said: _Said, entity_type: str) -> Mutation:
@@ -280,7 +284,7 @@ def _told(row: Mutation, place: int) -> dict[str, Any]:
             f"changes[{place}].operation", "READ", "that of a change: a snapshot is made by its server"
         )
     attached = attached_of(row.meta)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "entity_type": row.entity_type,
         "key": _text(row.key, place) or None,
         "operation": None if row.area == Area.SCHEMA else Operation(row.operation).name,
@@ -297,7 +301,7 @@ def _told(row: Mutation, place: int) -> dict[str, Any]:
         "field": attached.field,
         "action": None if attached.action is None else attached.action.value,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _text(key: bytes, place: int) -> str:

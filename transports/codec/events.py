@@ -142,13 +142,13 @@ class EventEncoder:
 
     def next(self, head: bytes, batch: Batch) -> bytes:
         """Returns a ``next`` message: the head from ``next_head``, the events of a batch, and the cursor behind them."""
-        told: bytes | None = batch.memo.get(_FORMAT)
-        if told is None:
+        encoded: bytes | None = batch.memo.get(_FORMAT)
+        if encoded is None:
             events = b",".join(self.events(batch.slices, batch.view))
             flag = b"true" if batch.boundary else b"false"
-            told = b'%s],"cursor":"%s","boundary":%s}' % (events, self.cursor(batch.end).encode(), flag)
-            batch.memo[_FORMAT] = told
-        return head + told
+            encoded = b'%s],"cursor":"%s","boundary":%s}' % (events, self.cursor(batch.end).encode(), flag)
+            batch.memo[_FORMAT] = encoded
+        return head + encoded
 
     def _shelf(self, block: Block, view: View) -> _Shelf:
         def make() -> _Shelf:
@@ -189,8 +189,8 @@ class EventEncoder:
             stored = meta[index - block.first_index]
             attached = shelf.attached.get(stored)
             if attached is None:
-                told = b"".join(self._attached(block, index, view))
-                attached = told, block.attached(index).error is not None
+                encoded = b"".join(self._attached(block, index, view))
+                attached = encoded, block.attached(index).error is not None
                 if len(shelf.attached) < _ATTACHED_MAX:
                     shelf.attached[stored] = attached
             parts.append(attached[0])

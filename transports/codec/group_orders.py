@@ -74,7 +74,7 @@ class GroupOrder(msgspec.Struct, frozen=True):
                 raise InvalidRequest(field, payload[field], f"left out where do is {do!r}")
         name = payload.get("name")
         check_slot_name(name)
-        wishes = typed(payload, "criteria", list, "a list of objects")
+        listed = typed(payload, "criteria", list, "a list of objects")
         places = typed(payload, "positions", list, "a list of positions")
         if places is not None and len(places) > _MOST:
             raise InvalidRequest("positions", len(places), f"at most {_MOST} positions at a time")
@@ -84,7 +84,7 @@ class GroupOrder(msgspec.Struct, frozen=True):
             str(name),
             typed(payload, "log", str, "text"),
             place_of(payload),
-            None if wishes is None else Criteria.from_json(wishes),
+            None if listed is None else Criteria.from_json(listed),
             GroupSettings.chosen(typed(payload, "options", dict, "an object") or {}),
             whole("limit", payload.get("limit"), 1, _MOST, 100),
             None if after is None else _position("after", after),

@@ -19,7 +19,7 @@ __all__ = [
     "ClaimCall",
     "ConsumerCall",
     "InProgressCall",
-    "JoinWish",
+    "JoinRequest",
     "MemberReply",
     "NackCall",
     "PendingCall",
@@ -37,7 +37,7 @@ _GENERATION_MAX: Final = 2**53 - 1
 _MILLIS_MAX: Final = 86_400_000 * 365
 
 
-class JoinWish(msgspec.Struct, frozen=True):
+class JoinRequest(msgspec.Struct, frozen=True):
     """A consumer's request to join a group.
 
     Attributes:
@@ -63,7 +63,7 @@ class JoinWish(msgspec.Struct, frozen=True):
     integers: Integers = Integers.NUMBER
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any]) -> "JoinWish":
+    def of(cls, payload: Mapping[str, Any]) -> "JoinRequest":
         """Validates the payload of ``join``.
 
         Raises:
@@ -266,14 +266,14 @@ def deliveries_json(
     found: tuple[GroupDelivery, ...], token: Callable[[Position], object], integers: Integers
 ) -> bytes:
     """Returns deliveries as a JSON list, each with its cursor, delivery count and events."""
-    told = []
+    deliveries = []
     for one in found:
         events = b",".join(
             encode_change(change, str(token(change.after)), integers) for change in one.changes
         )
         place = encode_text(str(token(one.position)))
-        told.append(b'{"at":%s,"count":%d,"events":[%s]}' % (place, one.count, events))
-    return b"[%s]" % b",".join(told)
+        deliveries.append(b'{"at":%s,"count":%d,"events":[%s]}' % (place, one.count, events))
+    return b"[%s]" % b",".join(deliveries)
 
 
 def pending_json(rows: list[PendingRow], token: Callable[[Position], object]) -> list[dict[str, Any]]:

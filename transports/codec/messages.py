@@ -21,7 +21,7 @@ from publishers.views.view import Content, Images, Integers, View
 from transports.codec.appends import AppendPayload
 from transports.codec.envelope import Envelope, Init, Ping, Pong
 from transports.codec.fields import checked_credits, typed, whole, word
-from transports.codec.slots import SlotWish, slot_of
+from transports.codec.slots import SlotRequest, slot_of
 from transports.codec.starts import VERSION_MAX, asks_for_state, checked_snapshot, start_of
 from transports.errors import InvalidRequest
 from transports.limits import CREDITS_MAX, Limits
@@ -42,7 +42,7 @@ __all__ = [
     "Request",
     "Steer",
     "Subscribe",
-    "SubscribeWish",
+    "SubscribeRequest",
     "check_weight",
     "encode",
     "parse",
@@ -240,13 +240,13 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 def view_json(view: View) -> dict[str, Any]:
     """Returns the fields of ``subscribe`` for a view, which has at most one lens."""
-    wish: dict[str, Any] = {"content": view.content.value, "images": view.images.value}
+    fields: dict[str, Any] = {"content": view.content.value, "images": view.images.value}
     for lens in view.lenses:
-        wish["fields"] = None if lens.fields is None else lens.fields.to_json()
-        wish["mask"] = None if lens.mask is None else lens.mask.to_json()
+        fields["fields"] = None if lens.fields is None else lens.fields.to_json()
+        fields["mask"] = None if lens.mask is None else lens.mask.to_json()
     if view.integers is not Integers.NUMBER:
-        wish["integers"] = view.integers.value
-    return wish
+        fields["integers"] = view.integers.value
+    return fields
 
 
 def parse(text: bytes | str) -> Message:
@@ -258,7 +258,7 @@ def parse(text: bytes | str) -> Message:
     return _envelope.read(text)
 
 
-class SubscribeWish(msgspec.Struct, frozen=True):
+class SubscribeRequest(msgspec.Struct, frozen=True):
     """A subscribe request, validated.
 
     Attributes:
@@ -299,7 +299,7 @@ class SubscribeWish(msgspec.Struct, frozen=True):
     whole: bool = False
     snapshot: SnapshotMode | None = None
     wishes: object = None
-    slot: SlotWish | None = None
+    slot: SlotRequest | None = None
 
     @property
     def place(self) -> Start | Position | datetime | UUID | str:
@@ -326,12 +326,12 @@ class SubscribeWish(msgspec.Struct, frozen=True):
         hash(criteria)  # computes the hash here, which the criteria cache
         return criteria, weigh(criteria)
 
-    def bare(self) -> "SubscribeWish":
+    def bare(self) -> "SubscribeRequest":
         """Returns the request without the criteria, which the publisher keeps."""
         return msgspec.structs.replace(self, criteria=None, wishes=None)
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any], limits: Limits) -> "SubscribeWish":
+    def of(cls, payload: Mapping[str, Any], limits: Limits) -> "SubscribeRequest":
         """Validates the payload of a ``subscribe`` message.
 
         Raises:

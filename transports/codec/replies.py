@@ -573,9 +573,9 @@ def _position(cursor: str) -> Position:
         raise Violation(CloseCode.BAD_REQUEST, f"the server told of a place that is none: {error}") from None
 
 
-def _number(told: int | str | None) -> int | None:
+def _number(value: int | str | None) -> int | None:
     """Returns a whole number; beyond 2^53 it may arrive as text, if the subscriber asked for that."""
-    return int(told) if isinstance(told, str) else told
+    return int(value) if isinstance(value, str) else value
 
 
 def _bytes(raw: msgspec.Raw) -> bytes | None:

@@ -66,13 +66,13 @@ class SlotOrder(msgspec.Struct, frozen=True):
         copied = payload.get("copyFrom")
         if copied is not None:
             check_slot_name(copied)
-        wishes = typed(payload, "criteria", list, "a list of objects")
+        listed = typed(payload, "criteria", list, "a list of objects")
         return cls(
             do,
             log,
             str(name),
             place_of(payload),
-            None if wishes is None else Criteria.from_json(wishes),
+            None if listed is None else Criteria.from_json(listed),
             "change"
             if word(payload, "granularity", "transaction", ["transaction", "change"]) == "change"
             else "transaction",
@@ -131,27 +131,27 @@ class SlotTold(msgspec.Struct, frozen=True, rename="camel"):
     seconds_left: float | None = None
 
 
-def slot_json(log: str, told: SlotStatistics, token: Callable[[Position], object]) -> SlotTold:
+def slot_json(log: str, statistics: SlotStatistics, token: Callable[[Position], object]) -> SlotTold:
     """Returns a slot for the wire.
 
     Args:
         log: The name by which the client knows the log.
-        told: The statistics of the slot.
+        statistics: The statistics of the slot.
         token: Makes the cursor of a position.
     """
-    lag = told.lag
+    lag = statistics.lag
     return SlotTold(
         log,
-        told.name,
-        told.state.value,
-        str(token(told.position)),
-        told.position.version,
-        told.generation,
-        told.owner,
-        told.paused,
+        statistics.name,
+        statistics.state.value,
+        str(token(statistics.position)),
+        statistics.position.version,
+        statistics.generation,
+        statistics.owner,
+        statistics.paused,
         SlotLag(lag.versions, lag.changes, lag.nbytes, lag.seconds),
-        None if told.history is None else told.history.name,
-        told.held_bytes,
-        told.bytes_left,
-        told.seconds_left,
+        None if statistics.history is None else statistics.history.name,
+        statistics.held_bytes,
+        statistics.bytes_left,
+        statistics.seconds_left,
     )

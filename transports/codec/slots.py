@@ -15,7 +15,7 @@ from transports.errors import InvalidRequest
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["SlotReply", "SlotWish", "acknowledged", "flush", "slot_of", "slot_wish"]
+__all__ = ["SlotReply", "SlotRequest", "acknowledged", "flush", "slot_of", "slot_request"]
 
 _FIXED: Final = ("criteria", "start", "until", "onGap", "whole", "snapshot")
 """Fields of ``subscribe`` that the slot determines."""
@@ -24,7 +24,7 @@ _GENERATION_MAX: Final = 2**53 - 1
 _TEXT: Final = f"a text of 1 to {_TEXT_MAX} characters"
 
 
-class SlotWish(msgspec.Struct, frozen=True):
+class SlotRequest(msgspec.Struct, frozen=True):
     """A request to open a slot.
 
     Attributes:
@@ -58,42 +58,44 @@ class SlotReply(msgspec.Struct):
     paused: bool = False
 
 
-def slot_of(payload: Mapping[str, Any]) -> SlotWish | None:
+def slot_of(payload: Mapping[str, Any]) -> SlotRequest | None:
     """Validates the ``slot`` field of ``subscribe``; None if it is absent.
 
     Raises:
         InvalidRequest, InvalidOption: If the value of a field is invalid, or a field is given that the slot determines.
     """
-    told = typed(payload, "slot", dict, "an object")
-    if told is None:
+    fields = typed(payload, "slot", dict, "an object")
+    if fields is None:
         return None
     for name in _FIXED:
         if payload.get(name) is not None:
             raise InvalidRequest(name, payload[name], "left out where slot is given")
-    wish = slot_wish(told)
-    if wish.generation is None and payload.get("since") is not None:
+    request = slot_request(fields)
+    if request.generation is None and payload.get("since") is not None:
         raise InvalidRequest("since", payload["since"], "left out where slot has no generation")
-    return wish
+    return request
 
 
-def slot_wish(told: Mapping[str, Any]) -> SlotWish:
+def slot_request(fields: Mapping[str, Any]) -> SlotRequest:
     """Validates an object that names a slot.
 
     Raises:
         InvalidRequest, InvalidOption: If the value of a field is invalid.
     """
-    check_slot_name(told.get("name"))
-    take_over = typed(told, "takeOver", bool, "true or false") or False
-    generation = told.get("generation")
+    check_slot_name(fields.get("name"))
+    take_over = typed(fields, "takeOver", bool, "true or false") or False
+    generation = fields.get("generation")
     if generation is not None:
         generation = whole("slot.generation", generation, 1, _GENERATION_MAX)
         if take_over:
             raise InvalidRequest("slot.generation", generation, "left out where takeOver is true")
-    return SlotWish(told["name"], take_over, generation, _text(told, "opening"), _text(told, "owner"))
+    return SlotRequest(
+        fields["name"], take_over, generation, _text(fields, "opening"), _text(fields, "owner")
+    )
 
 
-def _text(told: Mapping[str, Any], name: Literal["opening", "owner"]) -> str | None:
-    value = typed(told, name, str, _TEXT)
+def _text(fields: Mapping[str, Any], name: Literal["opening", "owner"]) -> str | None:
+    value = typed(fields, name, str, _TEXT)
     if value is not None and not 1 <= len(value) <= _TEXT_MAX:
         raise InvalidRequest(f"slot.{name}", value, _TEXT)
     return value

@@ -60,7 +60,7 @@ class ChangeInput:
 
     def plain(self) -> dict[str, Any]:
         """Returns the change in the format of the other transports."""
-        told: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "entity_type": self.entity_type,
             "key": self.key,
             "operation": self._operation,
@@ -78,7 +78,7 @@ class ChangeInput:
             "field": self.field,
             "action": None if self.action is None else self.action.value,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in arguments.items() if value is not None}
 
     @property
     def _operation(self) -> str | None:

@@ -10,7 +10,7 @@ from publishers.errors import PenstockError
 from publishers.groups import ClaimedDeliveries, GroupDelivery, PendingRow
 from publishers.model.position import Position
 from transports.codec.group_calls import claim_for, pending_of, speak_for
-from transports.codec.groups import AckCall, ClaimCall, JoinWish, PendingCall, SpokenCall, call_of
+from transports.codec.groups import AckCall, ClaimCall, JoinRequest, PendingCall, SpokenCall, call_of
 from transports.graphql.context import Context
 from transports.graphql.errors import told
 from transports.graphql.sources import OperationSource
@@ -52,14 +52,14 @@ class ConsumerInput:
         "lost connection, and acts as the consumer with it."
     )
 
-    def wish(self, *, history: bool = False) -> JoinWish:
+    def wish(self, *, history: bool = False) -> JoinRequest:
         """Checks the input and builds the wish to join.
 
         Raises:
             InvalidRequest, InvalidOption: If a field is not valid.
         """
         named = {"group": self.group, "consumer": self.consumer, "opening": self.opening}
-        return JoinWish.of({**named, "history": history})
+        return JoinRequest.of({**named, "history": history})
 
 
 Consumer = Annotated[ConsumerInput, argument("For which consumer, as the subscription names it.")]
@@ -146,9 +146,9 @@ def on_delivery(
     """Returns the source of the deliveries; joins no group yet."""
     found: ChangeLog | None = None
     try:
-        wish = consumer.wish(history=history)
-        name, found, grant = info.context.find_group(wish.group, log)
-        source = OperationSource(found, Criteria.of(()), None, None, name=name, grant=grant, member=wish)
+        request = consumer.wish(history=history)
+        name, found, grant = info.context.find_group(request.group, log)
+        source = OperationSource(found, Criteria.of(()), None, None, name=name, grant=grant, member=request)
     except PenstockError as error:
         raise told(error, found) from None
     return cast("AsyncGenerator[GivenDelivery, None]", source)
@@ -269,8 +269,8 @@ def _as_consumer(
 ) -> _T:
     found: ChangeLog | None = None
     try:
-        wish = consumer.wish()
-        _, found, _ = context.find_group(wish.group, log)
-        return work(found, context.openings.member(found, wish, context.principal))
+        request = consumer.wish()
+        _, found, _ = context.find_group(request.group, log)
+        return work(found, context.openings.member(found, request, context.principal))
     except PenstockError as error:
         raise told(error, found) from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from publishers.groups import GroupMember
 from publishers.slots.slot import Slot
 from transports.access.principal import Principal
-from transports.codec.groups import JoinWish
+from transports.codec.groups import JoinRequest
 from transports.errors import ConsumerNotJoined, SlotNotOpen
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["NOTHING_OPEN", "OpenedMember", "OpenedSlot", "Openings"]
 OpenedSlot = Callable[["ChangeLog", str, str, Principal], Slot]
 """Finds the open slot of a log, given its name, the client's id of the opening, and the principal; raises ``SlotNotOpen``."""
 
-OpenedMember = Callable[["ChangeLog", JoinWish, Principal], GroupMember]
+OpenedMember = Callable[["ChangeLog", JoinRequest, Principal], GroupMember]
 """Finds the consumer of a group, likewise; raises ``ConsumerNotJoined``."""
 
 
@@ -25,8 +25,8 @@ def _none_open(_: "ChangeLog", name: str, opening: str, __: Principal) -> Slot:
     raise SlotNotOpen(name, opening)
 
 
-def _none_joined(_: "ChangeLog", wish: JoinWish, __: Principal) -> GroupMember:
-    raise ConsumerNotJoined(wish.group, wish.consumer, wish.opening or "")
+def _none_joined(_: "ChangeLog", request: JoinRequest, __: Principal) -> GroupMember:
+    raise ConsumerNotJoined(request.group, request.consumer, request.opening or "")
 
 
 class Openings(NamedTuple):

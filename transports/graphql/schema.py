@@ -17,7 +17,7 @@ from publishers.snapshots import SnapshotMode
 from publishers.views.view import Images, Integers
 from transports.access.grant import Grant, check_rows, schema_for, schemas_for
 from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
-from transports.codec.appends import AppendWish
+from transports.codec.appends import AppendRequest
 from transports.codec.changes import read_objects
 from transports.codec.fields import whole as whole_number
 from transports.codec.messages import check_weight
@@ -89,15 +89,15 @@ MaskRules = Annotated[
 ]
 
 
-def _criteria(wishes: list[CriterionInput] | None, limits: "Limits") -> Criteria:
+def _criteria(inputs: list[CriterionInput] | None, limits: "Limits") -> Criteria:
     """Returns the criteria of an operation; weighs them before parsing and before compiling.
 
     Raises:
         InvalidCriteria: If they are invalid.
         TooCostly: If they weigh more than ``subscription_weight``.
     """
-    check_weight(weigh_json(wishes, limits.subscription_weight), limits)
-    criteria = Criteria.of(wish.criterion(place) for place, wish in enumerate(wishes or ()))
+    check_weight(weigh_json(inputs, limits.subscription_weight), limits)
+    criteria = Criteria.of(one.criterion(place) for place, one in enumerate(inputs or ()))
     check_weight(weigh(criteria), limits)
     return criteria
 
@@ -223,10 +223,10 @@ def _history(
     try:
         _, found, grant = context.find(log)
         whole_number("limit", limit, 1, context.limits.history_events)
-        wishes, place = _criteria(criteria, context.limits), _place(found, since, start)
-        view, wishes = context.view(grant, wishes, images, fields, mask, integers)
+        narrowed_criteria, place = _criteria(criteria, context.limits), _place(found, since, start)
+        view, narrowed_criteria = context.view(grant, narrowed_criteria, images, fields, mask, integers)
         page = found.history(
-            () if criteria == [] and grant.criteria is None else wishes,
+            () if criteria == [] and grant.criteria is None else narrowed_criteria,
             place,
             limit,
             view=view_for(view, selected(info, "changes")),
@@ -272,16 +272,16 @@ def _on_change(
     found: ChangeLog | None = None
     try:
         name, found, grant = info.context.find(log)
-        wishes = _criteria(criteria, info.context.limits)
+        found_criteria = _criteria(criteria, info.context.limits)
         jump = on_gap is OnGap.JUMP
         pruned = jump or snapshot is RowsMode.ON_GAP
         place = _live_place(found, since, start, grant, rows=snapshot is not None, pruned=pruned)
         mode = None if snapshot is None else cast("SnapshotMode", snapshot.name.lower())
         checked_snapshot(mode, place, jump=jump)
-        view, wishes = info.context.view(grant, wishes, images, fields, mask, integers)
+        view, found_criteria = info.context.view(grant, found_criteria, images, fields, mask, integers)
         source = OperationSource(
             found,
-            wishes,
+            found_criteria,
             place,
             until,
             view,
@@ -310,11 +310,11 @@ def _on_slot(
     """Resolves ``onSlot`` to the source of the events, without opening the slot yet."""
     found: ChangeLog | None = None
     try:
-        wish = slot.wish()
-        name, found, grant = info.context.find_slot(wish.name, log)
+        request = slot.wish()
+        name, found, grant = info.context.find_slot(request.name, log)
         everything = Criteria.of(())
         view, _ = info.context.view(grant, everything, images, fields, mask, integers)
-        source = OperationSource(found, everything, None, None, view, name=name, grant=grant, slot=wish)
+        source = OperationSource(found, everything, None, None, view, name=name, grant=grant, slot=request)
     except PenstockError as error:
         raise told(error, found) from None
     return cast("AsyncGenerator[ChangeEvent, None]", source)
@@ -367,12 +367,12 @@ def _append(
     expected = expect if keys is None else {"cursor": expect, "keys": pairs}
     asked = {"producer": producer, "sequence": sequence, "expect": expected, "wait": wait.value}
     try:
-        wish = AppendWish.of({**asked, "meta": None if meta is None else msgspec.json.decode(meta)})
+        request = AppendRequest.of({**asked, "meta": None if meta is None else msgspec.json.decode(meta)})
         found = appending.target(context.principal, log)
         mutations = read_objects(change.plain() for change in changes)
-        commit = appending.submit(found, context.principal, wish, mutations).result(wait)
+        commit = appending.submit(found, context.principal, request, mutations).result(wait)
         if commit.duplicate and not commit.version:
-            version = Repetitions().version(found, context.principal, wish)
+            version = Repetitions().version(found, context.principal, request)
             commit = commit._replace(version=version)
         appending.figures.reached(found, came)
         appending.figures.told(found, came)

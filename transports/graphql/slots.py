@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import strawberry
 
 from publishers.slots.slot import Slot
-from transports.codec.slots import SlotWish, acknowledged, flush, slot_wish
+from transports.codec.slots import SlotRequest, acknowledged, flush, slot_request
 from transports.graphql.types import Cursor, Long, described
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ class SlotInput:
         "Name of the owner, shown to other consumers; the name of the principal if left out.", default=None
     )
 
-    def wish(self) -> SlotWish:
+    def wish(self) -> SlotRequest:
         """Returns the request, validated.
 
         Raises:
             InvalidRequest, InvalidOption: If the value of a field is invalid.
         """
-        return slot_wish(
+        return slot_request(
             {"name": self.name, "opening": self.opening, "takeOver": self.take_over, "owner": self.owner}
         )
 

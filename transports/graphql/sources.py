@@ -13,8 +13,8 @@ from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode
 from publishers.views.view import Content, View
 from transports.access.access import EVERYBODY
 from transports.access.grant import Grant
-from transports.codec.groups import JoinWish
-from transports.codec.slots import SlotWish
+from transports.codec.groups import JoinRequest
+from transports.codec.slots import SlotRequest
 from transports.codec.snapshot_places import sealed
 from transports.codec.starts import asks_for_state, feed_of, reads_disk
 from transports.errors import InvalidRequest
@@ -62,8 +62,8 @@ class OperationSource:
     name: str = ""
     grant: Grant = EVERYBODY
     snapshot: SnapshotMode | None = None
-    slot: SlotWish | None = None
-    member: JoinWish | None = None
+    slot: SlotRequest | None = None
+    member: JoinRequest | None = None
 
     @property
     def stated(self) -> bool:

@@ -1,1 +1,6 @@
-"""The HTTP endpoints: appends, GraphQL, and cross-origin access."""
+"""The HTTP endpoints ``/changes`` and ``/graphql``, and access from other origins.
+
+* `changes` appends one transaction per request.
+* `graphql` answers GraphQL over HTTP.
+* `cors` decides which web pages may read responses.
+"""

@@ -25,7 +25,7 @@ from transports.access.access import Access
 from transports.access.principal import Principal
 from transports.access.web_origins import WebOrigins
 from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
-from transports.codec.appends import AppendPayload, AppendWish, outcome
+from transports.codec.appends import AppendPayload, AppendRequest, outcome
 from transports.codec.changes import read_array, read_lines, read_objects
 from transports.errors import InvalidRequest
 from transports.http.asgi import ASGISend, Receive, Scope, respond
@@ -107,12 +107,12 @@ class ChangesEndpoint:
             token = request.token
             commit, cursor = await append
             status = HTTPStatus.OK if commit.duplicate else HTTPStatus.CREATED
-            told = outcome(commit, cursor)
+            reply = outcome(commit, cursor)
         except _Left:
             return
         except _Refused as refused:
             status, headers = refused.status, list(refused.headers)
-            told = {"error": str(refused), "code": "INVALID_REQUEST", "retryable": False}
+            reply = {"error": str(refused), "code": "INVALID_REQUEST", "retryable": False}
         except Exception as error:  # noqa: BLE001 - one request fails, with an id if the error is unexpected, and the server continues
             problem = describe(error, token)
             self._appending.figures.count(problem.code)
@@ -124,9 +124,9 @@ class ChangesEndpoint:
                 headers.append((b"retry-after", b"1"))
             if status is HTTPStatus.UNAUTHORIZED:
                 headers.append((b"www-authenticate", b"Bearer"))
-            told = {"error": problem.message, "code": problem.code, "retryable": problem.retryable}
-            told |= problem.data
-        body = msgspec.json.encode(told) + b"\n"
+            reply = {"error": problem.message, "code": problem.code, "retryable": problem.retryable}
+            reply |= problem.data
+        body = msgspec.json.encode(reply) + b"\n"
         headers += [
             (b"content-type", _JSON.encode()),
             (b"content-length", b"%d" % len(body)),
@@ -203,19 +203,19 @@ class _Request:
                 self._taken = taken
                 if taken > most:
                     await self._refuse("message_bytes", most)
-            wish, changes = await self._pool.run(
+            request, changes = await self._pool.run(
                 self._client, partial(_packed if packed else _json, bytes(body), self._asked)
             )
-            return await self._commit(wish, changes)
+            return await self._commit(request, changes)
         finally:
             self._appending.unanswered.give(taken)
 
     async def lines(self, size: int) -> tuple[Commit, str | None]:
         """Writes a body of lines, which are spooled: nothing is written before all lines have arrived and are valid."""
         most, run = self._limits.transaction_bytes, partial(self._pool.run, self._client)
-        wish = AppendWish.of(self._asked)
+        request = AppendRequest.of(self._asked)
         log = self._log = self._appending.target(
-            self._principal, wish.log
+            self._principal, request.log
         )  # before anything is stored for the log
         taken = 0
         with tempfile.SpooledTemporaryFile(max_size=_PIECE) as spool:
@@ -233,10 +233,10 @@ class _Request:
                     else:
                         await run(partial(spool.write, piece))
                 if taken <= _PIECE:
-                    return await self._commit(wish, await run(lambda: list(read_lines(_rewound(spool)))))
+                    return await self._commit(request, await run(lambda: list(read_lines(_rewound(spool)))))
                 with self._under_way(log):
-                    commit = await run(partial(self._stream, log, wish, spool))
-                return await self._told(log, wish, commit)
+                    commit = await run(partial(self._stream, log, request, spool))
+                return await self._told(log, request, commit)
             finally:
                 self._appending.spooled.give_for(self._principal.name, taken)
 
@@ -260,13 +260,13 @@ class _Request:
             (b"connection", b"close"),
         )
 
-    async def _commit(self, wish: AppendWish, changes: list[Mutation]) -> tuple[Commit, str | None]:
-        log = self._log = self._appending.target(self._principal, wish.log)
-        work = partial(self._appending.submit, log, self._principal, wish, changes)
+    async def _commit(self, request: AppendRequest, changes: list[Mutation]) -> tuple[Commit, str | None]:
+        log = self._log = self._appending.target(self._principal, request.log)
+        work = partial(self._appending.submit, log, self._principal, request, changes)
         with self._under_way(log):
             submission = await self._pool.run(self._client, work)
-            commit = await asyncio.wrap_future(submission.future(wish.wait))
-        return await self._told(log, wish, commit)
+            commit = await asyncio.wrap_future(submission.future(request.wait))
+        return await self._told(log, request, commit)
 
     @contextlib.contextmanager
     def _under_way(self, log: "ChangeLog") -> Iterator[None]:
@@ -280,16 +280,18 @@ class _Request:
         finally:
             figures.gone()
 
-    async def _told(self, log: "ChangeLog", wish: AppendWish, commit: Commit) -> tuple[Commit, str | None]:
+    async def _told(
+        self, log: "ChangeLog", request: AppendRequest, commit: Commit
+    ) -> tuple[Commit, str | None]:
         self._appending.figures.count(outcome_of(commit), 0 if commit.duplicate else self._taken)
         if commit.duplicate and not commit.version:
-            find = partial(Repetitions().version, log, self._principal, wish)
+            find = partial(Repetitions().version, log, self._principal, request)
             commit = commit._replace(version=await self._pool.run(self._client, find))
         return commit, cursor_behind(log, commit)
 
-    def _stream(self, log: "ChangeLog", wish: AppendWish, spool: IO[bytes]) -> Commit:
+    def _stream(self, log: "ChangeLog", request: AppendRequest, spool: IO[bytes]) -> Commit:
         mutations = read_lines(_rewound(spool))
-        return self._appending.commit_columns(log, self._principal, wish, _batches(mutations))
+        return self._appending.commit_columns(log, self._principal, request, _batches(mutations))
 
 
 def _batches(mutations: Iterator[Mutation]) -> "Iterator[Columns]":
@@ -340,19 +342,19 @@ def _asked(query: bytes) -> dict[str, Any]:
     return found
 
 
-def _wish(told: Mapping[str, Any], asked: Mapping[str, Any]) -> AppendWish:
+def _wish(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> AppendRequest:
     """Merges the fields of a transaction in its body and in the query string."""
-    given = {name: value for name, value in told.items() if value is not None}
+    given = {name: value for name, value in fields.items() if value is not None}
     for name in asked:
         if name in given:
             raise InvalidRequest(name, asked[name], "given once, in the body or in the address")
-    return AppendWish.of({**given, **asked})
+    return AppendRequest.of({**given, **asked})
 
 
 _payload: Final = msgspec.json.Decoder(AppendPayload)
 
 
-def _json(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendWish, list[Mutation]]:
+def _json(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendRequest, list[Mutation]]:
     try:
         payload = _payload.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -360,12 +362,12 @@ def _json(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendWish, list[Mutat
     return _wish(payload.told(), asked), read_array(payload.changes)
 
 
-def _packed(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendWish, list[Mutation]]:
+def _packed(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendRequest, list[Mutation]]:
     try:
-        told = msgspec.msgpack.decode(body)
+        document = msgspec.msgpack.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidChange("the body", body[:40], f"MessagePack ({error})") from None
-    changes = told.pop("changes", None) if isinstance(told, dict) else None
-    if not isinstance(told, dict) or not isinstance(changes, list):
+    changes = document.pop("changes", None) if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(changes, list):
         raise InvalidChange("changes", changes, "an array of changes in a map")
-    return _wish(told, asked), read_objects(changes)
+    return _wish(document, asked), read_objects(changes)

@@ -74,9 +74,9 @@ def _shown(scope: Mapping[str, Any]) -> PeerCertificate | None:
     if isinstance(shown, PeerCertificate):
         return shown
     # ASGI extension "tls" 0.2: the name is present only if the host has verified the certificate.
-    told = (scope.get("extensions") or {}).get("tls") or {}
-    name = told.get("client_cert_name")
-    if not name or told.get("client_cert_error"):
+    tls = (scope.get("extensions") or {}).get("tls") or {}
+    name = tls.get("client_cert_name")
+    if not name or tls.get("client_cert_error"):
         return None
     common = next((part[3:] for part in name.split(",") if part.startswith("CN=")), None)
     return PeerCertificate(name, common)

@@ -7,7 +7,7 @@ then mistake the repeated predecessor for a duplicate.
 """
 
 from publishers.errors import PredecessorFailed
-from transports.codec.appends import AppendWish
+from transports.codec.appends import AppendRequest
 from transports.errors import CloseCode, InvalidRequest, TooManyAppends, Violation
 from transports.limits import Limits
 from transports.protocol.connection import Effect, Send, WireEntry
@@ -41,7 +41,7 @@ class Write(Effect, frozen=True):
     """
 
     entry: AppendEntry
-    wish: AppendWish
+    wish: AppendRequest
     changes: bytes
 
 
@@ -82,7 +82,7 @@ class AppendWindow:
         self.nbytes += nbytes
         return entry
 
-    def admit(self, entry: AppendEntry, wish: AppendWish) -> None:
+    def admit(self, entry: AppendEntry, request: AppendRequest) -> None:
         """Checks whether an entered append may be written.
 
         Raises:
@@ -92,7 +92,7 @@ class AppendWindow:
         """
         limits = self._limits
         alone = len(self._entries) == 1
-        if wish.first:
+        if request.first:
             if not alone:
                 raise InvalidRequest("first", True, "left out while appends are unanswered")
             self._run += 1

@@ -311,10 +311,10 @@ class ClientSession:
     def _in_snapshot(self, entry: ClientSubscription, reply: _Signalled) -> list[Effect]:
         entry.cursor, entry.attempts = reply.cursor, 0
         if isinstance(reply, replies.SnapshotBeginReply):
-            told = reply.told(entry.begun(reply.asked))
+            answer = reply.told(entry.begun(reply.asked))
         else:
-            told = reply.told()
-        effects: list[Effect] = [Deliver(entry, [told], reply.cursor)]
+            answer = reply.told()
+        effects: list[Effect] = [Deliver(entry, [answer], reply.cursor)]
         if isinstance(reply, replies.SnapshotEndReply) and entry.ends_with_rows:
             # The completion follows. If it were lost, the client would have a cursor to resume at but nothing left to read.
             self._forget(entry)

@@ -45,11 +45,11 @@ class ClientSlot:
 
     def wish(self) -> dict[str, Any]:
         """Returns the ``slot`` field of ``subscribe``."""
-        told: dict[str, Any] = {name: value for name, value in self._wish.items() if value is not None}
+        fields: dict[str, Any] = {name: value for name, value in self._wish.items() if value is not None}
         if self.generation is not None:
-            told.pop("takeOver", None)
-            told["generation"] = self.generation
-        return told
+            fields.pop("takeOver", None)
+            fields["generation"] = self.generation
+        return fields
 
     def opened(self, reply: SlotReply) -> None:
         """Records that the server has opened the slot or resumed the opening."""

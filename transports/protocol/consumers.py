@@ -6,7 +6,7 @@ Calls are answered in order of arrival, so a call may rely on the effects of ear
 import math
 from typing import TYPE_CHECKING
 
-from transports.codec.groups import ConsumerCall, JoinWish, MemberReply, call_of
+from transports.codec.groups import ConsumerCall, JoinRequest, MemberReply, call_of
 from transports.codec.messages import Call, encode
 from transports.errors import TooManyCalls
 from transports.problems import Problem
@@ -68,15 +68,15 @@ class ConsumerEntry(WireEntry):
     def answer(self, n: int, result: object) -> Effect:
         """Returns the answer to a call."""
         key = "error" if isinstance(result, Problem) else "result"
-        told = result.payload() if isinstance(result, Problem) else result
-        return Send(encode({"type": "group", "id": self.id, "n": n, key: told}))
+        payload = result.payload() if isinstance(result, Problem) else result
+        return Send(encode({"type": "group", "id": self.id, "n": n, key: payload}))
 
 
 class JoinGroup(Effect, frozen=True):
     """Join a consumer to its group, and call ``joined`` or ``ServerSession.failed``."""
 
     entry: ConsumerEntry
-    wish: JoinWish
+    wish: JoinRequest
 
 
 class DemandDeliveries(Effect, frozen=True):

@@ -55,10 +55,10 @@ class Fence:
 
     def answered(self, payload: object) -> bool:
         """Handles a pong; returns whether a ping was unanswered. Not every client echoes the payload."""
-        told = payload if isinstance(payload, dict) else {}
-        if not self._unanswered or "snapshot" in told:  # a pong with "snapshot" answers another ping
+        fields = payload if isinstance(payload, dict) else {}
+        if not self._unanswered or "snapshot" in fields:  # a pong with "snapshot" answers another ping
             return False
-        number = told.get("fence")
+        number = fields.get("fence")
         self._unanswered.popleft()
         while isinstance(number, int) and self._unanswered and self._unanswered[0][0] <= number:
             self._unanswered.popleft()

@@ -163,9 +163,9 @@ class GraphQLSession(ServerConnection[OperationEntry]):
                 messages.append(b'{"type":"ping","payload":{"fence":%d}}' % fence)
         return messages
 
-    def snapshot(self, entry: OperationEntry, told: Sequence[Mapping[str, object]]) -> list[Effect]:
+    def snapshot(self, entry: OperationEntry, rows: Sequence[Mapping[str, object]]) -> list[Effect]:
         """Returns a ping that reports the begin or end of rows: the protocol has no other message that is not an event."""
-        payload = {"snapshot": {entry.id: told}}
+        payload = {"snapshot": {entry.id: rows}}
         return [] if entry.ended else [Send(msgspec.json.encode({"type": "ping", "payload": payload}))]
 
     def result(self, entry: OperationEntry, payload: bytes) -> list[Effect]:

@@ -11,7 +11,7 @@ import msgspec
 
 from publishers.errors import TransactionTooLarge
 from publishers.mutations.arguments import encode_value
-from transports.codec.appends import AppendWish
+from transports.codec.appends import AppendRequest
 from transports.errors import TooManyAppends
 from transports.limits import Limits
 from transports.protocol.appends import AppendEntry
@@ -37,21 +37,21 @@ class TransactionEntry(WireEntry):
 
     __slots__ = ("_meta", "nbytes", "parts", "touched", "waiting", "wish")
 
-    def __init__(self, name: str, wish: AppendWish, now: float) -> None:
+    def __init__(self, name: str, request: AppendRequest, now: float) -> None:
         super().__init__(name, b"")
         # Kept as text: objects take many times the memory, for as long as the client likes.
-        self._meta = None if wish.meta is None else encode_value("meta", wish.meta)
-        self.wish = msgspec.structs.replace(wish, meta=None)
+        self._meta = None if request.meta is None else encode_value("meta", request.meta)
+        self.wish = msgspec.structs.replace(request, meta=None)
         self.nbytes = 0
         self.waiting: list[int] = []
         self.parts = 0
         self.touched = now
 
-    def annotated(self, wish: AppendWish) -> AppendWish:
+    def annotated(self, request: AppendRequest) -> AppendRequest:
         """Returns the request with the annotations of the transaction."""
         if self._meta is None:
-            return wish
-        return msgspec.structs.replace(wish, meta=msgspec.json.decode(self._meta))
+            return request
+        return msgspec.structs.replace(request, meta=msgspec.json.decode(self._meta))
 
 
 class BeginSpool(Effect, frozen=True):
@@ -77,7 +77,7 @@ class WriteSpool(Effect, frozen=True):
     """As ``Write``, for the stored parts of a transaction, which the machine has forgotten."""
 
     entry: AppendEntry
-    wish: AppendWish
+    wish: AppendRequest
     transaction: TransactionEntry
 
 
@@ -102,7 +102,7 @@ class OpenTransactions:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def begin(self, name: str, wish: AppendWish, now: float) -> TransactionEntry:
+    def begin(self, name: str, request: AppendRequest, now: float) -> TransactionEntry:
         """Opens a transaction.
 
         Raises:
@@ -111,7 +111,7 @@ class OpenTransactions:
         """
         if len(self._entries) >= self._limits.transactions:
             raise TooManyAppends("transactions", self._limits.transactions)
-        entry = self._entries[name] = TransactionEntry(name, wish, now)
+        entry = self._entries[name] = TransactionEntry(name, request, now)
         return entry
 
     def find(self, name: str) -> TransactionEntry | None:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from publishers.commits.group_commit import Commit
 from publishers.errors import PenstockError
 from publishers.fanout.batch import Batch
-from transports.codec.again import AgainWish
-from transports.codec.appends import AppendWish, appended
+from transports.codec.again import AgainRequest
+from transports.codec.appends import AppendRequest, appended
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder
 from transports.codec.group_orders import GroupOrder
-from transports.codec.groups import JoinWish
+from transports.codec.groups import JoinRequest
 from transports.codec.messages import (
     Abort,
     Acknowledge,
@@ -34,7 +34,7 @@ from transports.codec.messages import (
     Steer,
     SteerGroup,
     Subscribe,
-    SubscribeWish,
+    SubscribeRequest,
     encode,
     parse,
 )
@@ -154,9 +154,9 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         self._check_free(message.id, self.transactions)
 
         def made() -> tuple[SubscriptionEntry, Effect]:
-            wish = SubscribeWish.of(message.payload, self.limits)
-            entry = SubscriptionEntry(message.id, wish.heartbeat, now)
-            return entry, Open(entry, wish)
+            request = SubscribeRequest.of(message.payload, self.limits)
+            entry = SubscriptionEntry(message.id, request.heartbeat, now)
+            return entry, Open(entry, request)
 
         return self._enter(message.id, made)
 
@@ -180,7 +180,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
 
         def made() -> tuple[ConsumerEntry, Effect]:
             entry = ConsumerEntry(message.id)
-            return entry, JoinGroup(entry, JoinWish.of(message.payload))
+            return entry, JoinGroup(entry, JoinRequest.of(message.payload))
 
         return self._enter(message.id, made)
 
@@ -225,7 +225,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         try:
             if entry.stage is not EntryStage.ACTIVE:
                 raise InvalidRequest("id", message.id, "that of a subscription for which subscribed was sent")
-            return [AskRows(entry, AgainWish.of(message.payload, self.limits.inline_weight))]
+            return [AskRows(entry, AgainRequest.of(message.payload, self.limits.inline_weight))]
         except PenstockError as error:
             return self._end(entry, describe(error))
 
@@ -235,12 +235,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         try:
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            wish = AppendWish.of(message.payload.told())
-            self.window.admit(entry, wish)
+            request = AppendRequest.of(message.payload.told())
+            self.window.admit(entry, request)
         except PenstockError as error:
             self._spend()  # an append that is refused at once counts as a control message
             return self.append_failed(entry, describe(error))
-        return [Write(entry, wish, bytes(message.payload.changes))]
+        return [Write(entry, request, bytes(message.payload.changes))]
 
     # Transactions in parts.
 
@@ -249,7 +249,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         try:
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            entry = self.transactions.begin(message.id, AppendWish.of(message.payload), now)
+            entry = self.transactions.begin(message.id, AppendRequest.of(message.payload), now)
         except PenstockError as error:
             problem = describe(error)
             self.refused(problem.code)
@@ -275,12 +275,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
                 raise NoTransaction(message.id)
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            wish = transaction.wish.behind(message.payload.first)
-            self.window.admit(entry, wish)
+            request = transaction.wish.behind(message.payload.first)
+            self.window.admit(entry, request)
         except PenstockError as error:
             return [*self.append_failed(entry, describe(error)), *self._drop(transaction)]
         self.transactions.end(transaction)
-        return [WriteSpool(entry, wish, transaction)]
+        return [WriteSpool(entry, request, transaction)]
 
     def _drop(self, transaction: TransactionEntry | None) -> list[Effect]:
         if transaction is None or transaction.ended:
@@ -322,7 +322,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         return f"id {name!r} is in use; choose another or complete it first"
 
     def subscribed(
-        self, entry: SubscriptionEntry, *, resync: bool, now: float, **told: object
+        self, entry: SubscriptionEntry, *, resync: bool, now: float, **reply: object
     ) -> list[Effect]:
         """Confirms that the subscription is registered: from its cursor on, no change can be missed.
 
@@ -330,7 +330,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             entry: The subscription.
             resync: Whether it begins by reading from the WAL.
             now: The time.
-            **told: ``log``, ``epoch``, ``cursor``, ``oldest``, ``head``, and ``slot`` if it opens one.
+            **reply: ``log``, ``epoch``, ``cursor``, ``oldest``, ``head``, and ``slot`` if it opens one.
         """
         if entry.stage is not EntryStage.REQUESTED:
             return []
@@ -338,7 +338,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         # A subscription that begins in RESYNC gets a checkpoint at once.
         entry.resync = entry.changed = resync
         entry.told = entry.checked = now
-        return [Send(encode({"type": "subscribed", "id": entry.id, **told}))]
+        return [Send(encode({"type": "subscribed", "id": entry.id, **reply}))]
 
     def next(self, entry: SubscriptionEntry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
         """Returns the ``next`` message for a batch; None if the subscription is not active."""
@@ -364,11 +364,11 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         entry.told, entry.unsettled = now, True
         return b'%s%s],"cursor":"%s","boundary":false}' % (entry.head, b",".join(events), cursor.encode())
 
-    def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **told: object) -> list[Effect]:
+    def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **reply: object) -> list[Effect]:
         """Reports that a snapshot begins or ends, or that a page of its rows has ended, with the cursor there."""
         if entry.stage is not EntryStage.ACTIVE:
             return []
-        return [Send(encode({"type": kind, "id": entry.id, **told, "cursor": cursor}))]
+        return [Send(encode({"type": kind, "id": entry.id, **reply, "cursor": cursor}))]
 
     def gap(self, entry: SubscriptionEntry, begin: str, end: str) -> list[Effect]:
         """Reports that the history between two cursors is missing; the next event lies behind it."""
@@ -396,13 +396,13 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         if entry.stage is not EntryStage.ACTIVE:
             return []
         entry.storing = False
-        told: dict[str, object] = {"type": "acked", "id": entry.id, "cursor": cursor}
+        reply: dict[str, object] = {"type": "acked", "id": entry.id, "cursor": cursor}
         if n is not None:
-            told["n"] = n
+            reply["n"] = n
         if problem is not None:
             self.errors[problem.code] += 1
-            told["error"] = problem.payload()
-        return [Send(encode(told))]
+            reply["error"] = problem.payload()
+        return [Send(encode(reply))]
 
     def answered(
         self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotTold] | dict[str, Any] | None
@@ -484,21 +484,21 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             items: For each subscription its cursor, the head and the live version of its log, and whether it is in RESYNC.
             now: The time.
         """
-        told = []
+        effects = []
         for entry, cursor, head, live, resync in items:
             if entry.stage is EntryStage.ACTIVE:
                 entry.told = entry.checked = now
                 entry.changed = entry.unsettled = False
                 entry.resync = resync
                 state = "RESYNC" if resync else "LIVE"
-                told.append({"id": entry.id, "cursor": cursor, "head": head, "live": live, "state": state})
-        if not told:
+                effects.append({"id": entry.id, "cursor": cursor, "head": head, "live": live, "state": state})
+        if not effects:
             return []
         self._checkpoints += 1
         due = self.due
         next_ms = 0 if math.isinf(due) else max(1, round((due - now) * 1000))
         return [
-            Send(encode({"type": "checkpoint", "items": told, "n": self._checkpoints, "nextMs": next_ms}))
+            Send(encode({"type": "checkpoint", "items": effects, "n": self._checkpoints, "nextMs": next_ms}))
         ]
 
     # End of the connection.

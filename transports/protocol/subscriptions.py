@@ -2,10 +2,10 @@
 
 import math
 
-from transports.codec.again import AgainWish
+from transports.codec.again import AgainRequest
 from transports.codec.events import next_head
 from transports.codec.group_orders import GroupOrder
-from transports.codec.messages import SubscribeWish
+from transports.codec.messages import SubscribeRequest
 from transports.codec.schemas import SchemaQuestion
 from transports.codec.slot_orders import SlotOrder
 from transports.limits import Limits
@@ -54,7 +54,7 @@ class Open(Effect, frozen=True):
     """Subscribe, and call ``subscribed`` or ``failed``."""
 
     entry: SubscriptionEntry
-    wish: SubscribeWish
+    wish: SubscribeRequest
 
 
 class AckSlot(Effect, frozen=True):
@@ -70,7 +70,7 @@ class AskRows(Effect, frozen=True):
     """Request more rows of a subscription."""
 
     entry: SubscriptionEntry
-    wish: AgainWish
+    wish: AgainRequest
 
 
 class SchemaEntry(WireEntry):

@@ -1,1 +1,6 @@
-"""Quotas for the costs that clients cause: threads, bytes, and the weight of criteria."""
+"""Bounds for the costs that clients cause.
+
+* `pool`: threads, shared fairly among clients.
+* `shared_bytes`: bytes in memory.
+* `weight`: the weight of the criteria of all subscriptions.
+"""

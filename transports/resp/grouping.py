@@ -235,22 +235,22 @@ async def _tell(port: RespPort, client: RespClient, given: CommandArguments) -> 
     await named.check(port, client)
 
     def work(_: object) -> dict[str, Any]:
-        told = named.open().info()
+        statistics = named.open().info()
         return {
-            "name": told.name,
-            "state": told.state.value,
-            "floor": sequence_of(told.floor),
-            "head": sequence_of(told.head),
-            "consumers": list(told.consumers),
-            "pending": told.pending,
-            "due": told.due,
-            "parked": told.parked,
-            "acked": told.acked,
-            "redelivered": told.redelivered,
-            "dead": told.dead,
-            "lost": told.lost,
-            "lag": told.lag.changes,
-            "lag_versions": told.lag.versions,
+            "name": statistics.name,
+            "state": statistics.state.value,
+            "floor": sequence_of(statistics.floor),
+            "head": sequence_of(statistics.head),
+            "consumers": list(statistics.consumers),
+            "pending": statistics.pending,
+            "due": statistics.due,
+            "parked": statistics.parked,
+            "acked": statistics.acked,
+            "redelivered": statistics.redelivered,
+            "dead": statistics.dead,
+            "lost": statistics.lost,
+            "lag": statistics.lag.changes,
+            "lag_versions": statistics.lag.versions,
         }
 
     return await port.scan(client, work)
@@ -356,12 +356,12 @@ async def claim(port: RespPort, client: RespClient, given: CommandArguments) -> 
             idle, places, start=chosen.get("START"), limit=chosen.get("COUNT", 100), only_ids=only_ids
         )
         following = 0 if found.next is None else sequence_of(found.next)
-        told = (
+        reply = (
             [sequence_of(one.position) for one in found.deliveries]
             if only_ids
             else _events(found.deliveries, client.version)
         )
-        return [following, told, [sequence_of(one) for one in found.lost]]
+        return [following, reply, [sequence_of(one) for one in found.lost]]
 
     return await port.scan(client, lambda _: _as_member(port, named, consumer, take))
 

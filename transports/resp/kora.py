@@ -81,9 +81,9 @@ def criteria_of_pattern(pattern: bytes | None) -> Criteria:
     anything = entity_type == "*"
     if not colon or not key or (not anything and (not entity_type or _WILD.search(entity_type))):
         raise RespError("ERR", f"MATCH is {text[:80]!a}, but must be {_PATTERN}")
-    wish: dict[str, Any] = {"areas": {Area.DATA}}
+    fields: dict[str, Any] = {"areas": {Area.DATA}}
     if not anything:
-        wish["entity_types"] = {entity_type}
+        fields["entity_types"] = {entity_type}
     if key != "*":
-        wish["key_globs" if _WILD.search(key) else "keys"] = {key}
-    return Criteria.of(Criterion(**wish))
+        fields["key_globs" if _WILD.search(key) else "keys"] = {key}
+    return Criteria.of(Criterion(**fields))

@@ -75,7 +75,7 @@ class AccessEntry:
         client = (self._scope.get("client") or ("-",))[0]
         path = str(self._scope["path"])[:_PATH_MAX]
         status, who = self.status, self._scope.get("penstock.principal")
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "method": self._method,
             "path": path,
             "status": status,
@@ -83,9 +83,9 @@ class AccessEntry:
             "seconds": round(elapsed, 6),
         }
         if self._method != "WEBSOCKET":
-            told["bytes"] = self._bytes
+            fields["bytes"] = self._bytes
         if who is not None:
-            told["principal"] = who
+            fields["principal"] = who
         _LOG.info(
             "%s %s %s in %.3f s from %s%s",
             self._method,
@@ -94,5 +94,5 @@ class AccessEntry:
             elapsed,
             client,
             "" if who is None else f" as {who}",
-            extra={"data": told},
+            extra={"data": fields},
         )

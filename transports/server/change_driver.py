@@ -18,9 +18,9 @@ from publishers.views.view import View
 from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
 from transports.appends import Appending
-from transports.codec.again import AgainWish
+from transports.codec.again import AgainRequest
 from transports.codec.events import EventEncoder, encode_change
-from transports.codec.messages import SubscribeWish
+from transports.codec.messages import SubscribeRequest
 from transports.codec.snapshot_places import sealed
 from transports.codec.starts import reads_disk
 from transports.problems import Problem, describe
@@ -39,7 +39,7 @@ from transports.server.member_leases import MemberLeases
 from transports.server.outbound import Lane
 from transports.server.slot_leases import SlotLease, SlotLeases
 from transports.server.subscriber import WireSubscriber
-from transports.server.wishes import narrowed, wished_feed
+from transports.server.wishes import narrowed, requested_feed
 from transports.telemetry.latency import Latency
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         driver: "ChangeDriver",
         entry: SubscriptionEntry,
         lane: Lane,
-        wish: SubscribeWish,
+        request: SubscribeRequest,
         *,
         name: str,
         log: "ChangeLog",
@@ -83,19 +83,19 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
             driver,
             entry,
             lane,
-            batch_events=wish.batch_events,
-            demand=wish.credits,
+            batch_events=request.batch_events,
+            demand=request.credits,
             name=name,
             grant=grant,
-            stated=wish.stated,
+            stated=request.stated,
         )
-        self.wish = wish
+        self.wish = request
         self.log = log
         self.encoder = encoder
         self.latency = latency
         self.place: str | None = None
-        self.view = wish.view
-        self.integers = wish.view.integers
+        self.view = request.view
+        self.integers = request.view.integers
 
     def cursor(self) -> str:
         """The cursor at which the client would resume; empty before the subscription begins."""
@@ -256,21 +256,21 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             case _:
                 raise TypeError(f"{effect!r} is no effect of this protocol")
 
-    def _open(self, entry: SubscriptionEntry, wish: SubscribeWish) -> None:
+    def _open(self, entry: SubscriptionEntry, request: SubscribeRequest) -> None:
         try:
-            action = LogAction.READ if wish.slot is None else LogAction.CONSUME
-            name, log, grant = self._access.find(self._logs, wish.log, self._principal, action)
-            if wish.slot is not None:
-                grant.check_slot(wish.slot.name)
+            action = LogAction.READ if request.slot is None else LogAction.CONSUME
+            name, log, grant = self._access.find(self._logs, request.log, self._principal, action)
+            if request.slot is not None:
+                grant.check_slot(request.slot.name)
         except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self._perform(self._session.failed(entry, describe(error)))
             return
-        if wish.stated and (refused := self._crowded()) is not None:
+        if request.stated and (refused := self._crowded()) is not None:
             self._perform(self._session.failed(entry, describe(refused)))
             return
         encoder = self._encoders.setdefault(log, EventEncoder(log.token))
-        lane = self._outbound.lane(wish.batch_bytes, wish.linger)
-        kept = wish if wish.wishes is None else wish.bare()
+        lane = self._outbound.lane(request.batch_bytes, request.linger)
+        kept = request if request.wishes is None else request.bare()
         subscriber = self._subscribers[entry] = ChangeSubscriber(
             self,
             entry,
@@ -282,12 +282,13 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             grant=grant,
             latency=self._latencies.of(log),
         )
-        if wish.slot is not None:
-            admit_slot = partial(self._admit_slot, subscriber, wish)
-            self._slots.open(subscriber, wish.slot, self._principal, admit_slot, lost=self._is_lost)
+        if request.slot is not None:
+            admit_slot = partial(self._admit_slot, subscriber, request)
+            self._slots.open(subscriber, request.slot, self._principal, admit_slot, lost=self._is_lost)
             return
-        read, admit = partial(narrowed, wish, grant, self._limits), partial(self._admit, subscriber, wish)
-        if wish.criteria is None:
+        read = partial(narrowed, request, grant, self._limits)
+        admit = partial(self._admit, subscriber, request)
+        if request.criteria is None:
             self._jobs.send(self._pools.preparing, entry, read, admit)
         else:
             admit(read)
@@ -295,7 +296,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
     def _admit(
         self,
         subscriber: ChangeSubscriber,
-        wish: SubscribeWish,
+        request: SubscribeRequest,
         result: Callable[[], tuple[Criteria, View, Cost]],
     ) -> None:
         """Counts a subscription whose criteria are known and makes its feed, or ends it with the error."""
@@ -304,16 +305,16 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             subscriber.view, subscriber.integers = view, view.integers
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
             # On the system log an empty list of criteria selects nothing; the criteria of a grant are more specific.
-            wanted = () if wish.empty and subscriber.grant.criteria is None else criteria
-            make = partial(wished_feed, subscriber.log, wish, wanted, view)
-            self._subscribe(subscriber, cost, make, scans=reads_disk(wish.start))
+            wanted = () if request.empty and subscriber.grant.criteria is None else criteria
+            make = partial(requested_feed, subscriber.log, request, wanted, view)
+            self._subscribe(subscriber, cost, make, scans=reads_disk(request.start))
         except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self.ended(subscriber, error)
         self._link.flush()
 
-    def _ask_rows(self, subscriber: ChangeSubscriber, wish: AgainWish) -> None:
+    def _ask_rows(self, subscriber: ChangeSubscriber, request: AgainRequest) -> None:
         try:
-            subscriber.again(wish, subscriber.view, self._limits)
+            subscriber.again(request, subscriber.view, self._limits)
         except PenstockError as error:
             self._fail(subscriber, error)
 
@@ -325,16 +326,16 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         super()._cancel(entry)
 
     def _admit_slot(
-        self, subscriber: ChangeSubscriber, wish: SubscribeWish, result: Callable[[], SlotLease]
+        self, subscriber: ChangeSubscriber, request: SubscribeRequest, result: Callable[[], SlotLease]
     ) -> None:
         """Counts and subscribes to the slot that was opened, or ends the subscription with the error."""
         try:
             lease = result()
             slot, cost = lease.held, lease.cost
-            view, criteria = narrow(subscriber.grant, wish.view, slot.criteria)
+            view, criteria = narrow(subscriber.grant, request.view, slot.criteria)
             subscriber.integers = view.integers
             self._weight.take(subscriber.entry, subscriber.name, criteria, cost)
-            since = None if wish.since is None else subscriber.log.position_of(wish.since)
+            since = None if request.since is None else subscriber.log.position_of(request.since)
             self._consume(subscriber, slot, cost, view, since)
         except Exception as error:  # noqa: BLE001 - any error concerns only this subscription
             self.ended(subscriber, error)
@@ -420,8 +421,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                     begin = SnapshotCursor(name, None, subscriber.log.token(position))
                     subscriber.subscription, subscriber.stated = None, True
                     subscriber.place = subscriber.text(begin)
-                told = {} if asked is None else {"asked": asked}
-                self._perform(tell(entry, "snapshot_begin", subscriber.place, snapshot=name, **told))
+                fields = {} if asked is None else {"asked": asked}
+                self._perform(tell(entry, "snapshot_begin", subscriber.place, snapshot=name, **fields))
             case ChunkEnd(cursor):
                 if subscriber.grant.criteria is not None:
                     return  # it would reveal the number of hidden rows

@@ -13,7 +13,7 @@ from publishers.errors import PenstockError
 from publishers.model.position import Position
 from transports.access.principal import Principal
 from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
-from transports.codec.appends import AppendWish
+from transports.codec.appends import AppendRequest
 from transports.codec.changes import read_array
 from transports.problems import describe
 from transports.protocol.appends import AppendEntry, Write
@@ -104,27 +104,29 @@ class ConnectionAppends:
 
     # Transactions in one message.
 
-    def _append(self, entry: AppendEntry, wish: AppendWish, changes: bytes, principal: Principal) -> None:
+    def _append(
+        self, entry: AppendEntry, request: AppendRequest, changes: bytes, principal: Principal
+    ) -> None:
         appending, nbytes = self._appending, entry.nbytes
         try:
-            log = appending.target(principal, wish.log)
+            log = appending.target(principal, request.log)
             appending.unanswered.take(nbytes)
         except Exception as error:  # noqa: BLE001 - any error concerns this append and those behind it
             self._perform(self._session.append_failed(entry, describe(error)))
             return
 
         def submit(after: Submission | None) -> Submission:
-            return appending.submit(log, principal, wish, read_array(changes), after)
+            return appending.submit(log, principal, request, read_array(changes), after)
 
         def release() -> None:
             appending.unanswered.give(nbytes)
 
-        self._put(entry, wish, log, principal, submit, release, nbytes)
+        self._put(entry, request, log, principal, submit, release, nbytes)
 
     def _put(
         self,
         entry: AppendEntry,
-        wish: AppendWish,
+        request: AppendRequest,
         log: "ChangeLog",
         principal: Principal,
         submit: Callable[[Submission | None], Submission],
@@ -150,7 +152,7 @@ class ConnectionAppends:
                 self._reached.append((entry, log, came))
             figures.count(outcome_of(commit), 0 if commit.duplicate else nbytes)
             if commit.duplicate and not commit.version:
-                find = partial(self._repetitions.version, log, principal, wish)
+                find = partial(self._repetitions.version, log, principal, request)
                 if self._jobs.send(self._pools.scanning, entry, find, partial(found, commit)):
                     return
             answer(lambda: commit)
@@ -170,7 +172,7 @@ class ConnectionAppends:
                 _, where, since = self._reached.popleft()
                 figures.told(where, since)
 
-        self._lane.put(entry.run, wish.wait, submit, told, alone=alone)
+        self._lane.put(entry.run, request.wait, submit, told, alone=alone)
 
     # Transactions in several parts.
 
@@ -214,12 +216,12 @@ class ConnectionAppends:
         self._run(spool.store).add_done_callback(done)
 
     def _append_spool(
-        self, entry: AppendEntry, wish: AppendWish, transaction: TransactionEntry, principal: Principal
+        self, entry: AppendEntry, request: AppendRequest, transaction: TransactionEntry, principal: Principal
     ) -> None:
         appending, spool = self._appending, self._spools.pop(transaction)
         release = partial(self._discard, spool)
         try:
-            log = appending.target(principal, wish.log)
+            log = appending.target(principal, request.log)
         except Exception as error:  # noqa: BLE001 - as above
             release()
             self._perform(self._session.append_failed(entry, describe(error)))
@@ -227,7 +229,7 @@ class ConnectionAppends:
 
         def submit(after: Submission | None) -> Submission:
             try:
-                whole = transaction.annotated(wish)
+                whole = transaction.annotated(request)
                 if spool.small:
                     return appending.submit(log, principal, whole, list(spool.mutations()), after)
                 if after is not None:
@@ -236,7 +238,7 @@ class ConnectionAppends:
             finally:
                 spool.close()  # on this thread, because it may wait for the disk
 
-        self._put(entry, wish, log, principal, submit, release, spool.nbytes, alone=not spool.small)
+        self._put(entry, request, log, principal, submit, release, spool.nbytes, alone=not spool.small)
 
     def _discard(self, spool: PartSpool) -> None:
         """Deletes a spool; that of a file on a thread, because it may wait for the disk."""

@@ -18,7 +18,7 @@ from transports.codec.groups import (
     AckCall,
     ClaimCall,
     ConsumerCall,
-    JoinWish,
+    JoinRequest,
     MemberReply,
     PendingCall,
     deliveries_json,
@@ -50,12 +50,12 @@ class _Consumer(MemberSubscriber[ConsumerEntry]):
         self,
         members: "ConnectionGroups",
         entry: ConsumerEntry,
-        wish: JoinWish,
+        request: JoinRequest,
         lane: Lane,
         name: str,
         log: "ChangeLog",
     ) -> None:
-        super().__init__(members, entry, wish, lane, name, log)
+        super().__init__(members, entry, request, lane, name, log)
         self.calls: deque[CallGroup] = deque()
         self.busy = False
 
@@ -103,14 +103,14 @@ class ConnectionGroups(HeldMembers[_Consumer]):
             lost: Returns whether the connection is lost.
         """
         if isinstance(effect, JoinGroup):
-            entry, wish = effect.entry, effect.wish
+            entry, request = effect.entry, effect.wish
             try:
-                name, log, grant = self._access.find(self._logs, wish.log, principal, LogAction.CONSUME)
-                grant.check_group(wish.group)
+                name, log, grant = self._access.find(self._logs, request.log, principal, LogAction.CONSUME)
+                grant.check_group(request.group)
             except Exception as error:  # noqa: BLE001 - any error concerns only this consumer
                 self._perform(self._session.failed(entry, describe(error)))
                 return
-            self.join(_Consumer(self, entry, wish, self._lane(), name, log), principal, lost=lost)
+            self.join(_Consumer(self, entry, request, self._lane(), name, log), principal, lost=lost)
         elif isinstance(effect, CallGroup):
             consumer = self._consumers[effect.entry]
             consumer.calls.append(effect)
@@ -121,9 +121,9 @@ class ConnectionGroups(HeldMembers[_Consumer]):
     # Messages to the consumer.
 
     def _write(self, consumer: _Consumer, lease: MemberLease, deliveries: Sequence[GroupDelivery]) -> None:
-        told = deliveries_json(tuple(deliveries), consumer.log.token, consumer.wish.integers)
+        answer = deliveries_json(tuple(deliveries), consumer.log.token, consumer.wish.integers)
         lease.held.note(deliveries)
-        self._perform(consumer.entry.delivered(told))
+        self._perform(consumer.entry.delivered(answer))
 
     def ended(self, consumer: _Consumer, error: Exception | None) -> None:
         """Writes the last message to a consumer."""
@@ -136,10 +136,10 @@ class ConnectionGroups(HeldMembers[_Consumer]):
 
     def _begin(self, consumer: _Consumer, lease: MemberLease) -> None:
         """Confirms the joining and starts the deliveries; deliveries sent before that did not arrive are sent again first."""
-        held, entry, wish = lease.held, consumer.entry, consumer.wish
+        held, entry, request = lease.held, consumer.entry, consumer.wish
         reply = MemberReply(held.group.name, held.member.name, held.generation)
-        feed = held.member.deliveries(history=wish.history, nbytes=consumer.lane.batch_bytes)
-        missing = held.missing(wish.received if wish.generation == held.generation else 0)
+        feed = held.member.deliveries(history=request.history, nbytes=consumer.lane.batch_bytes)
+        missing = held.missing(request.received if request.generation == held.generation else 0)
 
         def begin(_: object = None) -> None:
             if not entry.ended:
@@ -221,12 +221,12 @@ def _claim(
 ) -> Mapping[str, object]:
     claimed = claim_for(log, held.member, call)
     try:
-        told = deliveries_json(claimed.deliveries, log.token, Integers.NUMBER)
+        deliveries = deliveries_json(claimed.deliveries, log.token, Integers.NUMBER)
     except BaseException:
         held.member.give_back(claimed.deliveries)
         raise
     return {
-        "deliveries": msgspec.Raw(told),
+        "deliveries": msgspec.Raw(deliveries),
         "next": None if claimed.next is None else token(claimed.next),
         "lost": [token(one) for one in claimed.lost],
     }

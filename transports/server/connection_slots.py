@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from publishers.errors import PenstockError
 from transports.access.principal import Principal
-from transports.codec.slots import SlotReply, SlotWish, acknowledged, flush
+from transports.codec.slots import SlotReply, SlotRequest, acknowledged, flush
 from transports.problems import describe
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.server import ServerSession
@@ -76,7 +76,7 @@ class HeldSlots:
     def open(
         self,
         consumer: _Consumer,
-        wish: SlotWish,
+        request: SlotRequest,
         principal: Principal,
         then: Callable[[Callable[[], SlotLease]], None],
         *,
@@ -86,7 +86,7 @@ class HeldSlots:
 
         Args:
             consumer: The subscriber of the subscription.
-            wish: The slot, as the client asked for it.
+            request: The slot, as the client asked for it.
             principal: The principal of the client.
             then: Called with a function that returns the lease or raises the error.
             lost: Returns whether the connection is lost; asked if the subscription has ended meanwhile.
@@ -105,7 +105,7 @@ class HeldSlots:
             self._held[consumer.entry] = _Held(consumer, lease)
             then(lambda: lease)
 
-        self._leases.take(consumer.log, wish, principal, consumer, client=self._client, then=taken)
+        self._leases.take(consumer.log, request, principal, consumer, client=self._client, then=taken)
 
     def left(self, entry: WireEntry, *, lost: bool) -> None:
         """Releases the lease of a subscription that has ended; ``lost`` says whether its connection was lost."""

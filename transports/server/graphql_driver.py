@@ -18,7 +18,7 @@ from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
 from transports.appends import Appending
-from transports.codec.again import AgainWish
+from transports.codec.again import AgainRequest
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
 from transports.errors import TooManySnapshots
 from transports.graphql.cost import is_light
@@ -97,8 +97,8 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
     @property
     def slot(self) -> str | None:
         """The name of the slot that it opens; None without one."""
-        wish = self.operation.source.slot
-        return None if wish is None else wish.name
+        request = self.operation.source.slot
+        return None if request is None else request.name
 
     @property
     def log(self) -> "ChangeLog":
@@ -114,14 +114,14 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         """Returns the payloads; the first one reports a gap and snapshots before it in ``extensions``."""
         if not payloads or not (self.gap or self.snapshots):
             return payloads
-        told: dict[str, object] = {}
+        fields: dict[str, object] = {}
         if (gap := self.gap) is not None:
             token = self.operation.source.log.token
-            told["gap"] = {"begin": str(token(gap.begin)), "end": str(token(gap.end))}
+            fields["gap"] = {"begin": str(token(gap.begin)), "end": str(token(gap.end))}
         if self.snapshots:
-            told["snapshot"] = self.snapshots
+            fields["snapshot"] = self.snapshots
         self.gap, self.snapshots = None, []
-        return [b'%s,"extensions":%s}' % (payloads[0][:-1], msgspec.json.encode(told)), *payloads[1:]]
+        return [b'%s,"extensions":%s}' % (payloads[0][:-1], msgspec.json.encode(fields)), *payloads[1:]]
 
     def forget_empty(self, most: int) -> None:
         """Forgets the oldest snapshot without rows, if there are more than ``most`` that no event has reported.
@@ -140,8 +140,8 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         Raises:
             PenstockError: If the request is refused.
         """
-        wish, limits = AgainWish.of_types(payload), self._driver.limits
-        self.again(wish, self.operation.view, limits)
+        request, limits = AgainRequest.of_types(payload), self._driver.limits
+        self.again(request, self.operation.view, limits)
 
     # Signals beside those of Reactive Streams, on the lane.
 
@@ -437,13 +437,13 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         if error is None:
             self._perform(self._session.completed(entry))
             return
-        told = graphql_error(problem_of(error, log))
+        answer = graphql_error(problem_of(error, log))
         if subscriber.place is not None:
-            told["extensions"].setdefault("cursor", subscriber.place)
+            answer["extensions"].setdefault("cursor", subscriber.place)
         elif subscriber.subscription is not None and not isinstance(error, LogDropped):
             with contextlib.suppress(PenstockError):  # the files of a log that has ended may be gone
-                told["extensions"].setdefault("cursor", str(log.token(subscriber.subscription.position)))
-        self._perform(self._session.failed(entry, [told]))
+                answer["extensions"].setdefault("cursor", str(log.token(subscriber.subscription.position)))
+        self._perform(self._session.failed(entry, [answer]))
 
     # Queries: one at a time, off the loop; the next one starts when the link has taken the result.
 

@@ -66,10 +66,12 @@ class OperationMembers(HeldMembers[_Consumer]):
             lost: As for `join`.
         """
         source = operation.source
-        wish = source.member
-        assert wish is not None
-        wish = msgspec.structs.replace(wish, credits=UNBOUNDED if entry.credits is None else entry.credits)
-        consumer = _Consumer(operation, self, entry, wish, self._lane(), source.name, source.log)
+        request = source.member
+        assert request is not None
+        request = msgspec.structs.replace(
+            request, credits=UNBOUNDED if entry.credits is None else entry.credits
+        )
+        consumer = _Consumer(operation, self, entry, request, self._lane(), source.name, source.log)
         self.join(consumer, principal, lost=lost)
 
     def ended(self, consumer: _Consumer, error: Exception | None) -> None:

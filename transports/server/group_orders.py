@@ -80,13 +80,13 @@ def _letters(group: ConsumerGroup, order: GroupOrder) -> dict[str, Any]:
     return {"letters": found, "next": None}
 
 
-def _told(name: str, log: "ChangeLog", told: GroupStatistics, *, changed: bool) -> dict[str, Any]:
+def _told(name: str, log: "ChangeLog", statistics: GroupStatistics, *, changed: bool) -> dict[str, Any]:
     return {
         "log": name,
-        "name": told.name,
-        "state": told.state.value,
-        "cursor": str(log.token(told.floor)),
-        "version": told.floor.version,
-        "generation": told.generation,
+        "name": statistics.name,
+        "state": statistics.state.value,
+        "cursor": str(log.token(statistics.floor)),
+        "version": statistics.floor.version,
+        "generation": statistics.generation,
         "changed": changed,
     }

@@ -12,7 +12,7 @@ from publishers.groups import GroupDelivery
 from publishers.slots.errors import Fenced
 from transports.access.grant import Grant
 from transports.access.principal import Principal
-from transports.codec.groups import JoinWish
+from transports.codec.groups import JoinRequest
 from transports.errors import Forbidden
 from transports.protocol.connection import WireEntry
 from transports.quotas.pool import Pools
@@ -53,20 +53,20 @@ class MemberSubscriber(Generic[_Entry]):
         self,
         members: "HeldMembers[Any]",
         entry: _Entry,
-        wish: JoinWish,
+        request: JoinRequest,
         lane: Lane,
         name: str,
         log: "ChangeLog",
     ) -> None:
         self.entry = entry
-        self.wish = wish
+        self.wish = request
         self.lane = lane
         self.name = name
         self.log = log
         self.lease: MemberLease | None = None
         self.gone: bool | None = None
         self._members = members
-        self._credits = wish.credits
+        self._credits = request.credits
 
     def request(self, n: int) -> None:
         """Requests ``n`` more deliveries."""

@@ -9,7 +9,7 @@ from publishers.groups import ConsumerGroup, GroupDelivery, GroupMember
 from publishers.groups.errors import ConsumerFenced
 from publishers.slots.errors import Fenced
 from transports.access.principal import Principal
-from transports.codec.groups import JoinWish
+from transports.codec.groups import JoinRequest
 from transports.errors import ConsumerNotJoined, TooManyMembers
 from transports.limits import Limits
 from transports.quotas.pool import Pools
@@ -91,7 +91,7 @@ class MemberLeases(ClientLeases[HeldMember]):
     def join(
         self,
         log: "ChangeLog",
-        wish: JoinWish,
+        request: JoinRequest,
         principal: Principal,
         holder: LeaseHolder,
         *,
@@ -104,23 +104,23 @@ class MemberLeases(ClientLeases[HeldMember]):
         """
 
         def make() -> tuple[HeldMember, Cost]:
-            group = log.groups.open(wish.group)
-            held = HeldMember(group, group.join(wish.consumer))
+            group = log.groups.open(request.group)
+            held = HeldMember(group, group.join(request.consumer))
             return held, weigh(group.book.criteria)
 
-        opening = LeaseOpening(wish.generation, wish.opening, principal.name)
-        key = (log, wish.group, wish.consumer)
+        opening = LeaseOpening(request.generation, request.opening, principal.name)
+        key = (log, request.group, request.consumer)
         self.lease(key, opening, holder, make=make, client=client, then=then)
 
-    def joined(self, log: "ChangeLog", wish: JoinWish, principal: Principal) -> GroupMember:
+    def joined(self, log: "ChangeLog", request: JoinRequest, principal: Principal) -> GroupMember:
         """Returns the consumer of an opening, whether its client is connected or within the grace period; from any thread.
 
         Raises:
             ConsumerNotJoined: If there is no such consumer, or another opening has joined under its name.
         """
-        lease = self.find((log, wish.group, wish.consumer))
-        if lease is None or not lease.resumes(LeaseOpening(None, wish.opening, principal.name)):
-            raise ConsumerNotJoined(wish.group, wish.consumer, wish.opening or "")
+        lease = self.find((log, request.group, request.consumer))
+        if lease is None or not lease.resumes(LeaseOpening(None, request.opening, principal.name)):
+            raise ConsumerNotJoined(request.group, request.consumer, request.opening or "")
         return lease.held.member
 
 

@@ -70,9 +70,9 @@ class StoppableServer(uvicorn.Server):
 
     async def _close_connections(self) -> None:
         state = self.server_state
-        told: set[object] = set()
+        closed: set[object] = set()
         while state.connections or state.tasks:
-            for connection in state.connections - told:  # also connections that were accepted meanwhile
+            for connection in state.connections - closed:  # also connections that were accepted meanwhile
                 connection.shutdown()
-                told.add(connection)
+                closed.add(connection)
             await asyncio.sleep(_LEFT)

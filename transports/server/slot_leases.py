@@ -7,7 +7,7 @@ from publishers.criteria.cost import Cost, weigh
 from publishers.slots.errors import Fenced
 from publishers.slots.slot import Slot
 from transports.access.principal import Principal
-from transports.codec.slots import SlotWish
+from transports.codec.slots import SlotRequest
 from transports.errors import SlotNotOpen, TooManySlots
 from transports.limits import Limits
 from transports.quotas.pool import Pools
@@ -45,7 +45,7 @@ class SlotLeases(ClientLeases[Slot]):
     def take(
         self,
         log: "ChangeLog",
-        wish: SlotWish,
+        request: SlotRequest,
         principal: Principal,
         holder: LeaseHolder,
         *,
@@ -53,16 +53,16 @@ class SlotLeases(ClientLeases[Slot]):
         then: Callable[[Callable[[], SlotLease]], None],
     ) -> None:
         """Opens a slot for a client, or resumes the opening that it had; see `ClientLeases.lease`."""
-        owner = wish.owner or principal.name or _OWNER
+        owner = request.owner or principal.name or _OWNER
 
         def make() -> tuple[Slot, Cost]:
             slot = log.slots.open(
-                wish.name, take_over=wish.take_over, owner=owner, generation=wish.generation
+                request.name, take_over=request.take_over, owner=owner, generation=request.generation
             )
             return slot, weigh(slot.criteria)
 
-        opening = LeaseOpening(wish.generation, wish.opening, principal.name)
-        self.lease((log, wish.name), opening, holder, make=make, client=client, then=then)
+        opening = LeaseOpening(request.generation, request.opening, principal.name)
+        self.lease((log, request.name), opening, holder, make=make, client=client, then=then)
 
     def opened(self, log: "ChangeLog", name: str, opening: str, principal: Principal) -> Slot:
         """Returns the slot of an opening, whether its client is connected or within the grace period; from any thread.

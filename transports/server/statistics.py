@@ -66,121 +66,125 @@ def statistics(
     system = logs.get(SYSTEM)
     if system is not None:  # last, because it is not a log of the application
         listed[SYSTEM] = system
-    told = {name: _told(log, discreet=discreet) for name, log in listed.items()}
+    by_log = {name: _told(log, discreet=discreet) for name, log in listed.items()}
     for called, each in (latencies or {}).items():
-        for name, one in told.items():
+        for name, one in by_log.items():
             took = each.told(listed[name])
             if took is not None and "failure" not in one:
                 one[called] = took
     for name, found in sinks().items():
-        if name in told and "failure" not in told[name]:
-            told[name]["sinks"] = dict(found)
-    return {"logs": told}
+        if name in by_log and "failure" not in by_log[name]:
+            by_log[name]["sinks"] = dict(found)
+    return {"logs": by_log}
 
 
 def _told(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
     """The statistics of one log; only the error's name if the log has failed."""
     try:
-        told = log.statistics(listed=_LISTED, lag=True)
+        statistics = log.statistics(listed=_LISTED, lag=True)
     except LogForked:
         raise
     except PenstockError as error:
         return {"failure": type(error).__name__}
-    return _log(log, told, discreet=discreet)
+    return _log(log, statistics, discreet=discreet)
 
 
-def _log(log: "ChangeLog", told: LogStatistics, *, discreet: bool) -> dict[str, Any]:
+def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict[str, Any]:
     options = log.options
     return {
-        "epoch": told.epoch,
-        "oldest": place_json(log, told.oldest),
-        "head": place_json(log, told.head),
-        "watermark": told.head.version - 1,
+        "epoch": statistics.epoch,
+        "oldest": place_json(log, statistics.oldest),
+        "head": place_json(log, statistics.head),
+        "watermark": statistics.head.version - 1,
         "ringEvents": options.ring_events,
         "ringBytes": options.ring_bytes,
-        "framesRead": told.frames_read,
-        "bytesRead": told.bytes_read,
-        "durable": told.durable,
-        "appended": told.appended,
-        "withheld": told.withheld,
-        "published": {"changes": told.published_changes, "bytes": told.published_bytes},
-        "groups": told.groups,
-        "syncs": told.syncs,
-        "syncSeconds": told.sync_seconds,
-        "segments": told.segments,
-        "bytes": told.nbytes,
-        "spaceLow": told.space_low,
-        "reserveBytes": told.reserve_bytes,
-        "clockAhead": told.clock_ahead,
-        "evaluations": told.evaluations,
-        "rings": {"events": told.ring_events, "bytes": told.ring_bytes, "fill": told.ring_fill},
-        "replayWaiting": told.replay_waiting,
-        "sourceWaiting": told.source_waiting,
-        "dispatchThreads": told.dispatch_threads,
-        "queued": told.queued,
-        "bounds": {name: getattr(options, option) for name, option in _BOUNDS.items()},
-        **_lag(told.lag),
-        "queueBytes": told.queue_bytes,
-        "replayBytes": told.replay_bytes,
-        "withheldBytes": told.withheld_bytes,
-        "heldBytes": told.held_bytes,
-        "producers": told.producers,
-        "holds": [_hold(log, one) for one in told.holds[:_HOLDS]],
-        "holdStates": dict(Counter(one.state.value for one in told.holds)),
-        "slots": {one.name: _slot(log, one) for one in told.slots.listed},
-        "slotCount": told.slots.count,
-        "slotsLost": told.slots.lost,
-        "slotJournalBytes": told.slots.journal_bytes,
-        "consumerGroups": {
-            one.name: group_json(log, one, discreet=discreet) for one in told.consumer_groups.listed
+        "framesRead": statistics.frames_read,
+        "bytesRead": statistics.bytes_read,
+        "durable": statistics.durable,
+        "appended": statistics.appended,
+        "withheld": statistics.withheld,
+        "published": {"changes": statistics.published_changes, "bytes": statistics.published_bytes},
+        "groups": statistics.groups,
+        "syncs": statistics.syncs,
+        "syncSeconds": statistics.sync_seconds,
+        "segments": statistics.segments,
+        "bytes": statistics.nbytes,
+        "spaceLow": statistics.space_low,
+        "reserveBytes": statistics.reserve_bytes,
+        "clockAhead": statistics.clock_ahead,
+        "evaluations": statistics.evaluations,
+        "rings": {
+            "events": statistics.ring_events,
+            "bytes": statistics.ring_bytes,
+            "fill": statistics.ring_fill,
         },
-        "consumerGroupCount": told.consumer_groups.count,
-        "consumerGroupsStopped": told.consumer_groups.stopped,
-        **({} if told.state is None else {"compactedState": _state(log, told.state)}),
-        "delivered": _delivered(told.delivered),
-        "lagging": told.lagging,
-        "detachedCount": told.detached_count,
-        "attachedWeight": told.attached_weight,
-        "matchWeight": told.match_weight,
-        "publisherCount": told.publisher_count,
-        "subscriptionCount": told.subscription_count,
-        "publishers": [_publisher(log, one, discreet=discreet) for one in told.publishers],
+        "replayWaiting": statistics.replay_waiting,
+        "sourceWaiting": statistics.source_waiting,
+        "dispatchThreads": statistics.dispatch_threads,
+        "queued": statistics.queued,
+        "bounds": {name: getattr(options, option) for name, option in _BOUNDS.items()},
+        **_lag(statistics.lag),
+        "queueBytes": statistics.queue_bytes,
+        "replayBytes": statistics.replay_bytes,
+        "withheldBytes": statistics.withheld_bytes,
+        "heldBytes": statistics.held_bytes,
+        "producers": statistics.producers,
+        "holds": [_hold(log, one) for one in statistics.holds[:_HOLDS]],
+        "holdStates": dict(Counter(one.state.value for one in statistics.holds)),
+        "slots": {one.name: _slot(log, one) for one in statistics.slots.listed},
+        "slotCount": statistics.slots.count,
+        "slotsLost": statistics.slots.lost,
+        "slotJournalBytes": statistics.slots.journal_bytes,
+        "consumerGroups": {
+            one.name: group_json(log, one, discreet=discreet) for one in statistics.consumer_groups.listed
+        },
+        "consumerGroupCount": statistics.consumer_groups.count,
+        "consumerGroupsStopped": statistics.consumer_groups.stopped,
+        **({} if statistics.state is None else {"compactedState": _state(log, statistics.state)}),
+        "delivered": _delivered(statistics.delivered),
+        "lagging": statistics.lagging,
+        "detachedCount": statistics.detached_count,
+        "attachedWeight": statistics.attached_weight,
+        "matchWeight": statistics.match_weight,
+        "publisherCount": statistics.publisher_count,
+        "subscriptionCount": statistics.subscription_count,
+        "publishers": [_publisher(log, one, discreet=discreet) for one in statistics.publishers],
     }
 
 
-def _lag(told: LagStatistics | None) -> dict[str, Any]:
+def _lag(statistics: LagStatistics | None) -> dict[str, Any]:
     """The lag over all subscriptions."""
-    if told is None:
+    if statistics is None:
         return {}
     return {
-        "lags": {f"{share:g}": _behind(lag) for share, lag in told.quantiles.items()},
-        "expiry": _expiry(told.expiry),
-        "holdExpiry": _expiry(told.hold_expiry),
+        "lags": {f"{share:g}": _behind(lag) for share, lag in statistics.quantiles.items()},
+        "expiry": _expiry(statistics.expiry),
+        "holdExpiry": _expiry(statistics.hold_expiry),
     }
 
 
-def _behind(told: SubscriptionLag) -> dict[str, Any]:
+def _behind(statistics: SubscriptionLag) -> dict[str, Any]:
     return {
-        "versions": told.versions,
-        "changes": told.changes,
-        "bytes": told.nbytes,
-        "seconds": told.seconds,
+        "versions": statistics.versions,
+        "changes": statistics.changes,
+        "bytes": statistics.nbytes,
+        "seconds": statistics.seconds,
     }
 
 
-def _expiry(told: Expiry) -> dict[str, Any]:
-    return {"bytes": told.nbytes, "seconds": told.seconds}
+def _expiry(statistics: Expiry) -> dict[str, Any]:
+    return {"bytes": statistics.nbytes, "seconds": statistics.seconds}
 
 
-def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -> dict[str, Any]:
-    ring = told.ring
+def _publisher(log: "ChangeLog", statistics: PublisherStatistics, *, discreet: bool) -> dict[str, Any]:
+    ring = statistics.ring
     return {
         "criteria": [
-            {name: values for name, values in wish.items() if not discreet or name in _NAMES}
-            for wish in told.criteria
+            {name: values for name, values in criterion.items() if not discreet or name in _NAMES}
+            for criterion in statistics.criteria
         ],
         "ring": {
-            "start": None if told.standing is Standing.DETACHED else place_json(log, ring.start),
+            "start": None if statistics.standing is Standing.DETACHED else place_json(log, ring.start),
             "events": ring.events,
             "bytes": ring.nbytes,
             "live": ring.live,
@@ -189,100 +193,100 @@ def _publisher(log: "ChangeLog", told: PublisherStatistics, *, discreet: bool) -
             "copiedEvents": ring.copied_events,
             "availableEvents": ring.available_events,
         },
-        "standing": told.standing.value,
-        "weight": told.weight,
-        "subscriptionCount": told.subscription_count,
-        "subscriptions": [_subscription(log, one) for one in told.subscriptions],
+        "standing": statistics.standing.value,
+        "weight": statistics.weight,
+        "subscriptionCount": statistics.subscription_count,
+        "subscriptions": [_subscription(log, one) for one in statistics.subscriptions],
     }
 
 
-def _subscription(log: "ChangeLog", told: SubscriptionStatistics) -> dict[str, Any]:
+def _subscription(log: "ChangeLog", statistics: SubscriptionStatistics) -> dict[str, Any]:
     return {
-        "position": place_json(log, told.position),
-        "state": told.state.value,
-        "lag": told.lag,
-        "demand": told.demand,
-        "queued": told.queued,
-        "gating": told.max_lag is not None,
+        "position": place_json(log, statistics.position),
+        "state": statistics.state.value,
+        "lag": statistics.lag,
+        "demand": statistics.demand,
+        "queued": statistics.queued,
+        "gating": statistics.max_lag is not None,
         "behind": {
-            "versions": told.behind.versions,
-            "bytes": told.behind.nbytes,
-            "seconds": told.behind.seconds,
+            "versions": statistics.behind.versions,
+            "bytes": statistics.behind.nbytes,
+            "seconds": statistics.behind.seconds,
         },
-        "walReads": told.reads,
-        "delivered": told.delivered,
+        "walReads": statistics.reads,
+        "delivered": statistics.delivered,
     }
 
 
-def _delivered(told: DeliveryStatistics) -> dict[str, Any]:
+def _delivered(statistics: DeliveryStatistics) -> dict[str, Any]:
     """The delivery counts; lists the 64 most frequent entity types."""
-    most = sorted(told.entity_types.items(), key=lambda each: -each[1])
+    most = sorted(statistics.entity_types.items(), key=lambda each: -each[1])
     return {
-        "changes": told.changes,
-        "areas": dict(told.areas),
+        "changes": statistics.changes,
+        "areas": dict(statistics.areas),
         "entityTypes": dict(most[:_TYPES]),
-        "otherTypes": told.other_types + sum(count for _, count in most[_TYPES:]),
+        "otherTypes": statistics.other_types + sum(count for _, count in most[_TYPES:]),
     }
 
 
-def _hold(log: "ChangeLog", told: HoldStatistics) -> dict[str, Any]:
+def _hold(log: "ChangeLog", statistics: HoldStatistics) -> dict[str, Any]:
     return {
-        "name": told.name,
-        "position": place_json(log, told.position),
-        "state": told.state.name,
-        "heldBytes": told.held_bytes,
-        "bytesLeft": told.bytes_left,
-        "secondsLeft": told.seconds_left,
+        "name": statistics.name,
+        "position": place_json(log, statistics.position),
+        "state": statistics.state.name,
+        "heldBytes": statistics.held_bytes,
+        "bytesLeft": statistics.bytes_left,
+        "secondsLeft": statistics.seconds_left,
     }
 
 
-def _slot(log: "ChangeLog", told: SlotStatistics) -> dict[str, Any]:
+def _slot(log: "ChangeLog", statistics: SlotStatistics) -> dict[str, Any]:
     return {
-        "position": place_json(log, told.position),
-        "state": told.state.value,
-        "generation": told.generation,
-        "paused": told.paused,
-        "lag": _behind(told.lag),
-        "history": None if told.history is None else told.history.name,
-        "heldBytes": told.held_bytes,
-        "bytesLeft": told.bytes_left,
-        "secondsLeft": told.seconds_left,
+        "position": place_json(log, statistics.position),
+        "state": statistics.state.value,
+        "generation": statistics.generation,
+        "paused": statistics.paused,
+        "lag": _behind(statistics.lag),
+        "history": None if statistics.history is None else statistics.history.name,
+        "heldBytes": statistics.held_bytes,
+        "bytesLeft": statistics.bytes_left,
+        "secondsLeft": statistics.seconds_left,
     }
 
 
-def _state(log: "ChangeLog", told: StateStatistics) -> dict[str, Any]:
+def _state(log: "ChangeLog", statistics: StateStatistics) -> dict[str, Any]:
     return {
-        "position": place_json(log, told.position),
-        "lag": _behind(told.behind),
-        "rows": told.rows,
-        "bytes": told.nbytes,
-        "batches": told.batches,
-        "rebuilds": told.rebuilds,
-        "failures": told.failures,
-        "failed": told.failure is not None,
+        "position": place_json(log, statistics.position),
+        "lag": _behind(statistics.behind),
+        "rows": statistics.rows,
+        "bytes": statistics.nbytes,
+        "batches": statistics.batches,
+        "rebuilds": statistics.rebuilds,
+        "failures": statistics.failures,
+        "failed": statistics.failure is not None,
     }
 
 
-def group_json(log: "ChangeLog", told: GroupStatistics, *, discreet: bool = False) -> dict[str, Any]:
+def group_json(log: "ChangeLog", statistics: GroupStatistics, *, discreet: bool = False) -> dict[str, Any]:
     """The statistics of a group as JSON; if ``discreet``, without the reasons of consumers."""
     return {
-        "state": told.state.value,
-        "floor": place_json(log, told.floor),
-        "head": place_json(log, told.head),
-        "generation": told.generation,
-        "consumers": len(told.consumers),
-        "consumerNames": list(told.consumers[:_LISTED]),
-        "pending": told.pending,
-        "due": told.due,
-        "parked": told.parked,
-        "dying": told.dying,
-        "acked": told.acked,
-        "redelivered": told.redelivered,
-        "dead": told.dead,
-        "lost": told.lost,
-        "lag": _behind(told.lag),
-        "lastError": None if discreet or told.last_error is None else shortened(told.last_error),
-        "nextSeconds": told.next_in,
+        "state": statistics.state.value,
+        "floor": place_json(log, statistics.floor),
+        "head": place_json(log, statistics.head),
+        "generation": statistics.generation,
+        "consumers": len(statistics.consumers),
+        "consumerNames": list(statistics.consumers[:_LISTED]),
+        "pending": statistics.pending,
+        "due": statistics.due,
+        "parked": statistics.parked,
+        "dying": statistics.dying,
+        "acked": statistics.acked,
+        "redelivered": statistics.redelivered,
+        "dead": statistics.dead,
+        "lost": statistics.lost,
+        "lag": _behind(statistics.lag),
+        "lastError": None if discreet or statistics.last_error is None else shortened(statistics.last_error),
+        "nextSeconds": statistics.next_in,
     }
 
 

@@ -205,15 +205,15 @@ class Status:
 
     async def _told(self, principal: Principal) -> StatusAnswer:
         """Returns the statistics of the logs that a principal may operate, and only the ends of those that it may read."""
-        told = (await self._statistics.get()).told
+        statistics = (await self._statistics.get()).told
         logs: dict[str, Any] = {}
-        for name, log in told["logs"].items():
+        for name, log in statistics["logs"].items():
             operates = self._allows(principal, name, LogAction.OPERATE)
             if operates is not None and operates.criteria is None:
                 logs[name] = log
             elif self._allows(principal, name, LogAction.READ) is not None and name in self._logs:
                 logs[name] = _ends(self._logs[name])
-        whole = told if self._allows(principal, SERVER, LogAction.OPERATE) is not None else {}
+        whole = statistics if self._allows(principal, SERVER, LogAction.OPERATE) is not None else {}
         return StatusAnswer(HTTPStatus.OK, {**whole, "logs": logs})
 
     async def _metrics(self, principal: Principal) -> StatusAnswer:
@@ -243,13 +243,13 @@ class Status:
         """Gathers the statistics of all logs on a thread."""
         loads = await self._loads()
         unsent = [waiting for waiting, _ in loads]
-        told: dict[str, Any] = {
+        found_statistics: dict[str, Any] = {
             "connections": len(loads),
             "unsentBytes": sum(unsent),
             "mostUnsentBytes": max(unsent, default=0),
             "mostConnectionWeight": max((weight for _, weight in loads), default=0),
         }
-        told |= self._costs()
+        found_statistics |= self._costs()
         tell = partial(
             statistics,
             self._logs,
@@ -265,8 +265,8 @@ class Status:
             for name, health in healths.items()
         }
         return _Gathered(
-            told | {"logs": await self._pools.telling.run(None, partial(_encoded, found))},
-            told | {"logs": found | figures},
+            found_statistics | {"logs": await self._pools.telling.run(None, partial(_encoded, found))},
+            found_statistics | {"logs": found | figures},
             {},
         )
 
@@ -287,18 +287,18 @@ class Status:
             status, logs = ("draining", {}) if self._draining() and ready else await self._healths.get()
         except GoingAway:
             status, logs = "stopping", {}
-        told: dict[str, Any] = {"status": status}
+        answer: dict[str, Any] = {"status": status}
         if principal is not None:
-            told["server"] = self._server
+            answer["server"] = self._server
             if self._allows(principal, SERVER, LogAction.OPERATE) is not None:
-                told["connections"] = self._connections()
-            told["logs"] = {
+                answer["connections"] = self._connections()
+            answer["logs"] = {
                 name: log if grant.criteria is None else {key: log[key] for key in _ENDS if key in log}
                 for name, log in logs.items()
                 if (grant := self._allows(principal, name, LogAction.READ)) is not None
             }
         good = status == "ok" or (ready and status == "degraded")
-        return StatusAnswer(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, told)
+        return StatusAnswer(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE, answer)
 
     async def _schemas(self, query: bytes, principal: Principal, client: Hashable) -> StatusAnswer:
         """Returns one schema, or the list of schemas if the query has no ``entity_type``."""
@@ -332,32 +332,34 @@ def _healths(
 
     An idle sink makes the server ``degraded`` but leaves the status of its log alone.
     """
-    told: dict[str, dict[str, Any]] = {}
+    report: dict[str, dict[str, Any]] = {}
     for name, log in tuple(logs.items()):  # a log may be added meanwhile
         health = log.health()
-        told[name] = _wrong(health)
+        report[name] = _wrong(health)
         if log.failure is None and not log.closed:
-            told[name] |= _places(log, health)
+            report[name] |= _places(log, health)
     refused = logs.refused() if isinstance(logs, StoreLogs | FollowedName) else {}
-    told |= {name: _wrong(LogHealth.of(why)) for name, why in refused.items()}
-    lost = sum(one["status"] != Soundness.OK.value for one in told.values())
+    report |= {name: _wrong(LogHealth.of(why)) for name, why in refused.items()}
+    lost = sum(one["status"] != Soundness.OK.value for one in report.values())
     system = logs.get(SYSTEM)  # the system log is not listed
     lost += system is not None and system.health().soundness is not Soundness.OK
     idle = False
     for name, found in sinks().items():
         states = {sink: one["state"] for sink, one in found.items()}
         idle |= not _IDLE.isdisjoint(states.values())
-        if name in told:
-            told[name]["sinks"] = states
-    return "ok" if not lost and not idle else "degraded" if lost < len(told) or not lost else "failed", told
+        if name in report:
+            report[name]["sinks"] = states
+    return "ok" if not lost and not idle else "degraded" if lost < len(
+        report
+    ) or not lost else "failed", report
 
 
 def _wrong(health: LogHealth) -> dict[str, Any]:
     """The status of a log. The text of its failure omits the directories of the server."""
-    told: dict[str, Any] = {"status": health.soundness.value}
+    answer: dict[str, Any] = {"status": health.soundness.value}
     if health.why is not None:
-        told |= {"failure": type(health.why).__name__, "why": _DIRECTORIES.sub("", str(health.why))}
-    return told
+        answer |= {"failure": type(health.why).__name__, "why": _DIRECTORIES.sub("", str(health.why))}
+    return answer
 
 
 def _places(log: "ChangeLog", health: LogHealth) -> dict[str, Any]:
@@ -408,5 +410,5 @@ def _asked(query: bytes) -> dict[str, Any]:
 def _refusal(problem: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "error": problem["message"],
-        **{name: told for name, told in problem.items() if name != "message"},
+        **{name: value for name, value in problem.items() if name != "message"},
     }

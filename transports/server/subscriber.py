@@ -9,7 +9,7 @@ from publishers.model.change import Change
 from publishers.snapshots.subscription import SnapshotSubscription
 from publishers.views.view import View
 from transports.access.grant import Grant, narrow
-from transports.codec.again import AgainWish
+from transports.codec.again import AgainRequest
 from transports.errors import InvalidRequest, TooManySnapshots
 from transports.limits import Limits
 from transports.protocol.connection import WireEntry
@@ -105,11 +105,11 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         else:
             serving.request(n)
 
-    def again(self, wish: AgainWish, view: View, limits: Limits) -> None:
+    def again(self, request: AgainRequest, view: View, limits: Limits) -> None:
         """Requests more rows.
 
         Args:
-            wish: The rows to deliver.
+            request: The rows to deliver.
             view: The view in which the client sees them.
             limits: Limits of the connection.
 
@@ -126,9 +126,9 @@ class WireSubscriber(Generic[_Entry, _Driving]):
             )
         if self.snapshot.waiting >= limits.snapshots:
             raise TooManySnapshots(limits.snapshots)
-        for asked in wish.asked:
+        for asked in request.asked:
             narrow(self.grant, view, asked)
-        self.snapshot.again(wish.criteria, after=wish.after, until=wish.until)
+        self.snapshot.again(request.criteria, after=request.after, until=request.until)
 
     def cancel(self) -> None:
         """Cancels the subscription."""

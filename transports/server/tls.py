@@ -108,5 +108,7 @@ def _check(path: Path, parameter: str, right: str) -> None:
 def shown_by(transport: asyncio.BaseTransport) -> PeerCertificate | None:
     """The verified certificate that the client of a connection presented; None without one."""
     connection = transport.get_extra_info("ssl_object")
-    told = None if connection is None else connection.getpeercert()
-    return peer_certificate(told, ssl.cert_time_to_seconds(told["notAfter"]) if told else None)
+    certificate = None if connection is None else connection.getpeercert()
+    return peer_certificate(
+        certificate, ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+    )

@@ -8,7 +8,7 @@ from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
 from publishers.views.view import View
 from transports.access.grant import Grant, check_rows, narrow
-from transports.codec.messages import SubscribeWish, check_weight
+from transports.codec.messages import SubscribeRequest, check_weight
 from transports.codec.snapshot_places import opened
 from transports.codec.starts import feed_of, kept_place
 from transports.limits import Limits
@@ -16,20 +16,20 @@ from transports.limits import Limits
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["narrowed", "wished_feed"]
+__all__ = ["narrowed", "requested_feed"]
 
 
-def narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteria, View, Cost]:
+def narrowed(request: SubscribeRequest, grant: Grant, limits: Limits) -> tuple[Criteria, View, Cost]:
     """Returns the criteria, the view and the cost of a request after narrowing it to the grant; from any thread.
 
     Raises:
         Forbidden: If the request covers what the grant excludes.
         InvalidCriteria, TooCostly: If the criteria are invalid or weigh too much.
     """
-    if wish.takes_rows:
+    if request.takes_rows:
         check_rows(grant)
-    wanted, cost = wish.read()
-    view, criteria = narrow(grant, wish.view, wanted)
+    wanted, cost = request.read()
+    view, criteria = narrow(grant, request.view, wanted)
     check_weight(cost, limits)
     if criteria is not wanted:
         cost = weigh(criteria)
@@ -37,27 +37,27 @@ def narrowed(wish: SubscribeWish, grant: Grant, limits: Limits) -> tuple[Criteri
     return criteria, view, cost
 
 
-def wished_feed(
-    log: "ChangeLog", wish: SubscribeWish, wishes: Criteria | tuple[()], view: View, prepared: bool
+def requested_feed(
+    log: "ChangeLog", request: SubscribeRequest, criteria: Criteria | tuple[()], view: View, prepared: bool
 ) -> ChangeFeed:
     """Makes the feed of a request; may read the disk.
 
     Raises:
         PenstockError: If the feed cannot be made.
     """
-    since: Since = wish.place
-    if not wish.stated:
-        since = kept_place(log, since, jump=wish.jump or wish.snapshot == "on_gap")
-    elif wish.since is not None:
-        since = opened(wish.since, log.oldest)
+    since: Since = request.place
+    if not request.stated:
+        since = kept_place(log, since, jump=request.jump or request.snapshot == "on_gap")
+    elif request.since is not None:
+        since = opened(request.since, log.oldest)
     return feed_of(
         log,
-        wishes,
+        criteria,
         since,
-        wish.until,
+        request.until,
         view,
-        whole=wish.whole,
-        jump=wish.jump,
+        whole=request.whole,
+        jump=request.jump,
         prepared=prepared,
-        snapshot=wish.snapshot,
+        snapshot=request.snapshot,
     )

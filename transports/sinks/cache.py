@@ -96,19 +96,19 @@ class CacheSink:
             except InvalidOption as error:
                 raise TargetRefused(f"{self._kept_url}: {error}") from None
         assert self._url is not None
-        told: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self._tls is not None:
             if not self._url.startswith("rediss://"):
                 raise TargetRefused(f"{self._shown} speaks no TLS; rediss:// does")
             self._tls.warn(context.name, self._shown)
-            told = self._tls.for_redis()
+            options = self._tls.for_redis()
         self._client = redis.Redis.from_url(
             self._url,
             socket_timeout=self._timeout,
             socket_connect_timeout=self._timeout,
             client_name=f"penstock-{context.name}",
             max_connections=context.in_flight,
-            **told,
+            **options,
         )
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
@@ -190,7 +190,7 @@ class CacheSink:
     # Answers.
 
     def _judged(self, answers: Any) -> Iterator[ItemResult]:
-        told: dict[int, ItemResult] = {}
+        results: dict[int, ItemResult] = {}
         for place, answer in answers:
             if not isinstance(answer, Exception):
                 continue
@@ -198,8 +198,8 @@ class CacheSink:
                 raise self._failure(answer)
             later = _later(answer)
             verdict = ItemVerdict.RETRY if later else ItemVerdict.REJECT
-            told[place] = ItemResult(place, verdict, str(answer))
-        yield from told.values()
+            results[place] = ItemResult(place, verdict, str(answer))
+        yield from results.values()
 
     def _failure(self, error: Exception) -> Exception:
         why = f"{self._shown}: {type(error).__name__}: {error}"

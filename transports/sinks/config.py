@@ -92,16 +92,16 @@ def read_sinks(path: str | Path) -> SinksFile:
     """
     file = Path(path)
     try:
-        told = tomllib.loads(file.read_text("utf-8"))
+        document = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise InvalidOption("FILE", str(file), f"a file of sinks: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(str(file), "what is there", f"TOML: {error}") from None
-    table = ConfigTable(str(file), told, _TOP)
-    listed, kinds = told.get("sinks"), told.get("http_kinds", ["webhook"])
+    table = ConfigTable(str(file), document, _TOP)
+    listed, kinds = document.get("sinks"), document.get("http_kinds", ["webhook"])
     if not isinstance(kinds, list) or not all(kind in _KINDS for kind in kinds):
         raise table.wrong("http_kinds", f"some of {', '.join(_KINDS)}")
-    if not isinstance(listed, list) or not (listed or "http_kinds" in told):
+    if not isinstance(listed, list) or not (listed or "http_kinds" in document):
         raise table.wrong("sinks", "tables [[sinks]], one for each sink")
     sinks: dict[str, DeclaredSink] = {}
     for number, one in enumerate(listed, 1):
@@ -109,31 +109,31 @@ def read_sinks(path: str | Path) -> SinksFile:
         if made.name in sinks:
             raise InvalidOption(f"{file}: [[sinks]] {number} name", made.name, "another name for each sink")
         sinks[made.name] = made
-    name = table.text("log_name") if "log_name" in told else None
-    lease = lease_of(table, file.parent) if "lease" in told else None
-    state = told.get("state", any(one.options.snapshot != "never" for one in sinks.values()))
+    name = table.text("log_name") if "log_name" in document else None
+    lease = lease_of(table, file.parent) if "lease" in document else None
+    state = document.get("state", any(one.options.snapshot != "never" for one in sinks.values()))
     if not isinstance(state, bool):
         raise table.wrong("state", "true or false")
     return SinksFile(file, file.parent / table.text("log"), name, sinks, lease, tuple(kinds), state)
 
 
-def declared_sink(place: str, told: object, folder: Path) -> DeclaredSink:
+def declared_sink(place: str, value: object, folder: Path) -> DeclaredSink:
     """Makes a sink from its table.
 
     Args:
         place: The place of the table in the file, for errors.
-        told: The table.
+        value: The table.
         folder: The directory that relative files are in.
 
     Raises:
         InvalidOption: If a value is invalid.
         ExtraMissing: If its kind needs an extra that is not installed.
     """
-    kind = told.get("kind") if isinstance(told, Mapping) else None
+    kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in _KINDS:
         raise InvalidOption(f"{place} kind", kind, f"one of {', '.join(_KINDS)}")
     keys, make = _KINDS[kind]
-    table = ConfigTable(place, told, (*_COMMON, *keys))
+    table = ConfigTable(place, value, (*_COMMON, *keys))
     name = table.text("name")
     table.made(lambda: check_slot_name(name))
     return DeclaredSink(
@@ -142,18 +142,18 @@ def declared_sink(place: str, told: object, folder: Path) -> DeclaredSink:
 
 
 def _options(table: ConfigTable, folder: Path) -> SinkOptions:
-    told = table.told
-    criteria = Criteria.from_json(told["criteria"]) if "criteria" in told else None
-    if "entity_types" in told:
+    declared = table.told
+    criteria = Criteria.from_json(declared["criteria"]) if "criteria" in declared else None
+    if "entity_types" in declared:
         if criteria is not None:
             raise table.wrong("entity_types", "left out with criteria")
-        criteria = Criteria.of(Criterion(entity_types=told["entity_types"]))
+        criteria = Criteria.of(Criterion(entity_types=declared["entity_types"]))
     viewed = table.picked(("images", "fields", "mask", "integers"))
-    letters = told.get("dead_letters")
+    letters = declared.get("dead_letters")
     return SinkOptions(
         criteria=criteria,
-        start=start_of_text("start", str(told.get("start", "latest"))),
-        view=View.of(Content(told.get("content", "BODY")), **viewed),
+        start=start_of_text("start", str(declared.get("start", "latest"))),
+        view=View.of(Content(declared.get("content", "BODY")), **viewed),
         retry=RetryPolicy(**table.table("retry", _RETRY)),
         dead_letters=None if letters is None else DeadLetterFile(folder / letters),
         **table.picked(_OPTIONS),
@@ -184,11 +184,11 @@ def _webhook(table: ConfigTable, folder: Path) -> Sink:
 
 
 def _tls(table: ConfigTable, folder: Path) -> TargetTls | None:
-    told = table.table("tls", _TLS)
+    options = table.table("tls", _TLS)
     for key in ("ca", "cert", "key"):
-        if key in told:
-            told[key] = str(folder / told[key])
-    return TargetTls(**told) if told else None
+        if key in options:
+            options[key] = str(folder / options[key])
+    return TargetTls(**options) if options else None
 
 
 def _cache(table: ConfigTable, folder: Path) -> Sink:
@@ -222,11 +222,11 @@ def _sql(table: ConfigTable, folder: Path) -> Sink:
         from transports.sinks.sql import SqlSink, SqlTable  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("kind = 'sql'", error.name or "sqlalchemy", "sql") from None
-    told = table.told.get("tables")
-    if isinstance(told, Mapping):
-        told = {kind: SqlTable(**one) if isinstance(one, Mapping) else one for kind, one in told.items()}
+    tables = table.told.get("tables")
+    if isinstance(tables, Mapping):
+        tables = {kind: SqlTable(**one) if isinstance(one, Mapping) else one for kind, one in tables.items()}
     try:
-        return SqlSink(table.text("url"), told, tls=_tls(table, folder), **table.picked(_SQL))
+        return SqlSink(table.text("url"), tables, tls=_tls(table, folder), **table.picked(_SQL))
     except ImportError as error:
         raise ExtraMissing("a sink for PostgreSQL", error.name or "psycopg", "postgresql") from None
 

@@ -47,41 +47,41 @@ def lease_of(table: ConfigTable, folder: Path) -> DeclaredLease:
     kind = table.table("lease", every).get("kind")
     if not isinstance(kind, str) or kind not in _OF_KIND:
         raise InvalidOption(f"{table.place} lease kind", kind, f"one of {', '.join(_OF_KIND)}")
-    told = ConfigTable(f"{table.place} lease", table.told["lease"], (*_KEYS, *_OF_KIND[kind]))
-    durations = told.picked(_KEYS[1:])
+    options = ConfigTable(f"{table.place} lease", table.told["lease"], (*_KEYS, *_OF_KIND[kind]))
+    durations = options.picked(_KEYS[1:])
 
     def made() -> Lease:
-        lease: Lease = told.made(lambda: Lease(_store(kind, told, folder), **durations))
+        lease: Lease = options.made(lambda: Lease(_store(kind, options, folder), **durations))
         return lease
 
     if kind == "sql":
-        _reference(told)
+        _reference(options)
         try:
             import sqlalchemy  # noqa: F401, PLC0415 - an optional dependency
         except ImportError as error:
             raise ExtraMissing("lease kind = 'sql'", error.name or "sqlalchemy", "sql") from None
     else:
-        told.text("path")
+        options.text("path")
     return DeclaredLease(kind, made)
 
 
-def _store(kind: str, told: ConfigTable, folder: Path) -> LeaseStore:
+def _store(kind: str, options: ConfigTable, folder: Path) -> LeaseStore:
     if kind == "file":
-        return FileLeases(folder / told.text("path"))
+        return FileLeases(folder / options.text("path"))
     from sqlalchemy import create_engine  # noqa: PLC0415 - an optional dependency
     from sqlalchemy.exc import ArgumentError  # noqa: PLC0415 - as above
 
-    reference = _reference(told)
+    reference = _reference(options)
     try:
         engine = create_engine(reference.value(), pool_pre_ping=True, hide_parameters=True)
     except (ArgumentError, ImportError) as error:
         raise InvalidOption(
             "url", str(reference), f"an address that SQLAlchemy knows: {type(error).__name__}"
         ) from None
-    given: dict[str, Any] = told.picked(("table", "create"))
-    return SqlLeases(engine, told.text("name"), **given)
+    given: dict[str, Any] = options.picked(("table", "create"))
+    return SqlLeases(engine, options.text("name"), **given)
 
 
-def _reference(told: ConfigTable) -> SecretReference:
-    reference: SecretReference = told.made(lambda: SecretReference(told.text("url")))
+def _reference(options: ConfigTable) -> SecretReference:
+    reference: SecretReference = options.made(lambda: SecretReference(options.text("url")))
     return reference

@@ -13,7 +13,7 @@ class ConfigTable:
 
     Args:
         place: The place of the table in the file, for errors.
-        told: The table.
+        value: The table.
         keys: The keys that it may have.
 
     Attributes:
@@ -24,14 +24,14 @@ class ConfigTable:
         InvalidOption: If it is not a table, or has another key.
     """
 
-    def __init__(self, place: str, told: object, keys: tuple[str, ...]) -> None:
+    def __init__(self, place: str, value: object, keys: tuple[str, ...]) -> None:
         self.place = place
-        if not isinstance(told, Mapping):
-            raise InvalidOption(place, type(told).__name__, f"a table with {', '.join(keys)}")
-        for key in told:
+        if not isinstance(value, Mapping):
+            raise InvalidOption(place, type(value).__name__, f"a table with {', '.join(keys)}")
+        for key in value:
             if key not in keys:
                 raise InvalidOption(f"{place} key", key, f"one of {', '.join(keys)}")
-        self.told: Mapping[str, Any] = told
+        self.told: Mapping[str, Any] = value
 
     def wrong(self, key: str, right: str) -> InvalidOption:
         """Returns the error of a value, which it omits because it may be a secret."""

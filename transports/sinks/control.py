@@ -99,16 +99,16 @@ class ControlSocket:
 
     def _answer(self, question: bytes) -> dict[str, Any]:
         try:
-            told = msgspec.json.decode(question, type=dict[str, Any])
-            return {"done": self._done(told)}
+            question_fields = msgspec.json.decode(question, type=dict[str, Any])
+            return {"done": self._done(question_fields)}
         except (PenstockError, msgspec.MsgspecError, KeyError, TimeoutError) as error:
             return {"error": shown_error(error)}
 
-    def _done(self, told: dict[str, Any]) -> Any:
-        if told["do"] == "status":
+    def _done(self, fields: dict[str, Any]) -> Any:
+        if fields["do"] == "status":
             return [status_document(one.statistics()) for one in self._runners.values()]
-        name, do = told.pop("name"), told.pop("do")
-        return status_document(self._runners.order(name, do, timeout=_PATIENCE, **order_of(told)))
+        name, do = fields.pop("name"), fields.pop("do")
+        return status_document(self._runners.order(name, do, timeout=_PATIENCE, **order_of(fields)))
 
 
 def asked(directory: Path, question: Mapping[str, Any]) -> Any:

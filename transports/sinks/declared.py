@@ -43,33 +43,33 @@ class StoredSinks:
             if path.name.removesuffix(_SUFFIX) in self._elsewhere:
                 continue
             try:
-                told = msgspec.json.decode(path.read_bytes())
+                document = msgspec.json.decode(path.read_bytes())
             except msgspec.MsgspecError:
                 raise InvalidOption(
                     str(path), "what is there", "a declaration of a sink; delete the file"
                 ) from None
-            yield declared_sink(str(path), told, self._folder)
+            yield declared_sink(str(path), document, self._folder)
 
-    def put(self, told: Mapping[str, Any], kinds: Collection[str]) -> DeclaredSink:
+    def put(self, declaration: Mapping[str, Any], kinds: Collection[str]) -> DeclaredSink:
         """Stores a declaration; durable when it returns.
 
         Args:
-            told: The keys of the sink, as in a file of sinks.
+            declaration: The keys of the sink, as in a file of sinks.
             kinds: The kinds that are allowed.
 
         Raises:
             InvalidOption: If it is invalid, or uses a key that only a file on the server may have.
         """
-        kind = told.get("kind")
+        kind = declaration.get("kind")
         if kind not in kinds:
             raise InvalidOption("kind", kind, f"a kind that may be declared over HTTP: {', '.join(kinds)}")
         for key in _LOCAL:
-            if key in told:
+            if key in declaration:
                 raise InvalidOption(key, "what is there", "left out: only a file of the server may have it")
-        _check_secrets("sink", told)
-        made = declared_sink("sink", told, self._folder)
+        _check_secrets("sink", declaration)
+        made = declared_sink("sink", declaration, self._folder)
         self._folder.mkdir(exist_ok=True)
-        replace_file(self._path(made.name), msgspec.json.encode(told))
+        replace_file(self._path(made.name), msgspec.json.encode(declaration))
         return made
 
     def check_kept(self, name: str) -> None:
@@ -90,17 +90,17 @@ class StoredSinks:
         return self._folder / f"{name}{_SUFFIX}"
 
 
-def _check_secrets(place: str, told: object) -> None:
+def _check_secrets(place: str, part: object) -> None:
     """Refuses references to other secrets that the environment and the files of the server hold."""
-    if isinstance(told, Mapping):
-        for key, value in told.items():
+    if isinstance(part, Mapping):
+        for key, value in part.items():
             _check_secrets(f"{place} {key}", value)
             if key in ("url", "token_url") and isinstance(value, str) and not value.startswith(_OWN):
                 _check_url(f"{place} {key}", value)
-    elif isinstance(told, list):
-        for one in told:
+    elif isinstance(part, list):
+        for one in part:
             _check_secrets(place, one)
-    elif isinstance(told, str) and told.startswith(("env:", "file:")) and not told.startswith(_OWN):
+    elif isinstance(part, str) and part.startswith(("env:", "file:")) and not part.startswith(_OWN):
         raise InvalidOption(place, "what is there", f"a reference that begins with {_OWN}")
 
 

@@ -68,15 +68,15 @@ class SinksEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         """Answers one request."""
         try:
-            status, told = await self._answer(scope, receive)
+            status, answer = await self._answer(scope, receive)
         except PenstockError as error:
-            status, told = _refusal(error)
+            status, answer = _refusal(error)
         except TimeoutError:
-            status, told = (
+            status, answer = (
                 HTTPStatus.ACCEPTED,
                 {"error": "the sink is busy, and does it when its target lets it"},
             )
-        body = msgspec.json.encode(told)
+        body = msgspec.json.encode(answer)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
@@ -92,23 +92,23 @@ class SinksEndpoint:
         scope["penstock.principal"] = principal.name
         parts = [part for part in scope["path"].split("/") if part][1:]
         method = scope["method"]
-        told = await _read(scope, receive) if method == "POST" else {}
-        return await self._pools.scanning.run(client_of(scope), self._work(method, parts, told, principal))
+        fields = await _read(scope, receive) if method == "POST" else {}
+        return await self._pools.scanning.run(client_of(scope), self._work(method, parts, fields, principal))
 
-    def _work(self, method: str, parts: list[str], told: dict[str, Any], principal: Principal) -> _Work:
+    def _work(self, method: str, parts: list[str], fields: dict[str, Any], principal: Principal) -> _Work:
         match method, parts:
             case "GET" | "HEAD", [] | [_]:
                 self._check(principal, LogAction.OPERATE, LogAction.MANAGE)
                 return lambda: self._shown(*parts)
             case "POST", []:
                 self._check(principal, LogAction.MANAGE)
-                return lambda: self._declare(told)
+                return lambda: self._declare(fields)
             case "DELETE", [name]:
                 self._check(principal, LogAction.MANAGE)
                 return lambda: self._drop(name)
             case "POST", [name, order] if order in _ORDERS:
                 self._check(principal, LogAction.MANAGE)
-                return lambda: self._order(name, order, told)
+                return lambda: self._order(name, order, fields)
             case _:
                 what = f"GET or POST /sinks, GET or DELETE /sinks/NAME, POST /sinks/NAME/{'|'.join(_ORDERS)}"
                 raise InvalidRequest("path", f"{method} /{'/'.join(['sinks', *parts])}", what)
@@ -121,18 +121,18 @@ class SinksEndpoint:
         self._access.grant(principal, log, actions[-1])
 
     def _shown(self, name: str | None = None) -> tuple[HTTPStatus, Any]:
-        told = self._sinks.told()
+        answer = self._sinks.told()
         if name is None:
-            return HTTPStatus.OK, {"log": self._sinks.log_name, "sinks": told}
-        if name not in told:
-            raise NoSuchSink(name, told)
-        return HTTPStatus.OK, told[name]
+            return HTTPStatus.OK, {"log": self._sinks.log_name, "sinks": answer}
+        if name not in answer:
+            raise NoSuchSink(name, answer)
+        return HTTPStatus.OK, answer[name]
 
-    def _declare(self, told: dict[str, Any]) -> tuple[HTTPStatus, Any]:
-        name = told.get("name")
+    def _declare(self, declaration: dict[str, Any]) -> tuple[HTTPStatus, Any]:
+        name = declaration.get("name")
         if name in self._sinks:
             raise InvalidOption("name", name, "another name for each sink of a log")
-        made = self._stored.put(told, self._kinds)
+        made = self._stored.put(declaration, self._kinds)
         try:
             self._sinks.add(made.name, made.sink, made.options)
         except PenstockError:
@@ -147,10 +147,10 @@ class SinksEndpoint:
         self._stored.drop(name)
         return HTTPStatus.OK, {"dropped": name}
 
-    def _order(self, name: str, order: str, told: dict[str, Any]) -> tuple[HTTPStatus, Any]:
+    def _order(self, name: str, order: str, fields: dict[str, Any]) -> tuple[HTTPStatus, Any]:
         if order == "test":
             return HTTPStatus.OK, {"said": self._sinks.try_out(name)}
-        self._sinks.order(name, order, **order_of(told))
+        self._sinks.order(name, order, **order_of(fields))
         return HTTPStatus.OK, self._sinks.told()[name]
 
 

@@ -213,7 +213,7 @@ def _cloudevents(batch: SinkBatch, context: SinkContext, source: WebhookSource) 
 def cloudevent_object(change: Change, context: SinkContext, source: WebhookSource) -> dict[str, Any]:
     """A change as a CloudEvent."""
     kind = change.entity_type or change.area.name.lower()
-    told = {
+    fields = {
         "specversion": "1.0",
         "id": context.change_id(change),
         "source": f"{source.service}/{context.log_name}",
@@ -222,7 +222,7 @@ def cloudevent_object(change: Change, context: SinkContext, source: WebhookSourc
         "datacontenttype": "application/json",
         "data": change_object(change, context),
     }
-    return told if change.key is None else told | {"subject": _text(change.key)}
+    return fields if change.key is None else fields | {"subject": _text(change.key)}
 
 
 def _keys(batch: SinkBatch, context: SinkContext, _source: WebhookSource) -> bytes:
@@ -242,8 +242,8 @@ def _keys(batch: SinkBatch, context: SinkContext, _source: WebhookSource) -> byt
 
 
 def _moment(moment: Any) -> str:
-    told: str = moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
-    return told + "Z"
+    text: str = moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+    return text + "Z"
 
 
 def _json(value: bytes | None) -> msgspec.Raw | None:

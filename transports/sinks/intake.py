@@ -109,13 +109,13 @@ class SinkIntake:
 
     def make(self) -> None:
         """Creates the slot if it does not exist, and notes whether rows come first."""
-        there, wanted, told = self._name in self._log.slots, self._options.snapshot, self.notes.told
-        done, start = told.done, self._options.start
+        there, wanted, note = self._name in self._log.slots, self._options.snapshot, self.notes.told
+        done, start = note.done, self._options.start
         if start == Start.LATEST:
             start = self._latest
         if wanted == "initial_only" or (wanted == "initial" and not there and done is None):
             start = Start.LATEST
-            if told.rows is None:
+            if note.rows is None:
                 self.notes.write(rows=RowsNote())  # before the slot: a slot without it has had its rows
         elif done is not None:  # the option was changed from rows only: changes behind the rows follow
             start = self._log.position_of(done)
@@ -141,15 +141,15 @@ class SinkIntake:
             if rows is None:
                 self.supply = SinkSupply(slot.changes(view=self._view), **bounds)
             else:
-                wish = None if rows.only is None else rows
+                rows_request = None if rows.only is None else rows
                 feed = self._log.changes(
                     slot.criteria,
-                    since=slot.position if wish is not None else rows.cursor or "state",
+                    since=slot.position if rows_request is not None else rows.cursor or "state",
                     view=self._view,
-                    snapshot="initial_only" if wish is None else "on_gap",
+                    snapshot="initial_only" if rows_request is None else "on_gap",
                     source=options.source,
                 )
-                self.supply = RowSupply(feed, slot.position, wish, **bounds)
+                self.supply = RowSupply(feed, slot.position, rows_request, **bounds)
         return self.supply
 
     def settle(self, place: Position, target: SinkTarget) -> None:

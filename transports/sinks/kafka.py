@@ -165,7 +165,7 @@ class KafkaSink:
         return self._producer
 
     def _common(self) -> dict[str, Any]:
-        told = {
+        options = {
             name: SecretReference(value).value()
             if isinstance(value, str) and value.startswith(("env:", "file:"))
             else value
@@ -174,8 +174,8 @@ class KafkaSink:
         return {
             "log_level": 0,
             "client.id": f"penstock-{self._opened.name}",
-            **({} if self._tls is None else self._tls.for_kafka(login="sasl.mechanism" in told)),
-            **told,
+            **({} if self._tls is None else self._tls.for_kafka(login="sasl.mechanism" in options)),
+            **options,
             "bootstrap.servers": self._servers,
         }
 
@@ -221,15 +221,15 @@ class KafkaSink:
             raise
 
     def _judged(self, error: Exception) -> Exception:
-        told = error.args[0] if error.args else None
-        if not isinstance(told, KafkaError):
+        reason = error.args[0] if error.args else None
+        if not isinstance(reason, KafkaError):
             return TargetUnavailable(f"{self._servers}: {error}")
-        why = f"{self._servers}: {told.str()}"
-        if told.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+        why = f"{self._servers}: {reason.str()}"
+        if reason.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
             return TooLargeForTarget(why)
-        if told.code() in _FENCED:
+        if reason.code() in _FENCED:
             return TargetRefused(f"a newer runner of sink {self._opened.name} sends: {why}")
-        return TargetRefused(why) if told.code() in _NEVER else TargetUnavailable(why)
+        return TargetRefused(why) if reason.code() in _NEVER else TargetUnavailable(why)
 
     # Records.
 
@@ -264,12 +264,12 @@ class KafkaSink:
         self._settle()
         if change.entity_type is not None:
             topic = self._topic.replace("{entity_type}", change.entity_type)
-            told = {
+            options = {
                 "marker": "schema",
                 "entity_type": change.entity_type,
                 "id": self._opened.change_id(change),
             }
-            self._everywhere(topic, change, msgspec.json.encode(told))
+            self._everywhere(topic, change, msgspec.json.encode(options))
 
     def _everywhere(self, topic: str, change: Change, value: bytes) -> None:
         for partition in range(self._partitions_of(topic)):
@@ -291,7 +291,7 @@ class KafkaSink:
         }
         if self._gap is not None:
             headers["penstock-gap"] = f"{self._gap.first} {self._gap.next}"
-        told: list[tuple[str, str | bytes | None]] = [
+        changes: list[tuple[str, str | bytes | None]] = [
             (name, text.encode("utf-8", "surrogateescape")) for name, text in headers.items()
         ]
         arguments: dict[str, Any] = {"partition": partition} if partition >= 0 else {}
@@ -303,7 +303,7 @@ class KafkaSink:
                     topic,
                     value,
                     key.encode("utf-8", "surrogateescape"),
-                    headers=told,
+                    headers=changes,
                     on_delivery=self._delivered,
                     **arguments,
                 )

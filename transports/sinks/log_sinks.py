@@ -186,22 +186,22 @@ class LogSinks(Mapping[str, SinkRunner]):
         return f"<LogSinks of {self.log_name!r}: {', '.join(self._runners)}>"
 
 
-def order_of(told: Mapping[str, Any]) -> dict[str, Any]:
+def order_of(order: Mapping[str, Any]) -> dict[str, Any]:
     """Parses the arguments of an order.
 
     Raises:
         InvalidOption, InvalidCriteria: If a value is invalid.
     """
-    for key, value in told.items():
+    for key, value in order.items():
         if key not in ("place", "criteria", "after", "until"):
             raise InvalidOption("key", key, "place, criteria, after or until")
         if key != "criteria" and not isinstance(value, str):
             raise InvalidOption(key, value, "a text")
-    found = dict(told)
-    if "place" in told:
-        found["place"] = start_of_text("place", told["place"])
-    if "criteria" in told:
-        found["criteria"] = Criteria.from_json(told["criteria"])
+    found = dict(order)
+    if "place" in order:
+        found["place"] = start_of_text("place", order["place"])
+    if "criteria" in order:
+        found["criteria"] = Criteria.from_json(order["criteria"])
     return found
 
 

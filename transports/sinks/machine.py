@@ -93,8 +93,8 @@ class SinkMachine:
         failures, noted = self._failures, self._intake.notes.told
         place, lag = noted.place(self._log.position_of), None
         with contextlib.suppress(PenstockError):  # the log is closed, or the slot does not exist
-            told = self._log.slots.info(self.name)
-            place, lag = told.position, told.lag
+            info = self._log.slots.info(self.name)
+            place, lag = info.position, info.lag
         return SinkStatus(
             name=self.name,
             state=self.state,

@@ -103,12 +103,12 @@ class SinkNotes:
         Raises:
             OSError: If the disk is full or fails; nothing has changed.
         """
-        told = msgspec.structs.replace(self._told, **changed)
-        if told == self._told:
+        note = msgspec.structs.replace(self._told, **changed)
+        if note == self._told:
             return
-        if told == SinkNote():
+        if note == SinkNote():
             self._path.unlink(missing_ok=True)
         else:
             self._path.parent.mkdir(exist_ok=True)
-            replace_file(self._path, msgspec.json.encode(told))
-        self._told = told
+            replace_file(self._path, msgspec.json.encode(note))
+        self._told = note

@@ -128,13 +128,18 @@ class ClientCredentials:
         if status != 200:
             raise TargetRefused(f"the authorisation server answered {status}{_code(body)}")
         try:
-            told = msgspec.json.decode(body, type=_Token)
+            answer = msgspec.json.decode(body, type=_Token)
         except msgspec.MsgspecError:
             raise TargetRefused("the authorisation server answered 200, but with no token") from None
-        token = told.access_token
-        if told.token_type.lower() != "bearer" or not token or not token.isascii() or not token.isprintable():
+        token = answer.access_token
+        if (
+            answer.token_type.lower() != "bearer"
+            or not token
+            or not token.isascii()
+            or not token.isprintable()
+        ):
             raise TargetRefused("the authorisation server answered with a token that is no bearer token")
-        life = _LIFE if told.expires_in is None else max(told.expires_in, 0.0)
+        life = _LIFE if answer.expires_in is None else max(answer.expires_in, 0.0)
         self._token = token
         self._until = self._clock.monotonic() + life - min(_MARGIN, life / 10)
 

@@ -79,14 +79,14 @@ class SearchSink:
     def open(self, context: SinkContext) -> None:
         """See `Sink.open`. The first batch connects."""
         self._context = context
-        told: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if self._tls is not None:
             self._tls.warn(context.name, self)
             if self._tls.insecure_skip_verify:  # logged once above, so not again for each request
                 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-            told["ssl_context"] = self._tls.named_context
+            options["ssl_context"] = self._tls.named_context
         self._client = opensearchpy.OpenSearch(
-            self._url.value(), timeout=self._timeout, max_retries=0, pool_maxsize=context.in_flight, **told
+            self._url.value(), timeout=self._timeout, max_retries=0, pool_maxsize=context.in_flight, **options
         )
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
@@ -160,12 +160,12 @@ class SearchSink:
         answer = self._asked(lambda: self._client.bulk(body=b"\n".join(lines) + b"\n"))
         found = []
         for place, item in zip(places, answer["items"], strict=True):
-            ((what, told),) = item.items()
-            status = told["status"]
+            ((what, result),) = item.items()
+            status = result["status"]
             if status < 300 or status == 409 or (what == "delete" and status == 404):
                 continue  # 409: the document has a newer version
             verdict = ItemVerdict.RETRY if status in _LATER else ItemVerdict.REJECT
-            error = told.get("error") or {}
+            error = result.get("error") or {}
             found.append(
                 ItemResult(place, verdict, f"{status} {error.get('type')}: {error.get('reason')}"[:300])
             )
@@ -175,8 +175,8 @@ class SearchSink:
         """Writes a document for a gap; the same document at each repetition."""
         name = self._index.replace("{entity_type}", _GAPS) if "{" in self._index else f"{self._index}-{_GAPS}"
         context = self._context
-        told = {"log": context.log_name, "log_id": context.log_id, "sink": context.name, **gap._asdict()}
-        self._asked(lambda: self._client.index(index=name, id=f"{context.name}:{gap.first}", body=told))
+        document = {"log": context.log_name, "log_id": context.log_id, "sink": context.name, **gap._asdict()}
+        self._asked(lambda: self._client.index(index=name, id=f"{context.name}:{gap.first}", body=document))
 
     def _clear(self, change: Change) -> None:
         """Deletes the documents of lower positions; refreshes the index before, so that the search finds all of them."""

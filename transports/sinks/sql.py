@@ -277,17 +277,17 @@ class SqlSink:
         if kind not in self._tables:
             if self._told is None:
                 try:
-                    told: SqlTable | None = SqlTable(name=kind)
+                    table: SqlTable | None = SqlTable(name=kind)
                 except InvalidOption as error:
                     raise Unfit(f"no table has the name of its entity type: {error}") from None
             else:
-                told = self._told.get(kind)
-            self._tables[kind] = None if told is None else self._found(told)
+                table = self._told.get(kind)
+            self._tables[kind] = None if table is None else self._found(table)
         return self._tables[kind]
 
-    def _found(self, told: SqlTable) -> EntityTable:
+    def _found(self, table: SqlTable) -> EntityTable:
         with self._transaction() as connection:
-            return EntityTable(told, connection, create=self._create, tombstones=self._ttl is not None)
+            return EntityTable(table, connection, create=self._create, tombstones=self._ttl is not None)
 
     def _apply(self, steps: Sequence[_Step], place: Position, gap: SinkGap | None) -> None:
         """Applies all steps in one transaction; only the last step of each entity is executed."""
@@ -352,8 +352,8 @@ def _url(text: object) -> sa.URL:
     raise InvalidOption("url", url.drivername, _URLS)
 
 
-def _table(told: SqlTable | str) -> SqlTable:
-    return told if isinstance(told, SqlTable) else SqlTable(name=check_identifier("tables", told))
+def _table(table: SqlTable | str) -> SqlTable:
+    return table if isinstance(table, SqlTable) else SqlTable(name=check_identifier("tables", table))
 
 
 @contextlib.contextmanager

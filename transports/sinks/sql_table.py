@@ -79,7 +79,7 @@ class EntityTable:
     """A table of a database, with the statements that change it.
 
     Args:
-        told: The declaration of the table.
+        spec: The declaration of the table.
         connection: A connection to the database.
         create: Whether to create a missing table.
         tombstones: Whether the row of a removed entity stays.
@@ -88,28 +88,28 @@ class EntityTable:
         TargetRefused: If the table is missing, or lacks a column.
     """
 
-    def __init__(self, told: SqlTable, connection: sa.Connection, *, create: bool, tombstones: bool) -> None:
-        self._told, self._tombstones = told, tombstones
+    def __init__(self, spec: SqlTable, connection: sa.Connection, *, create: bool, tombstones: bool) -> None:
+        self._told, self._tombstones = spec, tombstones
         self._postgres = connection.dialect.name == "postgresql"
         plan = self._plan(postgresql.JSONB() if self._postgres else sa.Text())
         if create:
             connection.execute(sa.schema.CreateTable(plan, if_not_exists=True))
         try:
             self.table = sa.Table(
-                sa.quoted_name(told.name, quote=True),
+                sa.quoted_name(spec.name, quote=True),
                 sa.MetaData(),
-                schema=told.schema,
+                schema=spec.schema,
                 autoload_with=connection,
                 resolve_fks=False,
             )
         except sa.exc.NoSuchTableError:
             made = sa.schema.CreateTable(plan).compile(connection)
-            raise TargetRefused(f"there is no table {told.name}: {' '.join(str(made).split())}") from None
+            raise TargetRefused(f"there is no table {spec.name}: {' '.join(str(made).split())}") from None
         lacks = [column.name for column in plan.c if column.name not in self.table.c]
         if lacks:
-            raise TargetRefused(f"table {told.name} has no column {', '.join(lacks)}")
+            raise TargetRefused(f"table {spec.name} has no column {', '.join(lacks)}")
         columns = self.table.c
-        self._key, self._version, self._index = (columns[one] for one in (told.key, told.version, told.index))
+        self._key, self._version, self._index = (columns[one] for one in (spec.key, spec.version, spec.index))
         self._made: dict[EntityEffect, Any] = {
             EntityEffect.PUT: self._put(),
             EntityEffect.DELETE: self._delete(),
@@ -126,14 +126,14 @@ class EntityTable:
         Raises:
             Unfit: If a value does not fit its column.
         """
-        told: dict[str, Any] = {"v": change.version, "i": change.index}
+        values: dict[str, Any] = {"v": change.version, "i": change.index}
         if effect is not EntityEffect.CLEAR:
-            told["k"] = _converted(_text(change.key), self._key)
+            values["k"] = _converted(_text(change.key), self._key)
         if effect is EntityEffect.PUT:
-            self._fill(told, change)
+            self._fill(values, change)
         elif self._tombstones:
-            told["d"] = now_us
-        return told
+            values["d"] = now_us
+        return values
 
     def purge(self, connection: sa.Connection, before_us: int) -> None:
         """Deletes the rows of entities that were removed before a time."""
@@ -144,15 +144,15 @@ class EntityTable:
 
     def _plan(self, body: Any) -> sa.Table:
         """The definition of the table to create."""
-        told = self._told
-        columns: list[sa.Column[Any]] = [sa.Column(told.key, sa.Text(), primary_key=True, quote=True)]
-        if told.body is not None:
-            columns.append(sa.Column(told.body, body, quote=True))
-        columns += [sa.Column(name, sa.Text(), quote=True) for name in told.columns]
-        columns += [sa.Column(name, sa.BigInteger(), quote=True) for name in (told.version, told.index)]
+        spec = self._told
+        columns: list[sa.Column[Any]] = [sa.Column(spec.key, sa.Text(), primary_key=True, quote=True)]
+        if spec.body is not None:
+            columns.append(sa.Column(spec.body, body, quote=True))
+        columns += [sa.Column(name, sa.Text(), quote=True) for name in spec.columns]
+        columns += [sa.Column(name, sa.BigInteger(), quote=True) for name in (spec.version, spec.index)]
         if self._tombstones:
-            columns.append(sa.Column(told.deleted, sa.BigInteger(), quote=True))
-        return sa.Table(sa.quoted_name(told.name, quote=True), sa.MetaData(), *columns, schema=told.schema)
+            columns.append(sa.Column(spec.deleted, sa.BigInteger(), quote=True))
+        return sa.Table(sa.quoted_name(spec.name, quote=True), sa.MetaData(), *columns, schema=spec.schema)
 
     def _older(self, version: Any, index: Any) -> Any:
         """The condition that a row is of a lower position."""
@@ -163,35 +163,35 @@ class EntityTable:
         return sa.bindparam("v", type_=sa.BigInteger()), sa.bindparam("i", type_=sa.BigInteger())
 
     def _put(self) -> Any:
-        told, columns = self._told, self.table.c
-        values: dict[str, Any] = {told.key: sa.bindparam("k", type_=self._key.type)}
-        values[told.version], values[told.index] = self._position()
-        if told.body is not None:
-            values[told.body] = self._bound(columns[told.body], "b")
-        for number, name in enumerate(told.columns):
+        spec, columns = self._told, self.table.c
+        values: dict[str, Any] = {spec.key: sa.bindparam("k", type_=self._key.type)}
+        values[spec.version], values[spec.index] = self._position()
+        if spec.body is not None:
+            values[spec.body] = self._bound(columns[spec.body], "b")
+        for number, name in enumerate(spec.columns):
             values[name] = self._bound(columns[name], f"c{number}")
         if self._tombstones:
-            values[told.deleted] = sa.null()
+            values[spec.deleted] = sa.null()
         return self._upsert(values)
 
     def _delete(self) -> Any:
-        told = self._told
+        spec = self._told
         key = sa.bindparam("k", type_=self._key.type)
         if not self._tombstones:
             return sa.delete(self.table).where(self._key == key, self._older(*self._position()))
-        values: dict[str, Any] = {told.key: key}
-        values[told.version], values[told.index] = self._position()
-        values[told.deleted] = sa.bindparam("d", type_=sa.BigInteger())
+        values: dict[str, Any] = {spec.key: key}
+        values[spec.version], values[spec.index] = self._position()
+        values[spec.deleted] = sa.bindparam("d", type_=sa.BigInteger())
         values |= dict.fromkeys(self._content(), sa.null())
         return self._upsert(values)
 
     def _clear(self) -> Any:
-        told, older = self._told, self._older(*self._position())
+        spec, older = self._told, self._older(*self._position())
         if not self._tombstones:
             return sa.delete(self.table).where(older)
         version, index = self._position()
-        values: dict[str, Any] = {told.version: version, told.index: index}
-        values[told.deleted] = sa.bindparam("d", type_=sa.BigInteger())
+        values: dict[str, Any] = {spec.version: version, spec.index: index}
+        values[spec.deleted] = sa.bindparam("d", type_=sa.BigInteger())
         values |= dict.fromkeys(self._content(), sa.null())
         return sa.update(self.table).where(older).values(values)
 
@@ -201,11 +201,11 @@ class EntityTable:
     def _upsert(self, values: dict[str, Any]) -> Any:
         make = postgresql.insert if self._postgres else sqlite.insert
         made = make(self.table).values(values)
-        told, new = self._told, made.excluded
+        spec, new = self._told, made.excluded
         return made.on_conflict_do_update(
             index_elements=[self._key],
-            set_={name: new[name] for name in values if name != told.key},
-            where=self._older(new[told.version], new[told.index]),
+            set_={name: new[name] for name in values if name != spec.key},
+            where=self._older(new[spec.version], new[spec.index]),
         )
 
     def _bound(self, column: sa.Column[Any], name: str) -> Any:
@@ -217,17 +217,17 @@ class EntityTable:
 
     # Values.
 
-    def _fill(self, told: dict[str, Any], change: Change) -> None:
+    def _fill(self, values: dict[str, Any], change: Change) -> None:
         if change.body_bytes is None:
             raise Unfit("the log does not hold the whole entity")
         if self._told.body is not None:
-            told["b"] = change.body_bytes.decode("utf-8")
+            values["b"] = change.body_bytes.decode("utf-8")
         if self._told.columns:
             body = _DECODER.decode(change.body_bytes)
             if not isinstance(body, dict):
                 raise Unfit("the body is no object, so it has no fields")
             for number, (name, source) in enumerate(self._told.columns.items()):
-                told[f"c{number}"] = _converted(body.get(source), self.table.c[name])
+                values[f"c{number}"] = _converted(body.get(source), self.table.c[name])
 
 
 def _text(key: str | None) -> str:

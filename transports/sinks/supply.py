@@ -229,16 +229,18 @@ class RowSupply(SinkSupply):
 
     whole_batches: ClassVar[bool] = False
 
-    def __init__(self, feed: Any, place: Position, wish: RowsNote | None, **bounds: Any) -> None:
-        self._place, self._wish = place, wish
+    def __init__(self, feed: Any, place: Position, rows_request: RowsNote | None, **bounds: Any) -> None:
+        self._place, self._wish = place, rows_request
         super().__init__(feed, **bounds)
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Requests, as `SinkSupply.on_subscribe` does, and asks for the rows to send once more."""
         super().on_subscribe(subscription)
-        wish, asked = self._wish, cast("Any", subscription)
-        if wish is not None:
-            asked.again(Criteria.from_json(wish.only), after=wish.after, until=wish.until)
+        rows_request, asked = self._wish, cast("Any", subscription)
+        if rows_request is not None:
+            asked.again(
+                Criteria.from_json(rows_request.only), after=rows_request.after, until=rows_request.until
+            )
 
     def on_snapshot(self, signal: object, /) -> None:
         """Ends the subscription when the rows end."""

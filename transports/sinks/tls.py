@@ -76,7 +76,7 @@ class TargetTls:
         Args:
             login: Whether the sink authenticates by SASL.
         """
-        told = {
+        options = {
             "ssl.ca.location": self.ca,
             "ssl.certificate.location": self.cert,
             "ssl.key.location": self.key,
@@ -85,7 +85,7 @@ class TargetTls:
             "security.protocol": "sasl_ssl" if login else "ssl",
             "enable.ssl.certificate.verification": not self.insecure_skip_verify,
             "ssl.endpoint.identification.algorithm": "none" if self.insecure_skip_verify else "https",
-            **{name: value for name, value in told.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
         }
 
     def for_redis(self) -> dict[str, Any]:
@@ -108,15 +108,15 @@ class TargetTls:
         Raises:
             OSError: If ``server_name`` is given and the host cannot be resolved.
         """
-        told: dict[str, Any] = {"sslcert": self.cert, "sslkey": self.key or self.cert}
+        options: dict[str, Any] = {"sslcert": self.cert, "sslkey": self.key or self.cert}
         if self.server_name is not None and host is not None:
-            told |= {"host": self.server_name, "hostaddr": socket.getaddrinfo(host, port or 5432)[0][4][0]}
-        told |= (
+            options |= {"host": self.server_name, "hostaddr": socket.getaddrinfo(host, port or 5432)[0][4][0]}
+        options |= (
             {"sslmode": "require"}
             if self.insecure_skip_verify
             else {"sslmode": "verify-full", "sslrootcert": self.ca or "system"}
         )
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 class _NamedContext(ssl.SSLContext):

@@ -170,8 +170,8 @@ class WebhookSink:
         context, url = self._opened
         body = self._format.encode(EXAMPLE, context, self._source)
         headers = [*self._headers_of(EXAMPLE, body, context, url), ("penstock-test", "true")]
-        status, told, answer = self._admitted(url, headers, body)
-        self._judged(EXAMPLE, status, told, answer)
+        status, answer_headers, answer = self._admitted(url, headers, body)
+        self._judged(EXAMPLE, status, answer_headers, answer)
         return self._why(status, answer)
 
     @property
@@ -219,9 +219,9 @@ class WebhookSink:
         fresh = False
         while True:
             token = oauth.header(self._ask_token)
-            told = self._sent(url, [*headers, ("authorization", token)], body)
-            if told[0] != HTTPStatus.UNAUTHORIZED or fresh:
-                return told
+            answer_headers = self._sent(url, [*headers, ("authorization", token)], body)
+            if answer_headers[0] != HTTPStatus.UNAUTHORIZED or fresh:
+                return answer_headers
             oauth.forget(token)
             fresh = True
 
@@ -254,10 +254,10 @@ class WebhookSink:
                     read += piece
                     if len(read) > _ANSWER_BYTES:
                         break
-                told = {
+                fields = {
                     name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers
                 }
-                return answer.status, told, bytes(read)
+                return answer.status, fields, bytes(read)
         except httpcore.LocalProtocolError as error:
             raise TargetRefused(f"a header cannot be sent to {url}: {type(error).__name__}") from None
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
@@ -289,12 +289,12 @@ class WebhookSink:
     def _redacted(self, text: str) -> str:
         """Replaces the secrets that the receiver was sent, in case its answer repeats them."""
         kept = [one for one in (*self._secrets, *self._headers.values()) if not str(one).startswith("plain:")]
-        told = {one.value() for one in kept}
+        hidden = {one.value() for one in kept}
         for url in (self._url, self._token_url):
-            told |= set() if url is None else url.secrets
+            hidden |= set() if url is None else url.secrets
         if self._oauth is not None:
-            told |= self._oauth.secrets
-        for secret in sorted(told, key=len, reverse=True):
+            hidden |= self._oauth.secrets
+        for secret in sorted(hidden, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 

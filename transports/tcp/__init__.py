@@ -1,1 +1,5 @@
-"""Sockets: options that asyncio does not set, and inherited sockets in a child of ``fork``."""
+"""Sockets.
+
+* `sockets`: options and counters that asyncio lacks. `listening`: servers. `trust`: TLS of clients.
+* `descriptors`: sockets that a child of ``fork`` has inherited.
+"""

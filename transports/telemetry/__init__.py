@@ -1,1 +1,6 @@
-"""Telemetry of a server: the metrics table, its export to Prometheus and OpenTelemetry, and log lines."""
+"""Telemetry of a server.
+
+* `table` lists the metrics, for Prometheus (`prometheus`) and OpenTelemetry (`otel`).
+* `latency` and `append_figures` measure.
+* `lines` formats the log.
+"""

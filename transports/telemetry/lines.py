@@ -53,7 +53,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Formats the line."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -61,10 +61,10 @@ class JsonLines(logging.Formatter):
         }
         data = getattr(record, "data", None)
         if isinstance(data, dict):
-            told |= data
+            fields |= data
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
 
 
 class Repeats(logging.Filter):

@@ -15,11 +15,11 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The text format that every version of Prometheus parses."""
 
 
-def exposition(told: Mapping[str, Any]) -> bytes:
+def exposition(statistics: Mapping[str, Any]) -> bytes:
     """Returns the metrics of a server as text.
 
     Args:
-        told: Its statistics, limited to the logs that the reader may see.
+        statistics: Its statistics, limited to the logs that the reader may see.
 
     Raises:
         ExtraMissing: If prometheus-client is not installed.
@@ -28,15 +28,15 @@ def exposition(told: Mapping[str, Any]) -> bytes:
         from prometheus_client import generate_latest  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("/metrics", error.name or "prometheus_client", "server") from None
-    text: bytes = generate_latest(_Collected(told))
+    text: bytes = generate_latest(_Collected(statistics))
     return text
 
 
 class _Collected:
     """A collector for a single response, so that a process may contain any number of applications."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self._told = told
+    def __init__(self, statistics: Mapping[str, Any]) -> None:
+        self._told = statistics
 
     def collect(self) -> "Iterator[Family]":
         from prometheus_client import core  # noqa: PLC0415 - an optional dependency

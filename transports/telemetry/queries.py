@@ -47,7 +47,7 @@ class SparkQueries:
         if self._tell is None:
             return {}
         try:
-            told = msgspec.convert(dict(self._tell()), dict[str, _Query])
+            queries = msgspec.convert(dict(self._tell()), dict[str, _Query])
         except Exception:  # noqa: BLE001 - user code failed; the server still reports the rest
             if not self._failed:
                 _LOG.exception("spark_queries failed, so streaming queries have no metrics")
@@ -56,7 +56,7 @@ class SparkQueries:
         self._failed = False
         return {
             "sparkQueries": {
-                name[:_NAME_MOST]: _bounded(one) for name, one in [*told.items()][-QUERIES_MOST:]
+                name[:_NAME_MOST]: _bounded(one) for name, one in [*queries.items()][-QUERIES_MOST:]
             }
         }
 

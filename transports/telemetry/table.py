@@ -60,8 +60,8 @@ class Metric:
 def _at(*path: str) -> Callable[[Told], Iterator[Sample]]:
     """Reads the figure at a path; no sample if it is absent."""
 
-    def read(told: Told) -> Iterator[Sample]:
-        found: Any = told
+    def read(statistics: Told) -> Iterator[Sample]:
+        found: Any = statistics
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
         if found is not None:
@@ -73,8 +73,8 @@ def _at(*path: str) -> Callable[[Told], Iterator[Sample]]:
 def _each(*path: str, of: str | None = None) -> Callable[[Told], Iterator[Sample]]:
     """Reads the figures at a path by name; with ``of``, that field of each."""
 
-    def read(told: Told) -> Iterator[Sample]:
-        found: Any = told
+    def read(statistics: Told) -> Iterator[Sample]:
+        found: Any = statistics
         for name in path:
             found = found.get(name, {})
         for name, value in found.items():
@@ -88,8 +88,8 @@ def _each(*path: str, of: str | None = None) -> Callable[[Told], Iterator[Sample
 def _took(name: str) -> Callable[[Told], Iterator[Sample]]:
     """Reads the buckets of a histogram by upper bound, then the sum."""
 
-    def read(told: Told) -> Iterator[Sample]:
-        if (found := told.get(name)) is not None:
+    def read(statistics: Told) -> Iterator[Sample]:
+        if (found := statistics.get(name)) is not None:
             yield from (((bound,), float(count)) for bound, count in found["buckets"].items())
             yield ("sum",), found["seconds"]
 
@@ -100,8 +100,8 @@ def _of(group: str, *path: str) -> Callable[[Told], Iterator[Sample]]:
     """Reads a figure of each slot, consumer group, query or sink, where it is known."""
     find = _at(*path)
 
-    def read(told: Told) -> Iterator[Sample]:
-        for name, one in told.get(group, {}).items():
+    def read(statistics: Told) -> Iterator[Sample]:
+        for name, one in statistics.get(group, {}).items():
             for _, value in find(one):
                 yield (name,), value
 
@@ -109,15 +109,15 @@ def _of(group: str, *path: str) -> Callable[[Told], Iterator[Sample]]:
 
 
 def _states(group: str) -> Callable[[Told], Iterator[Sample]]:
-    def read(told: Told) -> Iterator[Sample]:
-        for name, one in told.get(group, {}).items():
+    def read(statistics: Told) -> Iterator[Sample]:
+        for name, one in statistics.get(group, {}).items():
             yield (name, one["state"]), 1.0
 
     return read
 
 
-def _query_parts(told: Told) -> Iterator[Sample]:
-    for name, query in told.get("sparkQueries", {}).items():
+def _query_parts(statistics: Told) -> Iterator[Sample]:
+    for name, query in statistics.get("sparkQueries", {}).items():
         for part, seconds in query["seconds"].items():
             yield (name, part), seconds
 
@@ -321,22 +321,22 @@ TABLE: Final = (*SERVER_METRICS, *_LOG_METRICS)
 """Every metric."""
 
 
-def samples(metric: Metric, told: Told) -> Iterator[Sample]:
+def samples(metric: Metric, statistics: Told) -> Iterator[Sample]:
     """Yields the samples of a metric from the statistics of a server, with the values of all its labels.
 
     For a histogram these are its buckets, with the upper bound as the last label value, and the sum, with ``sum``.
     """
     if not metric.of_log:
-        yield from metric.read(told)
+        yield from metric.read(statistics)
         return
-    for name, log in told["logs"].items():
+    for name, log in statistics["logs"].items():
         for labels, value in metric.read(log):
             yield (name, *labels), value
 
 
-def read_buckets(metric: Metric, told: Told) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
+def read_buckets(metric: Metric, statistics: Told) -> Iterator[tuple[str, list[tuple[str, float]], float]]:
     """Yields for each log of a histogram its name, the buckets with their upper bounds, and the sum."""
-    for name, log in told["logs"].items():
+    for name, log in statistics["logs"].items():
         found = [(bound, value) for (bound,), value in metric.read(log)]
         if found:
             yield name, found[:-1], found[-1][1]

@@ -100,12 +100,12 @@ class Remote:
 
     def _heard(self, line: str) -> None:
         try:
-            told = json.loads(line)
+            message = json.loads(line)
         except ValueError:
             return
-        if "error" in told:
-            self.error = str(told["error"])
+        if "error" in message:
+            self.error = str(message["error"])
             return
-        self._finished = bool(told.pop("finished", False))
-        self.state, self.demand = told.pop("state"), told.pop("demand")
-        self.place = ReceptionPlace.from_json(told) or self.place
+        self._finished = bool(message.pop("finished", False))
+        self.state, self.demand = message.pop("state"), message.pop("demand")
+        self.place = ReceptionPlace.from_json(message) or self.place

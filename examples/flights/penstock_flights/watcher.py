@@ -102,8 +102,8 @@ class Watcher:
 
     def report(self, **more: Any) -> str:
         """One line of the reports to the demo."""
-        told = self.reception.place.to_json() | {"state": self.reception.state, "demand": self._demand}
-        return json.dumps(told | more)
+        status = self.reception.place.to_json() | {"state": self.reception.state, "demand": self._demand}
+        return json.dumps(status | more)
 
     def _lags(self, subscription: RemoteSubscription) -> bool:
         """Whether it lags enough for another request: however slow the machine is, the ring must overtake it."""

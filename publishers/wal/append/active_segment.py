@@ -27,7 +27,7 @@ def write_zeros(file: File, start: int, end: int) -> None:
     The zeros are really written: an extent that is only allocated costs a metadata update at its first write.
 
     Raises:
-        OSError: What the file raises.
+        OSError: From the file.
     """
     while start < end:
         size = min(len(_ZEROS), end - start)
@@ -89,7 +89,7 @@ class ActiveSegment:
         """Writes at ``offset``, which moves only after the whole write.
 
         Raises:
-            OSError: What the file raises; a partial write stays in the file, and the caller must undo it.
+            OSError: From the file; a partial write stays in the file, and the caller must undo it.
         """
         offset = self.offset
         end = offset + len(data)
@@ -111,7 +111,7 @@ class ActiveSegment:
             filled: The end of the zeros before the write; the file is truncated there, and zeroed from ``start``.
 
         Raises:
-            OSError: What the file raises; the log has failed then.
+            OSError: From the file; the log has failed then.
         """
         with self.lock:
             self.offset = start
@@ -126,7 +126,7 @@ class ActiveSegment:
         """Writes zeros up to ``target`` and syncs them; in small steps, so that an append never waits long.
 
         Raises:
-            OSError: What the file raises. After an error of the sync, the log has failed.
+            OSError: From the file. After an error of the sync, the log has failed.
         """
         if self.closed or self.filled >= target:
             return False
@@ -146,7 +146,7 @@ class ActiveSegment:
         """Truncates the file to its end and syncs it. The caller holds ``lock``.
 
         Raises:
-            OSError: What the file raises.
+            OSError: From the file.
         """
         self.file.truncate(self.offset)
         self.filled = self.offset
@@ -174,7 +174,7 @@ class Spare:
         """Makes and syncs the file.
 
         Raises:
-            OSError: What the file system raises; the file is removed, if possible.
+            OSError: From the file system; the file is removed, if possible.
         """
         self._filesystem = filesystem
         self.path = directory / f"spare-{next(_spares)}.tmp"
@@ -234,7 +234,7 @@ def create_segment(
         spare: The spare file; it becomes the segment, or is discarded.
 
     Raises:
-        OSError: What the file system raises. If it comes before the rename, nothing has changed.
+        OSError: From the file system. If it comes before the rename, nothing has changed.
     """
     path = directory / segment_name(header.number)
     start = header.pack() + first_frame

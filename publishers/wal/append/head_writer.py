@@ -27,7 +27,7 @@ class HeadWriter:
         """Writes the synced position, and the given fields, into HEAD; see `Head.write`.
 
         Raises:
-            OSError: What the file raises.
+            OSError: From the file.
         """
         with self.lock:
             writer = self._writer

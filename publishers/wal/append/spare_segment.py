@@ -29,7 +29,7 @@ class Spares:
         """Makes a spare segment for the next roll, with as many zeros as are kept ahead in the active segment.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         options = self._options
         spare = Spare(self._filesystem, self._directory, min(options.fill_step, options.segment_bytes))
@@ -43,7 +43,7 @@ class Spares:
         """The spare segment; if there is none, one that is made now, with fewer zeros.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         with self._lock:
             spare, self._spare = self._spare, None

@@ -162,7 +162,7 @@ def remove_staged(filesystem: FileSystem, directory: Path, transaction: str) -> 
     """Removes all staged files of a transaction, of every attempt.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     prefix = f"{STAGED}{transaction}-"
     for name in filesystem.listing(directory):
@@ -179,7 +179,7 @@ def remove_abandoned(filesystem: FileSystem, directory: Path, going_on: Iterable
         going_on: The names of transactions that have not ended; iterated after the directory was listed.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     staged = [name for name in filesystem.listing(directory) if name.startswith(STAGED)]
     kept = tuple(f"{STAGED}{transaction}-" for transaction in going_on)

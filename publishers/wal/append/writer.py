@@ -294,7 +294,7 @@ class Writer(Appender):
         """Writes and syncs the EPOCH frame, after which the log may be read and written.
 
         Raises:
-            OSError: What the file raises.
+            OSError: From the file.
         """
         if self.active.form < FORMAT:
             # No segment mixes formats. Without zeros ahead, because there may be no room for them.

@@ -1,4 +1,4 @@
-"""The writes of a backup, and of a restore, in the order in which they are safe; see `publishers.wal.backups`."""
+"""The writes of a backup or a restore, in a crash-safe order; see `publishers.wal.backups`."""
 
 import contextlib
 import errno
@@ -33,21 +33,21 @@ _ATTEMPTS: Final = 8
 _UNLINKABLE: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 )
-"""Errors of a link that mean that there is none to be had: another file system, or one without links, or too many."""
+"""Errors that mean that a hard link is impossible: another file system, one without links, or too many links."""
 
 
 class Copied(NamedTuple):
-    """What was done for one log.
+    """The result for one log.
 
     Attributes:
-        source: Directory that was copied.
-        target: Directory that it is in now.
-        linked: Segments that are shared with the source by hard links since this call.
-        copied: Segments that were copied by this call.
-        kept: Segments that were there before.
+        source: Directory of the log.
+        target: Directory of the copy.
+        linked: Segments that this call has linked.
+        copied: Segments that this call has copied.
+        kept: Segments that the target already had.
         bytes: Bytes that were copied.
-        since: The newest version that was there before; 0 if none was.
-        report: What `verify` says of the target.
+        since: The newest version that the target already had; 0 if none.
+        report: The report of `verify` on the target.
     """
 
     source: Path
@@ -63,26 +63,26 @@ class Copied(NamedTuple):
 def copy_log(
     filesystem: FileSystem, source: Path, target: Path, *, links: bool, progress: Progress | None
 ) -> Copied:
-    """Makes a directory hold what a log shows; also beside its writer.
+    """Copies the visible part of a log, also while its writer runs.
 
     Args:
-        filesystem: Where both are.
+        filesystem: Holds both directories.
         source: Directory of the log.
-        target: Directory of the copy, made where it is missing.
-        links: Share closed segments by hard links where that is possible.
-        progress: Told how far the copying has got, and then how far the examination.
+        target: Directory of the copy, created if it is missing.
+        links: Share closed segments by hard links where possible.
+        progress: Called with the progress of the copying, and then of the examination.
 
     Raises:
-        BackupRefused: If the target holds something else, or retention deletes faster than can be copied.
+        BackupRefused: If the target holds something else, or retention deletes segments faster than they are copied.
         LogBusy: If the target is open for writing, or another backup writes into it.
         NotALog: If there is no log in the source.
-        WalCorrupted: If the end of what is shown is damaged.
-        OSError: What the file system raises.
+        WalCorrupted: If the end of the visible part is damaged.
+        OSError: From the file system.
     """
     for _ in range(_ATTEMPTS):
         shown = look(filesystem, source)
         try:
-            # Before the lock: nothing is changed in a directory that does not fit.
+            # Before the lock, so that a target that does not fit stays unchanged.
             CopyComparison(filesystem, source, target, shown, links).plan()
             filesystem.make_directory(target)
             with _locked(filesystem, target):
@@ -98,16 +98,16 @@ def copy_log(
     raise BackupRefused(
         source,
         f"retention has deleted segments before they could be copied, {_ATTEMPTS} times",
-        "keep more (retain_bytes, retain_age), or make the copy on the same file system, where it takes hard links",
+        "raise retain_bytes or retain_age, or copy within one file system, which takes hard links",
     )
 
 
 @contextlib.contextmanager
 def _locked(filesystem: FileSystem, target: Path) -> Iterator[None]:
-    """The lock of the target, which is there only while it is being written."""
+    """Holds the lock of the target, and removes LOCK at the end."""
     path = target / LOCK_NAME
     with contextlib.closing(take_lock(filesystem, target)) as lock:
-        if not lock.is_at(path):  # another one has just ended, and has removed it
+        if not lock.is_at(path):  # another backup has just ended, and removed it
             raise LogBusy(target, None)
         try:
             yield
@@ -117,7 +117,7 @@ def _locked(filesystem: FileSystem, target: Path) -> Iterator[None]:
 
 @dataclass
 class _Copying:
-    """One run, with the lock of the target.
+    """One run under the lock of the target.
 
     Attributes:
         linked: Segments that were linked.
@@ -137,16 +137,16 @@ class _Copying:
     _end: Restored | None = None
 
     def run(self) -> None:
-        """Everything from what a run before has left up to HEAD."""
+        """Completes what an interrupted run has left, and writes the rest, HEAD last."""
         filesystem, target, plan = self._filesystem, self._target, self._plan
         tidy(filesystem, target)
         head = plan.head
         if head is not None and plan.wanted and plan.wanted[-1] > head.segment and not head.flags & CUT:
-            # What is put behind the end of it is part of the backup only with the next HEAD. An opening for writing would
-            # go on in the last segment that it finds, which may be a link; before a cut it removes such a name first.
+            # New segments belong to the backup only with the next HEAD. An opening for writing appends to the last segment,
+            # which may be a link; CUT makes it remove the new segments first.
             self._put_head(head._replace(counter=1, flags=head.flags | CUT))
         self._put_segments()
-        self._drop_others()  # not before the last segment is there, which is no link
+        self._drop_others()  # only now: the last segment, which is never a link, exists
         for number in range(plan.first, plan.shown.segment):
             self._put_index(number)
         for name in TWINS:
@@ -156,7 +156,7 @@ class _Copying:
             self._put_head(_head_of(plan, self._end))
 
     def _drop_others(self) -> None:
-        """Removes segments that are stale, and indexes without a closed segment."""
+        """Removes stale segments, and indexes without a closed segment."""
         first, last = self._plan.first, self._plan.shown.segment
         for name in self._filesystem.listing(self._target):
             number, index = segment_number(name), segment_number(name, "idx")
@@ -164,13 +164,13 @@ class _Copying:
                 self._filesystem.unlink(self._target / name)
 
     def _put_head(self, state: HeadState) -> None:
-        sync_names(self._filesystem, self._target)  # what it vouches for has its names
+        sync_names(self._filesystem, self._target)  # the segments that HEAD covers must be durable first
         Head.create(self._filesystem, self._target, state).close()
 
     # --- segments ----------------------------------------------------------------------------------------------------
 
     def _put_segments(self) -> None:
-        """The last one first: whoever opened the target for writing in between would write to that, and to no link."""
+        """Writes the last segment first: an opening for writing in between appends to it, and not to a link."""
         wanted = self._plan.wanted
         order = [*wanted[-1:], *wanted[:-1]]
         with contextlib.closing(open_ahead(self._filesystem, self._source, order)) as ahead:
@@ -183,7 +183,7 @@ class _Copying:
         plan, last = self._plan, number == self._plan.shown.segment
         name = segment_name(number)
         fresh = self._target / f"{name}.tmp"
-        # A cut of the target would be made in the segment that HEAD ends in.
+        # CUT truncates the segment in which HEAD ends.
         private = last or (plan.head is not None and number == plan.head.segment)
         if not private and self._links and self._link(name, fresh):
             self.linked += 1
@@ -197,7 +197,7 @@ class _Copying:
         try:
             self._filesystem.link(self._source / name, fresh)
         except FileNotFoundError:
-            return False  # retention was faster; it is open, and can be copied
+            return False  # deleted by retention, but its file is open and can be copied
         except OSError as error:
             if error.errno not in _UNLINKABLE:
                 raise
@@ -219,15 +219,15 @@ class _Copying:
             sync_file(copy)
 
     def _tell(self, at: int, size: int) -> None:
-        """Parts of a segment count as well: there may be only one."""
+        """Reports progress also within a segment, since there may be only one."""
         if self._progress is not None:
             done = self.linked + self.copied
             self._progress(done * size + at, len(self._plan.wanted) * size)
 
-    # --- what lies beside them ---------------------------------------------------------------------------------------
+    # --- indexes and schemas -----------------------------------------------------------------------------------------
 
     def _put_index(self, number: int) -> None:
-        """An index is small, and derived: one that is missing, or being written, is made by the next opening."""
+        """Copies an index. The next opening writes an index that is missing or incomplete."""
         target = self._target
         if number not in self._plan.wanted and index_name(number) in self._filesystem.listing(target):
             return
@@ -238,31 +238,31 @@ class _Copying:
         write_index(self._filesystem, target, number, data)
 
     def _put_twin(self, name: str) -> None:
-        """What it tells of later versions than those that are here, an opening leaves out. So it is read after them."""
-        told = MirroredFile(self._filesystem, self._source, name).read()
-        if not told.exists:
+        """Copies a mirrored file, after the segments: an opening ignores its entries for later versions."""
+        content = MirroredFile(self._filesystem, self._source, name).read()
+        if not content.exists:
             return
-        if told.text is None:
+        if content.text is None:
             why = f"{name} and its copy are damaged; {name} of an older backup may be whole"
             raise WalCorrupted(0, 0, why)
         mirrored = MirroredFile(self._filesystem, self._target, name)
         there = mirrored.read()
-        if not there.exists or not there.even or there.text != told.text:
-            mirrored.write(told.text)
+        if not there.exists or not there.even or there.text != content.text:
+            mirrored.write(content.text)
 
 
 def _judged(copy: File, number: int, shown: ShownVersion) -> Restored:
-    """What the copy of the last segment holds: exactly up to the newest visible version."""
+    """Checks that the copy of the last segment ends exactly with the newest visible version."""
     end = restore(copy, number, shown.end)
     if (end.end, end.chain.version) != (shown.end, shown.version):
         why = end.why or f"version {end.chain.version} ends here"
-        why += f", but version {shown.version} is shown up to byte {shown.end}"
+        why += f", but visible version {shown.version} ends at byte {shown.end}"
         raise WalCorrupted(number, end.bad, why)
     return end
 
 
 def _head_of(plan: CopyPlan, end: Restored) -> HeadState:
-    """Vouches for what was copied, in the epoch that wrote the end of it."""
+    """Returns a HEAD that covers the copied data, with the epoch that wrote their end."""
     shown, epochs = plan.shown, end.tables.epochs
     epoch, random = (epochs[-1].epoch, epochs[-1].random) if epochs else (0, 0)
     return HeadState(

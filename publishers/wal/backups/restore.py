@@ -1,4 +1,4 @@
-"""Putting a log back from its backup: into a directory that holds nothing, or beside what it held before."""
+"""The checks before a restore: the backup is examined, and the target directory is emptied by a rename."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -15,22 +15,22 @@ from publishers.wal.files.head import HEAD_NAME
 
 __all__ = ["check_backup", "make_room"]
 
-_EMPTY = "name an empty directory, or give --replace, which keeps what is there beside it"
+_EMPTY = "name an empty directory, or give --replace, which renames this one"
 
 
 def check_backup(filesystem: FileSystem, backup: Path, progress: Progress | None) -> None:
-    """Looks at every byte of a backup. One that an interrupted run has left is as good as the run before.
+    """Examines every byte of a backup. One that was interrupted counts as the previous one.
 
     Raises:
-        BackupRefused: If it is damaged, or none.
+        BackupRefused: If it is damaged, or not a backup.
     """
     report = verify(backup, filesystem=filesystem, progress=progress)
     if report.verdict > Verdict.TORN:
         worst = max(report.findings, key=lambda finding: finding.verdict)
         raise BackupRefused(
             backup,
-            f"what is in it cannot be restored as it is ({worst})",
-            "'penstock verify' tells what is damaged; restore another backup, or repair a copy of this one",
+            f"it is damaged ({worst})",
+            "'penstock verify' shows the damage; restore another backup, or repair a copy of this one",
         )
 
 
@@ -41,18 +41,21 @@ def make_room(
     replace: bool,
     unfinished: Callable[[list[str]], bool] | None = None,
 ) -> Path | None:
-    """Sees to it that a directory can be filled; returns where what it held lies now, if it held something.
+    """Prepares the target directory of a restore.
 
     Args:
-        filesystem: Where.
-        directory: What is to be filled.
+        filesystem: The file system.
+        directory: The target directory.
         replace: Rename a directory that is not empty, instead of refusing it.
-        unfinished: Tells by its names whether a restore was interrupted there; None for that of a log.
+        unfinished: Whether names in the directory are of an interrupted restore; None for the restore of a log.
+
+    Returns:
+        The new name of the previous directory; None if it was empty or missing.
 
     Raises:
-        BackupRefused: If it is not empty, and is not to be replaced.
+        BackupRefused: If it is not empty, and ``replace`` is False.
         LogBusy: If it is open for writing.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     try:
         names = filesystem.listing(directory)
@@ -60,13 +63,13 @@ def make_room(
         return None
     except NotADirectoryError:
         raise BackupRefused(
-            directory, "it is not a directory", "name one, or what is not there yet"
+            directory, "it is not a directory", "name a directory, or a path that does not exist"
         ) from None
     if not names:
         return None
-    with _nobody_writes(filesystem, (directory, *(directory / name for name in names))):
+    with _unopened(filesystem, (directory, *(directory / name for name in names))):
         if not replace and (unfinished or _unfinished)(names):
-            return None  # what a restore has left that was interrupted is compared, and completed
+            return None  # left by an interrupted restore, which this one completes
         if not replace:
             raise BackupRefused(directory, f"it is not empty ({', '.join(names[:3])})", _EMPTY)
         aside = _aside(filesystem, directory)
@@ -76,7 +79,7 @@ def make_room(
 
 
 @contextlib.contextmanager
-def _nobody_writes(filesystem: FileSystem, directories: tuple[Path, ...]) -> Iterator[None]:
+def _unopened(filesystem: FileSystem, directories: tuple[Path, ...]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for directory in directories:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -86,7 +89,7 @@ def _nobody_writes(filesystem: FileSystem, directories: tuple[Path, ...]) -> Ite
 
 
 def _unfinished(names: list[str]) -> bool:
-    """Whether a restore was interrupted there: nothing but files of a backup, and no HEAD, which it writes last."""
+    """Whether a restore was interrupted: there are only files of a backup, and no HEAD, which is written last."""
     return HEAD_NAME not in names and all(map(belongs, names))
 
 

@@ -1,4 +1,4 @@
-"""What there is to be copied: the segments that a log shows at one moment, kept open against retention."""
+"""The source of a backup: the visible part of a log at one moment, with segments kept open against retention."""
 
 import contextlib
 from collections import deque
@@ -15,14 +15,14 @@ from publishers.wal.recover.inspector import header_at
 __all__ = ["Overtaken", "ShownVersion", "look", "open_ahead", "overtaking"]
 
 _OPEN: Final = 64
-"""Most files that are open ahead: what is open stays readable when retention deletes it."""
+"""Most segments opened ahead: an open segment stays readable when retention deletes it."""
 
 
 class Overtaken(Exception):
     """Retention has deleted a segment before it was opened.
 
     Attributes:
-        number: Of the segment.
+        number: The number of the segment.
     """
 
     def __init__(self, number: int) -> None:
@@ -32,7 +32,7 @@ class Overtaken(Exception):
 
 @contextlib.contextmanager
 def overtaking(number: int) -> Iterator[None]:
-    """Raises `Overtaken` where a segment of the source is not there any more."""
+    """Raises `Overtaken` if a segment of the source no longer exists."""
     try:
         yield
     except FileNotFoundError:
@@ -40,14 +40,14 @@ def overtaking(number: int) -> Iterator[None]:
 
 
 class ShownVersion(NamedTuple):
-    """What a log shows.
+    """The visible part of a log.
 
     Attributes:
-        log_id: Of the log.
+        log_id: The id of the log.
         first: Its oldest segment.
-        version: The newest version that is visible.
-        segment: The segment in which that ends.
-        end: Where it ends there.
+        version: The newest visible version.
+        segment: The segment in which this version ends.
+        end: The offset of its end in the segment.
     """
 
     log_id: UUID
@@ -58,17 +58,17 @@ class ShownVersion(NamedTuple):
 
 
 def look(filesystem: FileSystem, directory: Path) -> ShownVersion:
-    """Looks how far a log is shown, as any reader does; nothing is written.
+    """Reads the visible part of a log; writes nothing.
 
     Raises:
-        NotALog: If there is none.
+        NotALog: If there is no log.
         LogUnreadable: If a file cannot be opened.
         WalCorrupted: If HEAD or the header of a segment is damaged.
     """
     with contextlib.closing(Follower.open(directory, filesystem=filesystem)) as follower:
         first, limit = follower.extent
-    # Where all of a segment is withheld, what is shown ends before its checkpoint. That withholds nothing, and without it
-    # there is no segment; the one before may be deleted.
+    # If all transactions of the last segment are withheld, the visible part ends before its checkpoint. The checkpoint is copied
+    # nevertheless: a segment begins with one, and retention may delete the previous segment.
     end = limit.offset
     if end <= DATA_START:
         with contextlib.closing(filesystem.open(directory / segment_name(limit.segment), "read")) as file:
@@ -79,11 +79,11 @@ def look(filesystem: FileSystem, directory: Path) -> ShownVersion:
 def open_ahead(
     filesystem: FileSystem, directory: Path, numbers: Iterable[int]
 ) -> Generator[tuple[int, File], None, None]:
-    """Opens segments in the order in which they are asked for, a bounded number of them ahead, and closes them.
+    """Yields opened segments in the given order, opens a bounded number ahead, and closes them.
 
     Raises:
-        Overtaken: If one of them is missing, also one that is opened ahead.
-        OSError: What the file system raises.
+        Overtaken: If a segment is missing, also one that is opened ahead.
+        OSError: From the file system.
     """
     waiting = deque(numbers)
     opened: deque[tuple[int, File]] = deque()

@@ -1,4 +1,4 @@
-"""What a target holds already, and what a backup has to add to it; or why it must not be touched."""
+"""Compares the target of a backup with the source: which segments are to be copied, or why the target is refused."""
 
 import contextlib
 from dataclasses import dataclass, field
@@ -18,25 +18,25 @@ from publishers.wal.recover.inspector import inspect_segment
 __all__ = ["CopyComparison", "CopyPlan", "belongs"]
 
 _ENDING: Final = 64 * 1024
-"""So much of the beginning and of the end of a segment is compared. Each frame repeats the crc of the one before, so its end tells of all of it."""
+"""Bytes at the beginning and at the end of a segment that are compared. Each frame repeats the previous crc, so the end depends on all frames."""
 
 _OURS: Final = frozenset({HEAD_NAME, LOCK_NAME, *TWINS, *(name + COPY_SUFFIX for name in TWINS)})
-_ELSEWHERE: Final = "give it another directory, or empty this one if it is not needed"
+_ELSEWHERE: Final = "use another directory, or empty this one if it is not needed"
 
 _WITHOUT_HEAD: Final = (
-    "remove HEAD there and begin again: the segments are compared, and those that fit are kept"
+    "remove its HEAD and begin again: the segments are compared, and those that fit are kept"
 )
 
 
 class CopyPlan(NamedTuple):
-    """What is to be done.
+    """The work of a backup.
 
     Attributes:
-        shown: What the source shows.
-        head: HEAD of the target; None if there is none yet.
+        shown: The visible part of the source.
+        head: HEAD of the target; None if it has none.
         first: The oldest segment that the target will have.
-        wanted: Segments to be copied, rising; the last one is always among them, unless nothing is to be done.
-        there: Segments that are there already.
+        wanted: Segments to copy, ascending; always with the last one, unless there is no work.
+        there: Number of segments that the target keeps.
     """
 
     shown: ShownVersion
@@ -48,14 +48,14 @@ class CopyPlan(NamedTuple):
 
 @dataclass
 class CopyComparison:
-    """Compares a target with what is to be in it.
+    """Compares a target with the source.
 
     Args:
-        filesystem: Where both are.
+        filesystem: Holds both directories.
         source: Directory of the log.
         target: Directory of the backup; it may be missing.
-        shown: What the log shows.
-        links: Whether hard links to the segments of the source may stay.
+        shown: The visible part of the log.
+        links: Whether hard links to segments of the source may stay.
     """
 
     _filesystem: FileSystem
@@ -66,20 +66,20 @@ class CopyComparison:
     _numbers: list[int] = field(default_factory=list)
 
     def plan(self) -> CopyPlan:
-        """What is to be done; changes nothing.
+        """Returns the work; changes nothing.
 
         Raises:
             BackupRefused: If the target does not fit.
-            Overtaken: If retention takes what is compared.
-            OSError: What the file system raises.
+            Overtaken: If retention deletes a segment during the comparison.
+            OSError: From the file system.
         """
         head = self._look()
         if head is not None and head.durable == self._shown.version:
-            # Of frames that are no versions the log shows fewer while something behind them is withheld.
+            # While a transaction is withheld, the control frames before it are not part of the visible part.
             end = max((self._shown.segment, self._shown.end), (head.segment, head.offset))
             self._shown = self._shown._replace(segment=end[0], end=end[1])
         shown = self._shown
-        # What an unfinished backup has left behind the end of what is shown, or with a gap behind it.
+        # Left by an unfinished backup: segments behind the visible part, and segments before a gap.
         stale = [number for number in self._numbers if self._is_beyond(number)]
         if head is not None:
             self._check_end(head)
@@ -101,18 +101,20 @@ class CopyComparison:
         return BackupRefused(self._target, why, choice)
 
     def _look(self) -> HeadState | None:
-        """HEAD; and whether there is anything that belongs to no backup."""
+        """Returns HEAD of the target; refuses files that do not belong to a backup."""
         try:
             names = self._filesystem.listing(self._target)
         except FileNotFoundError:
             return None
         except NotADirectoryError:
-            raise self._refusal("it is not a directory", "name one, or what is not there yet") from None
+            raise self._refusal(
+                "it is not a directory", "name a directory, or a path that does not exist"
+            ) from None
         if TAIL_NAME in names:
-            raise self._refusal("it was opened for writing, and is a log of its own since")
+            raise self._refusal("it was opened for writing, so it is a log of its own")
         strange = [name for name in names if not belongs(name)]
         if strange:
-            raise self._refusal(f"it holds what belongs to no backup: {', '.join(strange[:3])}")
+            raise self._refusal(f"it holds files that do not belong to a backup: {', '.join(strange[:3])}")
         self._numbers = segment_numbers(names)
         if HEAD_NAME not in names:
             return None
@@ -121,22 +123,22 @@ class CopyComparison:
         if head is None:
             raise self._refusal("its HEAD is damaged", _WITHOUT_HEAD)
         if head.log_id != self._shown.log_id:
-            raise self._refusal(f"it is of log {head.log_id.hex}, and not of {self._shown.log_id.hex}")
+            raise self._refusal(f"it is of log {head.log_id.hex}, not of {self._shown.log_id.hex}")
         if head.segment not in self._numbers:
             raise self._refusal(f"its last segment, {segment_name(head.segment)}, is missing", _WITHOUT_HEAD)
         return head
 
     def _is_beyond(self, number: int) -> bool:
-        """Whether a segment lies behind what is shown, as all of it may be withheld by now.
+        """Whether a segment is behind the visible part, since all of its transactions may be withheld now.
 
-        It is of the source as far as its header tells, in which the crc of everything before it stands; else it is refused.
+        Refuses the target if the header, which has the crc of everything before it, differs from the header in the source.
         """
         shown = self._shown
         beyond = number > shown.segment
         try:
             header = read_header(self._filesystem, self._target, number)
         except WalCorrupted:
-            return beyond  # damaged: it is copied anew, or what is made is found to be damaged
+            return beyond  # damaged: it is copied again, or the examination of the target reports it
         if header.log_id != shown.log_id:
             why = f"{segment_name(number)} is of log {header.log_id.hex}, not of {shown.log_id.hex}"
             raise self._refusal(why)
@@ -150,33 +152,33 @@ class CopyComparison:
         return beyond
 
     def _check_end(self, head: HeadState) -> None:
-        """What HEAD of the target vouches for is in the source, byte for byte."""
+        """Refuses the target unless its last segment, as far as HEAD covers it, equals the source."""
         shown = self._shown
         if (head.segment, head.offset) > (shown.segment, shown.end):
             raise self._beyond(f"version {head.durable}")
         if head.segment < shown.first:
-            return  # `_joined` looks whether the source goes on where it ends
+            return  # `_joined` checks that the source continues it
         with self._open_target(head.segment) as ours, self._open_source(head.segment) as theirs:
             for at, data in read_blocks(theirs, 0, head.offset):
                 if ours.pread(len(data), at) != data:
                     raise self._refusal(self._other(head.segment, at))
 
     def _beyond(self, what: str) -> BackupRefused:
-        """HEAD of a log may tell less than what was synced, and it alone counts between a start of the machine and an opening."""
+        """After a boot and before an opening for writing only HEAD counts, which may cover less than was synced."""
         return self._refusal(
-            f"it goes up to {what}, and {self._source} shows version {self._shown.version} and no more",
-            "open the log for writing, if nobody has since the machine was started; else it has lost its end, and these are "
-            "two histories of it: give the new one another directory",
+            f"it goes up to {what}, but {self._source} shows only version {self._shown.version}",
+            "open the log for writing, if it was not opened since the machine was booted; else the log has lost its end, and the "
+            "backup is of another history: use another directory",
         )
 
     def _other(self, number: int, at: int) -> str:
         return (
             f"{segment_name(number)} differs from that of {self._source} at byte {at} or behind it: it is damaged, "
-            "which 'penstock verify' tells, or of another history of the log"
+            "which 'penstock verify' shows, or of another history of the log"
         )
 
     def _joined(self, head: HeadState | None) -> tuple[int, list[int]]:
-        """Where the target begins, and what has to go from it because something behind it is missing."""
+        """Returns the first segment of the target, and the segments to remove because segments behind them are missing."""
         first = begin = self._shown.first
         below = [number for number in self._numbers if number < first]
         oldest, vouched = (head.oldest, head.segment) if head is not None else (1, 0)
@@ -184,14 +186,14 @@ class CopyComparison:
             begin -= 1
         if head is not None and begin > oldest:
             raise self._refusal(
-                f"it ends with version {head.durable}, and {self._source} has deleted what follows, so it begins at "
-                f"segment {first}",
-                "make the next one in another directory, and keep more in the log (retain_bytes, retain_age)",
+                f"it ends with version {head.durable}, but {self._source} begins at segment {first}: retention has deleted "
+                "the versions between",
+                "back up into another directory, and raise retain_bytes or retain_age of the log",
             )
         return begin, [number for number in below if number < begin]
 
     def _continued(self, number: int) -> bool:
-        """Whether the segment before one is whole in the target, and the one that it continues."""
+        """Whether the previous segment is whole in the target, and this segment continues it."""
         goes_on = self._source if number >= self._shown.first else self._target
         try:
             with overtaking(number):
@@ -202,7 +204,7 @@ class CopyComparison:
         return left.trailer.fits(left.size, following)
 
     def _same(self, number: int) -> bool:
-        """Whether a closed segment is there, whole and of the right content; its header has been compared."""
+        """Whether the target has a closed segment with the content of the source; the headers were compared before."""
         with self._open_source(number) as theirs:
             if theirs.is_at(self._target / segment_name(number)):
                 return self._links
@@ -221,6 +223,6 @@ class CopyComparison:
 
 
 def belongs(name: str) -> bool:
-    """Whether a backup has such a file, or is about to have it."""
+    """Whether a file of this name belongs to a backup, finished or not."""
     plain = name.removesuffix(".tmp")
     return plain in _OURS or bool(segment_number(plain) or segment_number(plain, "idx"))

@@ -1,4 +1,9 @@
-"""Maintenance of a log: verify every byte, dump frames, and repair damage at the least possible loss."""
+"""Maintenance of a log.
+
+* `verify` examines every byte, and makes a `Report`.
+* `dump` prints frames, also from damaged files.
+* `repair` truncates a log at the first damage, and keeps the removed data.
+"""
 
 from publishers.wal.checks.dump import Dumped, DumpGap, dump
 from publishers.wal.checks.plan import Repair, RepairStep

@@ -49,9 +49,9 @@ class Finding(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """The finding in the form that the command prints."""
-        told: dict[str, Any] = self._asdict()
-        told["verdict"] = self.verdict.name
-        return told
+        fields: dict[str, Any] = self._asdict()
+        fields["verdict"] = self.verdict.name
+        return fields
 
     def __str__(self) -> str:
         return f"{self.verdict.name.lower()}: {self.kind} in {self.name} at byte {self.offset}: {self.why}"

@@ -1,1 +1,6 @@
-"""What the log needs of a machine: files, locks, a reserve of room, and notifications between processes."""
+"""What the log needs of the operating system.
+
+* `filesystem` opens files and locks them; a simulated `FileSystem` can replace the real one.
+* `reserve` keeps disk space for small writes that must succeed on a full disk.
+* `notify` notifies readers in other processes of commits.
+"""

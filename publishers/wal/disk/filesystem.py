@@ -1,9 +1,7 @@
-"""The file system as the log sees it, and the real one: the only module that opens files or calls ``os``.
+"""The file system interface of the log, and the real file system. Only this module and `notify` open files or call ``os``.
 
-(Except `notify`, which it offers as `FileSystem.notifier` and `FileSystem.listen`.)
-
-Everything the log does to a disk goes through a `FileSystem`, so that a simulated one can be put under the very same
-code. Names follow POSIX; every method may raise `OSError`, and what that means is for the caller to judge.
+The log accesses the disk only through a `FileSystem`, so tests can run the same code on a simulated one. Every method may
+raise `OSError`, which the caller interprets.
 """
 
 import contextlib
@@ -46,11 +44,10 @@ Mode = Literal["read", "write", "create"]
 Data = bytes | bytearray | memoryview
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of a write that mean "not now" and leave the log good; from a sync they are failures like any other."""
+"""Errors of a write on a full disk, after which the log stays usable. From a sync they fail the log."""
 
 _NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS})
-"""Errors of syncing the directory above: somebody else made it, long ago, or it cannot be synced, or never changes."""
-
+"""Errors of syncing a parent directory that another user owns, that cannot be synced, or that is read-only."""
 
 _BLOCK: Final = 1 << 20
 
@@ -60,7 +57,7 @@ _UNOPENABLE: Final = frozenset(
         errno.EROFS,
     }
 )  # fmt: skip
-"""Errors that tell of a name, and of whoever opens it, and nothing of the bytes on the disk."""
+"""Errors about the name or the process that opens it, not about the bytes on the disk."""
 
 _KINDS: Final = {
     stat.S_IFIFO: "a FIFO",
@@ -71,37 +68,34 @@ _KINDS: Final = {
 
 
 class File(Protocol):
-    """An open file. Offsets are explicit: there is no file position to share or to lose."""
+    """An open file, without a file position: every offset is explicit."""
 
     def pread(self, size: int, offset: int, /) -> bytes:
-        """Reads up to ``size`` bytes at ``offset``; less only at the end of the file."""
+        """Reads ``size`` bytes at ``offset``; fewer only at the end of the file."""
         ...
 
     def pwrite(self, data: Data, offset: int, /) -> int:
-        """Writes at ``offset`` and returns how many bytes were taken, which may be fewer than given."""
+        """Writes at ``offset``; returns the number of bytes written, which may be smaller."""
         ...
 
     def truncate(self, size: int, /) -> None:
-        """Cuts the file to ``size`` bytes, or lengthens it with zeros."""
+        """Truncates the file to ``size`` bytes, or extends it with zeros."""
         ...
 
     def sync(self) -> None:
-        """Returns when everything written to the file is durable."""
+        """Makes everything written to the file durable."""
         ...
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """The size of the file in bytes."""
         ...
 
     def lock(self, *, shared: bool = False) -> bool:
-        """Takes the advisory lock without waiting; False if another open file holds it. Closing frees it.
-
-        A shared one keeps only exclusive ones out.
-        """
+        """Takes the advisory lock, exclusive or shared, without waiting; returns False if it is held. Closing releases it."""
         ...
 
     def is_at(self, path: Path, /) -> bool:
-        """Whether that is (still) a name of this file."""
+        """Whether ``path`` is a name of this file."""
         ...
 
     def map(self, size: int, /) -> memoryview:
@@ -109,7 +103,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes the file; again is harmless."""
+        """Closes the file. Idempotent."""
         ...
 
 
@@ -117,18 +111,18 @@ class FileSystem(Protocol):
     """Directories and names."""
 
     def open(self, path: Path, mode: Mode, /) -> File:
-        """Opens for reading only, for reading and writing, or (``create``) as the latter, creating it if missing.
+        """Opens a file for reading, or for reading and writing; ``create`` also creates it if it is missing.
 
-        What is no regular file is refused at once; see `openable` for what that is to a log.
+        Raises at once for anything but a regular file; see `check_openable`.
         """
         ...
 
     def make_directory(self, path: Path, /) -> None:
-        """Creates the directory and its parents where missing, durably."""
+        """Creates the directory and its missing parents, durably."""
         ...
 
     def sync_directory(self, path: Path, /) -> None:
-        """Returns when creations, renames and removals in the directory are durable."""
+        """Makes creations, renames and removals in the directory durable."""
         ...
 
     def rename(self, source: Path, target: Path, /) -> None:
@@ -152,46 +146,46 @@ class FileSystem(Protocol):
         ...
 
     def free_bytes(self, path: Path, /) -> int:
-        """Bytes that an ordinary user may still write."""
+        """Free bytes for an unprivileged user."""
         ...
 
     def boot_id(self) -> bytes:
-        """16 bytes that differ after each boot of the machine."""
+        """16 bytes that identify this boot of the machine."""
         ...
 
     def process_id(self) -> int:
-        """The process that owns what is opened here."""
+        """The id of this process."""
         ...
 
     def random_bytes(self, size: int, /) -> bytes:
-        """Bytes that nobody has drawn before, in no copy of any log."""
+        """Random bytes from the operating system."""
         ...
 
     def notifier(self, directory: Path, /) -> Notifier:
-        """What wakes the readers of a log in other processes; a silent one if that cannot be had."""
+        """The notifier of a log's readers in other processes; a silent one if it cannot be opened."""
         ...
 
     def listen(self, directory: Path, /) -> Listener:
-        """Where a reader waits for the notifier of a log; one that polls if it cannot be notified."""
+        """A listener to the notifier of a log; one that polls if it cannot be notified."""
         ...
 
 
 class FencedError(OSError):
-    """Another owner has come, although this one had the lock: LOCK was removed or replaced under it."""
+    """Another process owns the log now: LOCK was removed or replaced while this process held it."""
 
     def __init__(self) -> None:
         super().__init__(errno.ESTALE, "another process has taken the log over")
 
 
 class SyncError(OSError):
-    """A sync raised, so that nobody can know what of the data before it reached the disk."""
+    """A sync failed, so it is unknown which of the written data are durable."""
 
 
 def check_openable(error: OSError, path: Path) -> None:
-    """Returns if an error tells of the disk, or that something is missing.
+    """Raises a clearer error if a file exists and cannot be opened, and returns for any other error.
 
     Raises:
-        LogUnreadable: If it tells that a file is there and cannot be opened.
+        LogUnreadable: If the file exists and cannot be opened.
     """
     if error.errno in _UNOPENABLE and not isinstance(error, SyncError):
         where = path if error.filename is None else Path(error.filename)
@@ -202,8 +196,8 @@ def open_file(filesystem: FileSystem, path: Path, mode: Mode) -> File:
     """Opens a file of a log.
 
     Raises:
-        LogUnreadable: If it is there and cannot be opened.
-        OSError: Anything else; FileNotFoundError if it is missing.
+        LogUnreadable: If it exists and cannot be opened.
+        OSError: Any other error; FileNotFoundError if it is missing.
     """
     try:
         return filesystem.open(path, mode)
@@ -237,7 +231,7 @@ def sync_names(filesystem: FileSystem, directory: Path) -> None:
 
 
 def means_full(error: OSError) -> bool:
-    """Whether the error says that there is no room now: ENOSPC, EDQUOT or EFBIG, and not from a sync."""
+    """Whether a write failed because the disk is full: ENOSPC, EDQUOT or EFBIG, and not from a sync."""
     return error.errno in NO_SPACE and not isinstance(error, SyncError)
 
 
@@ -245,7 +239,7 @@ def write_all(file: File, data: Data, offset: int) -> None:
     """Writes all of ``data``, continuing short writes.
 
     Raises:
-        OSError: What the file raises; ENOSPC if a write makes no progress.
+        OSError: From the file; ENOSPC if a write makes no progress.
     """
     written = file.pwrite(data, offset)
     total = len(data)
@@ -260,42 +254,42 @@ def write_all(file: File, data: Data, offset: int) -> None:
 
 
 def read_blocks(file: File, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """What a file holds between two places: parts of 1 MiB at most, each with its offset.
+    """Reads a file between two offsets, in parts of at most 1 MiB, each with its offset.
 
     Raises:
-        OSError: What the file raises.
+        OSError: From the file.
     """
     for at in range(start, end, _BLOCK):
         yield at, file.pread(min(_BLOCK, end - at), at)
 
 
 def read_file(filesystem: FileSystem, path: Path) -> bytes:
-    """All that a small file holds.
+    """Reads a small file.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     with contextlib.closing(filesystem.open(path, "read")) as file:
         return file.pread(file.size(), 0)
 
 
 def put_file(filesystem: FileSystem, path: Path, data: Data) -> None:
-    """Puts a small file in its place, whole or not at all. Its name is durable once the directory is synced.
+    """Writes a small file atomically, by a rename. The rename is durable once the directory is synced.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     unfinished = path.with_name(f"{path.name}.tmp")
     with contextlib.closing(filesystem.open(unfinished, "create")) as file:
         if file.size():
-            file.truncate(0)  # a crash, or a full disk, has left it unfinished
+            file.truncate(0)  # left by a crash or a full disk
         write_all(file, data, 0)
         sync_file(file)
     filesystem.rename(unfinished, path)
 
 
 class RealFile:
-    """A file descriptor. In a child of ``fork`` it is closed, and the lock stays the parent's."""
+    """A file descriptor. A child of ``fork`` closes its copy, and the parent keeps the lock."""
 
     __slots__ = ("__weakref__", "_fd", "_identity", "_locked", "_writable")
 
@@ -307,12 +301,12 @@ class RealFile:
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:
-        """See `flow.forks.Forkable`. A lock lasts until the last copy of its descriptor is closed, so no copy may stay."""
+        """See `flow.forks.Forkable`. The lock would last until the last copy of its descriptor is closed."""
         self._locked = False
         self.close()
 
     def check_kind(self, path: Path) -> None:
-        """Refuses what is no regular file.
+        """Raises unless the file is a regular file.
 
         Raises:
             OSError: If it is a FIFO, a directory, a socket or a device.
@@ -337,7 +331,7 @@ class RealFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """See `File.sync`. On macOS only F_FULLFSYNC reaches the medium."""
+        """See `File.sync`. On macOS only F_FULLFSYNC makes data durable."""
         if sys.platform == "darwin":  # pragma: no cover - needs that system
             fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
         else:
@@ -348,7 +342,7 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def lock(self, *, shared: bool = False) -> bool:
-        """See `File.lock`; it is ``flock``, so two openings in one process exclude each other too."""
+        """See `File.lock`. With ``flock`` two openings in one process exclude each other too."""
         try:
             fcntl.flock(self._fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -357,7 +351,7 @@ class RealFile:
         return True
 
     def is_at(self, path: Path, /) -> bool:
-        """See `File.is_at`. It is asked often, so what does not change is looked up once."""
+        """See `File.is_at`. It is called often, so the identity of the file is cached."""
         try:
             if self._identity is None:
                 own = os.fstat(self._fd)
@@ -377,13 +371,13 @@ class RealFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             if self._locked:
-                # A child that is forked right here has a copy of the descriptor of which it knows nothing. Its file is the
-                # same as ours, and would stay locked for as long as the child lives.
+                # A child that is forked at this moment has a copy of the descriptor that it does not close, and the file would
+                # stay locked as long as the child lives.
                 fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
     def __del__(self) -> None:
-        self.close()  # an interrupt may strike where a file is open and not yet noted by its owner
+        self.close()  # an interrupt may come before the owner has stored the open file
 
 
 class RealFileSystem:
@@ -392,7 +386,7 @@ class RealFileSystem:
     __slots__ = ()
 
     def open(self, path: Path, mode: Mode, /) -> RealFile:
-        """See `FileSystem.open`. To open a FIFO would wait for its other end, hence O_NONBLOCK, which no regular file heeds."""
+        """See `FileSystem.open`. O_NONBLOCK: opening a FIFO would wait for its other end. Regular files ignore the flag."""
         flags = {"read": os.O_RDONLY, "write": os.O_RDWR, "create": os.O_RDWR | os.O_CREAT}[mode]
 
         def make() -> RealFile:
@@ -408,9 +402,9 @@ class RealFileSystem:
         return file
 
     def make_directory(self, path: Path, /) -> None:
-        """See `FileSystem.make_directory`. Directories that were created are made durable from the top down.
+        """See `FileSystem.make_directory`. Created directories are made durable from the top down.
 
-        The one that is there already is so as well: whoever made it may have died before he could.
+        The name of an existing directory is synced too: the process that created it may have died before its sync.
         """
         if path.exists() and not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "a file has that name", str(path))
@@ -422,9 +416,9 @@ class RealFileSystem:
             self.sync_directory(directory.parent)
 
     def _sync_name(self, path: Path) -> None:
-        """Makes the name of a directory durable that was there before, as far as it is for us to do."""
+        """Makes the name of an existing directory durable, if this process may sync its parent."""
         if os.lstat(path).st_dev != os.stat(path.parent).st_dev:
-            return  # what is mounted there has no name that a power cut could take
+            return  # a mount point: a power cut cannot remove its name
         try:
             self.sync_directory(path.parent)
         except OSError as error:
@@ -439,7 +433,7 @@ class RealFileSystem:
         finally:
             os.close(fd)
 
-    # What the operating system does by itself: see `FileSystem`.
+    # See `FileSystem`.
     rename = staticmethod(os.replace)
     unlink = staticmethod(os.unlink)
     remove_directory = staticmethod(os.rmdir)
@@ -457,7 +451,7 @@ class RealFileSystem:
         return state.f_bavail * state.f_frsize
 
     def boot_id(self) -> bytes:
-        """See `FileSystem.boot_id`. Where the kernel tells none, zeros: such a page is never believed."""
+        """See `FileSystem.boot_id`. Zeros if the kernel has none; a TAIL with zeros is ignored."""
         try:
             return UUID(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()).bytes
         except (OSError, ValueError):

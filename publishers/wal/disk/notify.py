@@ -1,16 +1,15 @@
-"""Notifications between processes: the writer notifies, and read-only openings wait for it.
+"""Notifications between processes: the writer of a log notifies its read-only openings.
 
-The writer has a `Notifier` and calls it after TAIL has moved; a read-only opening waits with a `Listener`. A notification
-carries nothing: it is a reason to look at TAIL, may come once for many changes of TAIL, or for none, and may be missed; a
-listener therefore looks now and then without one.
+The writer calls its `Notifier` after TAIL has moved; a read-only opening waits with a `Listener`. A notification has no
+content: the reader then reads TAIL. One notification may stand for many moves of TAIL or for none, and may be lost, so a reader
+also reads TAIL at intervals.
 
-A reader that may write into ``readers/`` binds a datagram socket there, and gets one byte for each commit group. A reader
-that may not (or whose socket would have too long a path) watches BELL by inotify, a byte that the writer writes again after
-each commit group; a store into the mapped TAIL would fire nothing. A reader that can do neither polls.
+A reader with write access to ``readers/`` binds a datagram socket there, and receives one byte per commit group. Any other
+reader, or one whose socket path would be too long, watches BELL by inotify: the writer rewrites its only byte after each commit
+group, since inotify does not report stores into the mapped TAIL. A reader that can do neither polls.
 
-The writer pays for listeners that are there only. It finds sockets by listing ``readers/`` now and then, and watches by the
-lock that each of them shares on BELL, since a watch itself cannot be seen. A new listener is notified at once, which says
-that from now on it will be.
+The writer finds sockets by listing ``readers/`` at intervals. It cannot see watches, so each watching reader holds a shared lock
+on BELL. A new listener is notified at once. Without listeners a commit pays nothing.
 """
 
 import contextlib
@@ -48,7 +47,7 @@ READERS_NAME: Final = "readers"
 ListenerKind = Literal["datagram", "inotify", "poll"]
 
 LONGEST_PATH: Final = 107
-"""Bytes of the path of a socket: 108 with the zero behind it, on Linux."""
+"""Most bytes in the path of a socket on Linux: 108 with the terminating zero."""
 
 _SUFFIX: Final = ".sock"
 _BYTE: Final = b"\a"
@@ -57,43 +56,43 @@ _IN_MODIFY: Final = 0x2
 _IN_NONBLOCK: Final = os.O_NONBLOCK
 _IN_CLOEXEC: Final = os.O_CLOEXEC
 _GONE: Final = frozenset({errno.ECONNREFUSED, errno.EPROTOTYPE})
-"""What sending to a socket says whose process has died, and to a file that is no datagram socket at all."""
+"""Errors of sending to a socket whose process has died, or to a file that is not a datagram socket."""
 
 
 class Notifier(Protocol):
-    """The writer's face."""
+    """Notifies listeners in other processes."""
 
     def look(self) -> None:
-        """Finds the listeners, and notifies those that were not there before; called now and then. Never raises."""
+        """Finds the listeners, and notifies new ones; called at intervals. Never raises."""
         ...
 
     def notify(self) -> None:
-        """Wakes every listener; never waits and never raises. Any thread may call it."""
+        """Notifies every listener. Never waits and never raises. Thread-safe."""
         ...
 
     def close(self) -> None:
-        """Closes what is open; again is harmless."""
+        """Closes its files. Idempotent."""
         ...
 
 
 class Listener(Protocol):
-    """A reader's face."""
+    """Receives the notifications of a writer."""
 
     @property
     def kind(self) -> ListenerKind:
-        """How it is notified; ``poll`` if it is not."""
+        """How it is notified; ``poll`` if it is never notified."""
         ...
 
     def wait(self, timeout: float, /) -> bool:
-        """Waits for a notification, for `wake`, or for ``timeout`` seconds; answers whether it was notified. For one thread at a time."""
+        """Waits for a notification, for `wake`, or for ``timeout`` seconds; returns whether it was notified. One thread at a time."""
         ...
 
     def wake(self) -> None:
-        """Ends the wait of another thread, now or the next one."""
+        """Ends the current or the next `wait` of another thread."""
         ...
 
     def close(self) -> None:
-        """Closes what is open, after the last `wait` has ended; again is harmless."""
+        """Closes its files, after the last `wait` has ended. Idempotent."""
         ...
 
 
@@ -113,13 +112,13 @@ class SilentNotifier:
 
 
 class PollingListener:
-    """A listener that is never notified, so that a follower has to look at TAIL after each ``timeout``."""
+    """A listener that is never notified, so a follower reads TAIL after each ``timeout``."""
 
     __slots__ = ("_asleep", "kind")
 
     def __init__(self) -> None:
         self.kind: ListenerKind = "poll"
-        # A bare lock: an interrupt cannot leave it half set, as it can an Event.
+        # A lock, not an Event, which an interrupt can leave half set.
         self._asleep = threading.Lock()
         self._asleep.acquire()
 
@@ -130,7 +129,7 @@ class PollingListener:
 
     def wake(self) -> None:
         """See `Listener.wake`."""
-        with contextlib.suppress(RuntimeError):  # it was woken before
+        with contextlib.suppress(RuntimeError):  # already woken
             self._asleep.release()
 
     def close(self) -> None:
@@ -138,18 +137,18 @@ class PollingListener:
 
 
 class FileNotifier:
-    """The writer's notifier. ``readers/`` and BELL are made where they are missing.
+    """Notifies the sockets in ``readers/`` and the watches on BELL.
 
     Attributes:
         sent: Datagrams that were sent.
-        pending: Datagrams that were not sent, because the reader has enough of them unread.
+        pending: Datagrams that were not sent, because the queue of the socket was full.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Opens it.
+        """Creates ``readers/`` and BELL if they are missing.
 
         Raises:
-            OSError: If ``readers/``, BELL or a socket cannot be made.
+            OSError: If ``readers/``, BELL or a socket cannot be created.
         """
         self.sent = 0
         self.pending = 0
@@ -175,7 +174,7 @@ class FileNotifier:
 
     @classmethod
     def open(cls, directory: Path) -> Notifier:
-        """The notifier of a log; a silent one where none can be made, and readers poll."""
+        """Opens the notifier of a log; if that fails, returns a silent one, and readers poll."""
         try:
             return cls(directory)
         except OSError:
@@ -197,10 +196,10 @@ class FileNotifier:
             if path not in known:
                 self._send(path)
         if self._watched and not watched:
-            self._strike()
+            self._touch_bell()
 
     def _is_watched(self) -> bool:
-        """Whether a reader shares the lock on BELL. It is tried for no longer than two system calls take."""
+        """Whether a reader holds the shared lock on BELL."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -209,18 +208,18 @@ class FileNotifier:
         return False
 
     def notify(self) -> None:
-        """See `Notifier.notify`. It costs nothing without listeners, else one system call for each socket."""
+        """See `Notifier.notify`. Costs one system call per socket, and one for all watches."""
         for path in self._sockets:
             self._send(path)
         if self._watched:
-            self._strike()
+            self._touch_bell()
 
     def _send(self, path: str) -> None:
         try:
             self._socket.sendto(_BYTE, path)
             self.sent += 1
         except BlockingIOError:
-            self.pending += 1  # its queue is full of notifications: the reader will wake anyway
+            self.pending += 1  # its queue is full, so the reader wakes anyway
         except OSError as error:
             self._drop(path)
             if error.errno in _GONE:
@@ -231,7 +230,7 @@ class FileNotifier:
         with self._lock:
             self._sockets = tuple(other for other in self._sockets if other != path)
 
-    def _strike(self) -> None:
+    def _touch_bell(self) -> None:
         with contextlib.suppress(OSError):
             os.pwrite(self._file, _BYTE, 0)
 
@@ -246,7 +245,7 @@ class FileNotifier:
 
 
 class FileListener:
-    """Waits at a descriptor that becomes readable at a notification, and at another one for `wake`."""
+    """Polls two descriptors: one becomes readable at a notification, the other at `wake`."""
 
     def __init__(self, kind: ListenerKind, source: "_Socket | _Watch") -> None:
         self.kind: ListenerKind = kind
@@ -263,7 +262,7 @@ class FileListener:
 
     def forked(self, _pid: int, /) -> None:
         """See `flow.forks.Forkable`."""
-        self._close(self._source.let_go)
+        self._close(self._source.detach)
         self._woken = self._waker = -1  # a late `wake` must not write into the next file of that number
 
     def wait(self, timeout: float, /) -> bool:
@@ -293,13 +292,13 @@ class FileListener:
 
 
 class _Socket:
-    """A datagram socket with a name of its own in ``readers/``."""
+    """A datagram socket in ``readers/``."""
 
     def __init__(self, readers: Path) -> None:
         """Binds it.
 
         Raises:
-            OSError: If its path is too long, or the directory is missing or cannot be written.
+            OSError: If its path is too long, or the directory is missing or not writable.
         """
         self._path = str(readers / f"{os.getpid()}-{uuid4().hex[:8]}{_SUFFIX}")
         if len(os.fsencode(self._path)) > LONGEST_PATH:
@@ -308,7 +307,7 @@ class _Socket:
         try:
             self._socket.setblocking(False)
             self._socket.bind(self._path)
-            # The writer of the log may be another user, and a notification carries nothing.
+            # The writer may be another user; a notification reveals nothing.
             os.chmod(self._path, 0o666)  # noqa: S103 - see above
         except BaseException:
             self.close()
@@ -320,24 +319,24 @@ class _Socket:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
-        self.let_go()
+        self.detach()
 
-    def let_go(self) -> None:
-        """Closes it; the name stays for the process that has another copy of the descriptor."""
+    def detach(self) -> None:
+        """Closes it. Its name stays: the parent process still uses the socket."""
         self._socket.close()
 
 
 class _Watch:
-    """An inotify watch on BELL, and the lock by which the writer knows of it.
+    """An inotify watch on BELL, with the shared lock by which the writer detects it.
 
-    The standard library has no inotify; of the C library these two functions are needed, and ``read`` and ``close``.
+    The standard library has no inotify, so this calls the C library.
     """
 
     def __init__(self, path: Path) -> None:
         """Watches.
 
         Raises:
-            OSError: If the system has no inotify, none left, or the file cannot be read.
+            OSError: If inotify is missing or exhausted, or the file cannot be read.
         """
         library = ctypes.CDLL(None, use_errno=True)
         init = getattr(library, "inotify_init1", None)
@@ -353,7 +352,7 @@ class _Watch:
             ):
                 number = ctypes.get_errno()
                 raise OSError(number, os.strerror(number), str(path))
-            # Refused only in the moment in which the writer tries it. The writer will not know of this listener then, which polls.
+            # Fails only while the writer tests the lock. Then the writer does not detect this listener, which polls.
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BaseException:
@@ -368,11 +367,11 @@ class _Watch:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    let_go = close
+    detach = close
 
 
 def listen(directory: Path, kinds: Sequence[ListenerKind] = ("datagram", "inotify")) -> Listener:
-    """The best listener for a log: the first of ``kinds`` that works here, else one that polls."""
+    """Opens a listener of a log, of the first of ``kinds`` that works here; else one that polls."""
     for kind in kinds:
         with contextlib.suppress(OSError):
             source = (

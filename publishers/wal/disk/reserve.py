@@ -25,7 +25,7 @@ RESERVE_NAME: Final = "RESERVE"
 _T = TypeVar("_T")
 _LEAST_SLICE: Final = 4096
 _SLICES: Final = 16
-_NOISE: Final = random.Random(0).randbytes(128 * 1024)  # noqa: S311 - what does not compress; nobody is to be surprised by it
+_NOISE: Final = random.Random(0).randbytes(128 * 1024)  # noqa: S311 - incompressible bytes, not secrets
 
 
 class Reserve:
@@ -63,7 +63,7 @@ class Reserve:
         """Makes the file whole; returns whether it lacked anything. Bytes written before an error stay in it.
 
         Raises:
-            OSError: What the file system raises. If it is from a sync, the log has failed.
+            OSError: From the file system. If it is from a sync, the log has failed.
         """
         if not self.low:
             return False
@@ -94,7 +94,7 @@ class Reserve:
                 with contextlib.closing(self._filesystem.open(self._path, "write")) as file:
                     file.truncate(left)
             except OSError:
-                return False  # what found no room tells so
+                return False  # the repeated write reports the full disk
             self._size = left
             self.low = left < self.wanted
         return True

@@ -70,7 +70,9 @@ class StoredColumns(Columns):
         if place is None or place[0]:
             return None
         _, at, begin, end_of_data = place
-        return cut_out(payload[begin:end_of_data], payload[at + 4 * start : at + 4 * end + 4].cast("i").tolist())
+        return cut_out(
+            payload[begin:end_of_data], payload[at + 4 * start : at + 4 * end + 4].cast("i").tolist()
+        )
 
 
 def decode_payload(payload: Data, count: int) -> tuple[Columns, bytes]:

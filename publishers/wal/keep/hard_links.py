@@ -1,13 +1,13 @@
-"""Hard links: segments that outlive the owner's retention, for a process that must not depend on it.
+"""Hard links to segments: a consumer in another process keeps history independently of the owner's retention.
 
-Each such *consumer* has a directory ``held/<consumer>/``. The owner links a segment there when it makes it, before there
-is any transaction in it (a link at the roll would come a segment late), and syncs the directory. The consumer reads
-through its own links up to TAIL, removes those it needs no more, and keeps its own position; retention may delete the
-originals whenever it likes. It never removes its newest link, so that what is missing above that one is still to be made.
+Each *consumer* has a directory ``held/<consumer>/``. When the owner creates a segment, it links it there before it writes a
+transaction (a link at the roll would be a segment late), and syncs the directory. The consumer reads through its links up to
+TAIL, removes links that it no longer needs, and stores its own position. Retention may delete the originals at any time. The
+consumer never removes its newest link: the owner makes the links above it.
 
-The disk is protected all the same: when links whose original is gone have more than ``held_max_bytes``, the owner makes
-no more of them for that consumer and leaves a file ``GAP-<segment>`` with the first number that will be missing. A
-consumer that comes there, or to any number that is missing, gets `HistoryPruned`, and has to be linked anew.
+``held_max_bytes`` bounds the disk space: when the links of a consumer whose originals were deleted exceed it, the owner makes no
+more links for this consumer, and creates a file ``GAP-<segment>`` that names the first missing segment. A consumer that
+reaches a missing segment gets `HistoryPruned`, and must be added again.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def held_directory(directory: Path, consumer: str) -> Path:
-    """Where the links of a consumer are.
+    """Returns the directory of a consumer's links.
 
     Raises:
         InvalidOption: If the name is not 1 to 64 letters, digits, ``_``, ``-`` or ``.``, the first not ``-`` or ``.``.
@@ -50,13 +50,13 @@ def held_directory(directory: Path, consumer: str) -> Path:
 
 
 def link_segment(filesystem: FileSystem, directory: Path, number: int) -> None:
-    """Links a segment that was just made for every consumer, and syncs their directories.
+    """Links a new segment for every consumer, and syncs their directories.
 
-    A consumer whose link cannot be made does not hold the owner up: it is tried again, and if that fails until the
-    original is gone, the consumer finds that it is missing.
+    A failed link does not stop the owner: `Links.tend` repeats it. If it fails until the original is deleted, the segment is
+    missing for this consumer.
 
     Raises:
-        SyncError: If a directory cannot be synced; then nothing is known of the disk any more.
+        SyncError: If a directory cannot be synced; then the content of the disk is unknown.
     """
     for consumer in _consumers(filesystem, directory):
         try:
@@ -71,10 +71,10 @@ def link_segment(filesystem: FileSystem, directory: Path, number: int) -> None:
 
 
 def link_again(filesystem: FileSystem, directory: Path, number: int) -> None:
-    """Links a segment anew, whose file was replaced, for every consumer that has a link to the one before.
+    """Replaces every consumer's link to a segment whose file was replaced.
 
     Raises:
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     for consumer in _consumers(filesystem, directory):
         names = filesystem.listing(consumer)
@@ -86,14 +86,14 @@ def link_again(filesystem: FileSystem, directory: Path, number: int) -> None:
 def _consumers(filesystem: FileSystem, directory: Path) -> list[Path]:
     try:
         names = filesystem.listing(directory / HELD_NAME)
-    except OSError:  # nobody wants links
+    except OSError:  # there are no consumers
         return []
     return [directory / HELD_NAME / name for name in names if _CONSUMER.fullmatch(name)]
 
 
 def _link(filesystem: FileSystem, directory: Path, consumer: Path, number: int, names: Sequence[str]) -> None:
     name = segment_name(number)
-    if name in names:  # of a segment that was cut off before anybody was shown it
+    if name in names:  # to a segment that was truncated before it was visible
         filesystem.unlink(consumer / name)
     filesystem.link(directory / name, consumer / name)
 
@@ -104,20 +104,20 @@ def _has_gap(names: Sequence[str]) -> bool:
 
 @dataclass(eq=False, repr=False)
 class Links:
-    """The owner's side; made with what links a crash has left to be made.
+    """The owner's side. The constructor makes links that are missing after a crash.
 
     Args:
-        filesystem: Where.
-        directory: Of the log.
-        entries: Tells the segments of the log.
+        filesystem: The file system.
+        directory: The directory of the log.
+        entries: Returns the segments of the log.
         max_bytes: ``held_max_bytes``, for each consumer.
 
     Attributes:
-        held_bytes: Bytes of segments whose original is gone while some consumer has a link, as of the last `tend`.
+        held_bytes: Bytes of deleted segments to which a consumer still has a link, as of the last `tend`.
 
     Raises:
         InvalidOption: If ``held/`` is on another file system than the log.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
 
     _filesystem: FileSystem
@@ -136,18 +136,18 @@ class Links:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Who gets links."""
+        """The names of the consumers."""
         return tuple(path.name for path in _consumers(self._filesystem, self._directory))
 
     def add(self, consumer: str) -> Path:
-        """Begins to link for a consumer, from the oldest segment on; anew if there is a gap, else it changes nothing.
+        """Adds a consumer, and links every segment for it. If it has a gap, its links are made again from the oldest segment.
 
         Returns:
             The directory of its links.
 
         Raises:
-            InvalidOption: If the name is none, or ``held/`` is on another file system than the log.
-            OSError: What the file system raises.
+            InvalidOption: If the name is invalid, or ``held/`` is on another file system than the log.
+            OSError: From the file system.
         """
         path = held_directory(self._directory, consumer)
         with self._lock:
@@ -159,11 +159,11 @@ class Links:
         return path
 
     def remove(self, consumer: str) -> None:
-        """Links no more for a consumer, and removes its links.
+        """Removes a consumer and its links.
 
         Raises:
-            InvalidOption: If the name is none.
-            OSError: What the file system raises.
+            InvalidOption: If the name is invalid.
+            OSError: From the file system.
         """
         path = held_directory(self._directory, consumer)
         with self._lock, contextlib.suppress(FileNotFoundError):
@@ -171,15 +171,15 @@ class Links:
             self._filesystem.remove_directory(path)
 
     def _clear(self, path: Path, names: Sequence[str]) -> None:
-        # Newest first: what remains after a crash is without a hole. The mark of the gap goes last.
+        # Newest first, so a crash leaves no hole. The GAP file is removed last.
         for name in sorted(names, key=lambda name: (not name.startswith(_GAP), name), reverse=True):
             self._filesystem.unlink(path / name)
         sync_names(self._filesystem, path)
 
     def tend(self) -> bool:
-        """One step of housekeeping, before retention: makes links that are still to be made, and measures.
+        """Makes missing links, and measures the held bytes. Housekeeping calls it before retention.
 
-        A consumer for whom that cannot be done holds nobody up; it is tried again each time.
+        A failure for one consumer does not affect the others, and is retried at the next call.
 
         Raises:
             SyncError: If a directory cannot be synced.
@@ -201,7 +201,9 @@ class Links:
         return done
 
     def _warn(self, path: Path, error: Exception) -> None:
-        gone = isinstance(error, FileNotFoundError | NotADirectoryError)  # it was removed, or is no directory
+        gone = isinstance(
+            error, FileNotFoundError | NotADirectoryError
+        )  # it was removed, or is not a directory
         if not gone and path.name not in self._warned:
             self._warned.add(path.name)
             _LOG.warning("segments cannot be linked for consumer %s: %s", path.name, error)
@@ -217,7 +219,7 @@ class Links:
             for number in missing:
                 self._filesystem.link(self._directory / segment_name(number), path / segment_name(number))
         except FileExistsError:
-            return True  # the segment was made at this moment, and linked
+            return True  # the owner has just created this segment, and linked it
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise InvalidOption("held", str(path), "a directory on the file system of the log") from error
@@ -227,7 +229,7 @@ class Links:
         return bool(missing)
 
     def _bound(self, path: Path) -> set[int]:
-        """The numbers of which a consumer alone keeps the bytes; too many bytes, and a gap is announced."""
+        """Returns the deleted segments that a consumer still holds; above the bound, creates the GAP file."""
         oldest, newest = self._entries()[0].number, self._entries()[-1].number
         names = self._filesystem.listing(path)
         numbers = segment_numbers(names)
@@ -253,25 +255,25 @@ class Links:
 
 
 class HeldSegments:
-    """A consumer's side: its links, which are its own to remove.
+    """The consumer's side: reads and removes its links.
 
     Attributes:
-        directory: Where they are.
+        directory: The directory of the links.
     """
 
     def __init__(self, filesystem: FileSystem, directory: Path, consumer: str, log_id: UUID) -> None:
         """Takes the consumer's lock.
 
         Args:
-            filesystem: Where.
-            directory: Of the log.
-            consumer: Name under which the owner links.
-            log_id: Of the log.
+            filesystem: The file system.
+            directory: The directory of the log.
+            consumer: The name of the consumer.
+            log_id: The id of the log.
 
         Raises:
             ConsumerBusy: If another process is this consumer.
-            InvalidOption: If the owner does not link for such a consumer.
-            OSError: What the file system raises.
+            InvalidOption: If the owner has not added this consumer.
+            OSError: From the file system.
         """
         self.directory = held_directory(directory, consumer)
         self._filesystem = filesystem
@@ -286,10 +288,10 @@ class HeldSegments:
         sign(self._lock, filesystem, 0)
 
     def release(self, catalog: Catalog, version: int) -> int:
-        """Removes the links of segments whose versions are all below one; answers how many.
+        """Removes the links to segments whose versions are all below ``version``; returns their number.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         catalog.refresh()
         entries = catalog.entries
@@ -301,7 +303,7 @@ class HeldSegments:
         return len(done)
 
     def missing(self, segment: int, catalog: Catalog) -> HistoryPruned:
-        """What tells a consumer that it has come to a gap, and what can be read behind it."""
+        """Returns the error for a missing segment, with the oldest position behind it that can be read."""
         rest = [entry for entry in catalog.entries if entry.number > segment]
         if not rest:
             original = Catalog(self._filesystem, self._original, self._log_id)
@@ -311,12 +313,12 @@ class HeldSegments:
         return HistoryPruned(Position(rest[0].first_version if rest else 0))
 
     def close(self) -> None:
-        """Frees the lock; the links stay."""
+        """Releases the lock; the links stay."""
         self._lock.close()
 
 
 class HeldReader(Reader):
-    """A reader to whom a segment that is missing is history that was pruned, whatever its number."""
+    """A reader that raises `HistoryPruned` for every missing segment."""
 
     def __init__(self, held: HeldSegments, catalog: Catalog, limit: Callable[[], Limit]) -> None:
         """See `Reader`."""

@@ -237,7 +237,7 @@ class Holds:
                 return False
         return True
 
-    def tell(self, lost: list[Hold]) -> None:
+    def notify(self, lost: list[Hold]) -> None:
         """Calls ``on_lost`` of the owners of lost holds."""
         for hold in lost:
             _log.warning(
@@ -250,7 +250,7 @@ class Holds:
                 try:
                     hold.on_lost(hold)
                 except Exception:  # noqa: BLE001 - the hold is lost nevertheless, and the other owners must be notified
-                    _log.exception("the owner of hold %r could not be told that it is lost", hold.name)
+                    _log.exception("the owner of hold %r could not be notified that it is lost", hold.name)
 
     def statistics(self, extent: Callable[[int], Extent]) -> tuple[HoldStatistics, ...]:
         """The statistics of every hold, as of now."""

@@ -135,7 +135,7 @@ class Retention:
             floor: The least version that must be kept in addition to the holds, or None.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         entries = self._catalog.entries
         self._ages.observe()
@@ -159,7 +159,7 @@ class Retention:
             for number in gone:
                 remove_segment(self._filesystem, self._directory, number)
             sync_names(self._filesystem, self._directory)
-        self.holds.tell(lost)
+        self.holds.notify(lost)
         return bool(gone)
 
     def _kept(self, entries: Sequence[SegmentEntry], ages: Sequence[float]) -> int:

@@ -170,7 +170,7 @@ class Catalog:
         """Bytes of a closed segment.
 
         Raises:
-            OSError: What the file system raises.
+            OSError: From the file system.
         """
         end = self._ends.get(number)
         if end is None:
@@ -186,7 +186,7 @@ class Catalog:
         """Reads from a segment.
 
         Raises:
-            OSError: What the file system raises; FileNotFoundError if retention has deleted the segment.
+            OSError: From the file system; FileNotFoundError if retention has deleted the segment.
         """
         handle = self._acquire(number)
         try:

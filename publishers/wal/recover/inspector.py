@@ -1,11 +1,11 @@
 """The inspector: scans segments, and checks which data a log must have. Opening, verify and repair all use it.
 
-One judgement serves two severities. Opening refuses damage to acknowledged data, and truncates torn writes; verify reports the first
-as corrupt and the second as torn, and continues. The rules on which they must agree are here once:
+Opening refuses damage to acknowledged data, and truncates torn writes. Verify reports the first as corrupt and the second as torn,
+and continues. The rules on which they must agree are here:
 
-* the frames that restore a segment, and frames that are out of place (`Replay`), and the end of the last whole frame (`restore`);
-* the data that must be there according to HEAD and TAIL (`Acknowledged`);
-* the data that frames behind a damage prove to have been durable (`find_vouching`).
+* which frames restore a segment, which are out of place (`Replay`), and where the last whole frame ends (`restore`);
+* which data HEAD and TAIL require (`Acknowledged`);
+* which data were durable according to frames behind the damage (`find_vouching`).
 """
 
 import contextlib
@@ -65,20 +65,20 @@ class Acknowledged(NamedTuple):
         )
 
     def lacking(self, version: int, end: Location) -> str | None:
-        """Which of the two tells of more than a log that ends so, in words; None if neither does.
+        """Which of the two requires more data than a log with this end has, as text; None if neither does.
 
-        Versions are compared too: other files than those that were shown may be longer and hold less.
+        Versions are compared too, as the files of another copy may be longer with fewer versions.
         """
         head, tail = self
         if head is not None and (head.durable > version or (head.segment, head.offset) > end):
-            return f"HEAD vouches for version {head.durable}"
+            return f"HEAD records version {head.durable} as durable"
         if tail is not None and (tail.visible > version or (tail.segment, tail.end) > end):
-            return f"TAIL tells that version {tail.visible} was shown; {PARTIAL}"
+            return f"TAIL records version {tail.visible} as visible; {PARTIAL}"
         return None
 
 
 def is_of_two_histories(head: HeadState, epoch: Epoch | None) -> bool:
-    """Whether HEAD and the last epoch of the segments belong to two histories: same number, different random bits."""
+    """Whether HEAD and the last epoch of the segments belong to two histories: equal numbers, different random bits."""
     return epoch is not None and epoch.epoch == head.epoch and epoch.random != head.random
 
 
@@ -193,20 +193,20 @@ def inspect_segment(filesystem: FileSystem, directory: Path, number: int) -> Res
 
 @contextlib.contextmanager
 def reading(number: int, offset: int) -> Iterator[None]:
-    """Turns an error of a read into what it means: data that were acknowledged are not there any more."""
+    """Turns an error of a read into `WalCorrupted`, because acknowledged data cannot be read."""
     try:
         yield
     except OSError as error:
         raise WalCorrupted(number, offset, f"it cannot be read ({error})") from error
 
 
-# --- behind a damage -------------------------------------------------------------------------------------------------
+# --- behind the damage -----------------------------------------------------------------------------------------------
 
 
 def find_vouching(file: File, start: int, end: int, version: int) -> int | None:
-    """Where an intact frame lies that was written when versions above one were durable already; None if there is none.
+    """Returns the offset of an intact frame that was written when a version above ``version`` was durable; else None.
 
-    Such a frame behind the end of a log tells that what should be before it was acknowledged.
+    Such a frame behind the end of a log proves that acknowledged data before it are missing.
 
     Raises:
         OSError: If the file cannot be read.
@@ -218,10 +218,9 @@ def find_vouching(file: File, start: int, end: int, version: int) -> int | None:
 
 
 def intact_frames(file: File, start: int, end: int) -> Iterator[tuple[int, FrameHeader]]:
-    """The intact frames that begin at or behind ``start``, wherever in steps of 8 bytes.
+    """Finds intact frames at every multiple of 8 bytes from ``start``.
 
-    A frame proves itself by its crc, so what is found was written by a log, though it may be an old one whose place was used
-    again.
+    The crc proves that a log wrote the frame, though possibly an earlier log in the same blocks of the disk.
 
     Raises:
         OSError: If the file cannot be read.
@@ -249,7 +248,7 @@ def intact_frames(file: File, start: int, end: int) -> Iterator[tuple[int, Frame
 
 
 def _intact(file: File, offset: int) -> FrameHeader | None:
-    """The header of a plausible frame that proves itself."""
+    """Returns the header of a frame if its crc is right."""
     header = header_at(file, offset)
     payload = file.pread(header.length, offset + HEADER_BYTES)
     intact = header.flags < 2 * CONTROL and len(payload) == header.length and header.verify(payload)
@@ -257,7 +256,7 @@ def _intact(file: File, offset: int) -> FrameHeader | None:
 
 
 def header_at(file: File, offset: int) -> FrameHeader:
-    """What lies at a place, taken for the header of a frame; what the file lacks is zeros.
+    """Unpacks the header of a frame at an offset; bytes behind the end of the file count as zeros.
 
     Raises:
         OSError: If the file cannot be read.
@@ -266,7 +265,7 @@ def header_at(file: File, offset: int) -> FrameHeader:
 
 
 def first_nonzero(file: File, start: int, end: int) -> int | None:
-    """Where the first byte that is not zero lies, None if there is none before ``end``.
+    """Returns the offset of the first byte before ``end`` that is not zero; None if all are.
 
     Raises:
         OSError: If the file cannot be read.

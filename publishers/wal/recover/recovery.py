@@ -1,12 +1,12 @@
 """Recovery: opens a log for writing after a crash, and makes every remaining transaction durable.
 
-The order of the steps makes it safe; after a crash between any two of them, recovery begins again with the first.
+After a crash between two steps, recovery begins again with the first.
 
 1. Under the lock (see `directory`): delete unfinished files, read HEAD, finish a truncation that it records.
 2. Compare the segments with HEAD, with each other, and closed ones with their indexes.
 3. Scan the last segment.
-4. Judge the bytes behind its last good frame: torn by a crash, or damage to acknowledged data. The data that HEAD covers must
-   be there, and those that TAIL covers, if it was written since this machine was booted.
+4. Judge the bytes behind its last good frame: torn by a crash, or damage to acknowledged data. The log must have the data that
+   HEAD covers, and the data that TAIL covers if it was written since this machine was booted.
 5. Rewrite frames that HEAD does not cover: after a failed sync the page cache may look clean although the disk never
    received them.
 6. Sync; then HEAD with a new epoch; then the EPOCH frame (`Writer.open_epoch`); then the log may be used.
@@ -108,13 +108,13 @@ def recover(
     """Opens or creates a log whose lock is held.
 
     Args:
-        filesystem: Where.
-        directory: Of the log.
-        options: Bounds.
-        now: Unix microseconds, for a log that is created.
-        reserve: Room for what must be written on a full disk.
-        tail: TAIL, which tells what was shown.
-        files: Closes what is opened here, whatever becomes of it.
+        filesystem: The file system.
+        directory: The directory of the log.
+        options: The bounds.
+        now: The creation time of a new log in Unix microseconds.
+        reserve: Disk space for writes on a full disk.
+        tail: TAIL, which records the visible versions.
+        files: Closes the files that are opened here.
 
     Raises:
         FormatTooNew: If a later version of penstock wrote to it; nothing was changed.
@@ -124,8 +124,8 @@ def recover(
     names = filesystem.listing(directory)
     numbers = segment_numbers(names)
     if not numbers and HEAD_NAME not in names:
-        tail.clear()  # of another log, whose files were removed
-    # Before anything is changed.
+        tail.clear()  # it belongs to another log, whose files were removed
+    # Opened before anything is changed.
     head = _open_head(filesystem, directory, numbers, reserve, files) if HEAD_NAME in names else None
     if head is None:
         if numbers:
@@ -137,7 +137,7 @@ def recover(
     if HEAD_NAME in names:
         head.write_again()
         if not numbers:
-            sync_names(filesystem, directory)  # HEAD is there first, as was meant when it was made
+            sync_names(filesystem, directory)  # HEAD must be durable before the first segment
     if not numbers:
         _create_first(filesystem, directory, head.state.log_id, options, now)
         numbers = [1]
@@ -150,7 +150,7 @@ def recover(
 def _open_head(
     filesystem: FileSystem, directory: Path, numbers: list[int], reserve: Reserve, files: contextlib.ExitStack
 ) -> Head | None:
-    """HEAD as it is; None if no slot is valid."""
+    """Opens HEAD; None if no slot is valid."""
     file = open_file(filesystem, directory / HEAD_NAME, "write")
     files.callback(file.close)
     try:
@@ -205,14 +205,14 @@ class _Recovery:
         chain, end, tables, index, *_ = left
         version = chain.version
         torn, filled = self._mend(file, last.number, left)
-        self._drop_old()  # not before all that follows is known to be there
+        self._drop_old()  # only after the later segments were checked
         start = state.offset if state.segment == last.number else 0
         again = partial(_write_again, file, max(start, DATA_START), end, last.number)
-        self._reserve.holding(again)  # in place, but some file systems write to a new one
+        self._reserve.holding(again)  # in place, but copy-on-write file systems allocate blocks
         sync_file(file)
         sync_names(filesystem, self._directory)
         epoch = max(state.epoch, tables.epochs[-1].epoch if tables.epochs else 0) + 1
-        # What was to be withheld may be among what the crash has taken.
+        # The crash may have lost the withheld transactions.
         visible = state.visible if state.flags & DEFERRED and state.visible < version else None
         random = draw_random(filesystem)
         self._head.write(epoch, version, last.number, end, visible=visible, random=random)
@@ -263,7 +263,7 @@ class _Recovery:
                 raise WalCorrupted(number, left.bad, left.why or "the frames end before the segment")
             if not left.trailer.fits(size, following):
                 raise WalCorrupted(following.number, 0, f"the header does not continue segment {number}")
-            # An index only saves time: if the disk is full, a later opening makes it.
+            # An index only saves time: if the disk is full, a later opening writes it.
             with contextlib.suppress(OSError):
                 data = left.sparse.pack(header.log_id, number, left.trailer)
                 write_index(self._filesystem, self._directory, number, data)
@@ -302,7 +302,7 @@ class _Recovery:
             vouching = find_vouching(file, end, size, left.chain.version)
             rest = file.pread(min(torn, _TORN_BYTES), end)
         if vouching is not None:
-            why = f"{left.why or 'zeros'}, but a frame at {vouching} was written when it was durable"
+            why = f"{left.why or 'zeros'}, but a frame at {vouching} proves that these data were durable"
             raise WalCorrupted(number, left.bad, why)
         # The file serves later inspection; an error here must not fail the opening.
         kept = self._directory / f"{segment_name(number)}.torn"
@@ -323,7 +323,7 @@ class _Recovery:
 
 
 def _count_used(file: File, start: int, end: int) -> int:
-    """Bytes from one place to the last that is not zero before another."""
+    """Returns the bytes from ``start`` to the last byte before ``end`` that is not zero."""
     used = 0
     for at, data in read_blocks(file, start, end):
         if data.count(0) != len(data):

@@ -1,9 +1,8 @@
 """Truncates the end of a log: withheld transactions that are to be removed.
 
-The order makes it safe. HEAD records the truncation, with its location, and is synced. Then the later segments are removed, newest
-first; the segment of the truncation is truncated; file and directory are synced. Then HEAD drops the record. After a crash in
-between, recovery repeats these steps before it reads anything else. The segment of the truncation is opened before any other is
-removed: if it is missing, nothing is removed.
+HEAD records the truncation, with its location, and is synced. Then the later segments are removed, newest first; the segment of
+the truncation is truncated; file and directory are synced. Then HEAD drops the record. After a crash in between, recovery repeats
+these steps before it reads anything else. The segment of the truncation is opened first: if it is missing, nothing is removed.
 
 A HEAD of an older copy may record a truncation that was finished long ago, while the transactions behind its location were
 committed since. TAIL shows that, as no pending truncation is older than the epoch of a writer that has published: then nothing is
@@ -52,7 +51,7 @@ def truncate(
         numbers: The segments that may exist.
 
     Raises:
-        OSError: What the file system raises; FileNotFoundError, and nothing is removed, if ``segment`` is missing.
+        OSError: From the file system; FileNotFoundError, and nothing is removed, if ``segment`` is missing.
     """
     with contextlib.closing(filesystem.open(directory / segment_name(segment), "write")) as file:
         for number in sorted(numbers, reverse=True):
@@ -85,19 +84,19 @@ def finish_truncation(
 
     Raises:
         WalCorrupted: If the segment of the truncation is missing, or HEAD belongs to an older copy.
-        OSError: What the file system raises.
+        OSError: From the file system.
     """
     state = head.state
     shown = tail.read()
     if shown is not None and is_outdated(state, shown):
         ours, theirs = epoch_text(state.epoch, state.random), epoch_text(shown.epoch, shown.random)
-        why = f"HEAD tells of a cut in epoch {ours}, but TAIL of epoch {theirs}: HEAD is older than the rest"
+        why = f"HEAD records a truncation in epoch {ours}, but TAIL is of epoch {theirs}: HEAD is older than the rest"
         raise WalCorrupted(state.segment, state.offset, why)
     try:
         truncate(filesystem, directory, state.segment, state.offset, numbers)
     except FileNotFoundError:
         raise WalCorrupted(
-            state.segment, 0, "HEAD tells of a cut in this segment, which is missing"
+            state.segment, 0, "HEAD records a truncation in this segment, which is missing"
         ) from None
     tail.clear()
     head.write(state.epoch, state.durable, state.segment, state.offset)

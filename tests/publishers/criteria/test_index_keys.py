@@ -4,7 +4,7 @@ import pytest
 
 from publishers import Criterion
 from publishers.criteria.index_keys import Question, places_of, rest_of
-from publishers.criteria.predicate import Wish
+from publishers.criteria.predicate import CompiledCriterion
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ from publishers.criteria.predicate import Wish
 )
 def test_a_wish_stands_where_the_cheapest_question_leads(fields, questions, asks):
     """E18."""
-    wish = Wish(Criterion(**fields))
+    wish = CompiledCriterion(Criterion(**fields))
     places = list(places_of(wish))
     assert [place.question for place in places] == questions
     rest, asked = rest_of(wish, places)

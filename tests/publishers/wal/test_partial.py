@@ -76,7 +76,7 @@ def test_an_older_segment_with_an_older_head_is_corrupt():
     log.close()
     for name in (HEAD_NAME, segment_name(1)):
         system.replace(LOG / name, copy[name])
-    with pytest.raises(WalCorrupted, match="TAIL tells that version 2 was shown"):
+    with pytest.raises(WalCorrupted, match="TAIL records version 2 as visible"):
         opened(system)
     system.unlink(LOG / TAIL_NAME)
     log = opened(system)
@@ -239,7 +239,9 @@ def test_a_cut_that_an_older_head_tells_of_takes_nothing_that_was_committed_sinc
     log.abandon()
     system.replace(LOG / HEAD_NAME, older)
     files = system.snapshot(LOG)
-    with pytest.raises(WalCorrupted, match=r"HEAD tells of a cut in epoch .*: HEAD is older than the rest"):
+    with pytest.raises(
+        WalCorrupted, match=r"HEAD records a truncation in epoch .*: HEAD is older than the rest"
+    ):
         opened(system)
     report = verify(LOG, filesystem=system)
     assert ("history", "HEAD", Verdict.CORRUPT) in [

@@ -64,7 +64,7 @@ def test_what_is_refused_is_one_line_that_says_what_to_do(log, tmp_path, capsys)
     code, out, err = run(capsys, "backup", log, tmp_path / "mine")
     assert (code, out) == (1, "")
     assert err == (
-        f"penstock: {tmp_path / 'mine'}: it holds what belongs to no backup: notes.txt; give it another directory, or empty "
+        f"penstock: {tmp_path / 'mine'}: it holds files that do not belong to a backup: notes.txt; use another directory, or empty "
         "this one if it is not needed\n"
     )
     assert run(capsys, "backup", tmp_path / "nowhere", tmp_path / "b")[0] == 1
@@ -91,7 +91,7 @@ def test_a_damaged_log_makes_a_damaged_backup_and_its_exit_code(log, tmp_path, c
     assert code == 2
     assert "corrupt: crc in wal-000000000001.log" in out
     code, _, err = run(capsys, "restore", tmp_path / "b", tmp_path / "new")
-    assert (code, "cannot be restored" in err) == (1, True)
+    assert (code, "it is damaged" in err) == (1, True)
     assert not (tmp_path / "new").exists()
 
 

@@ -172,8 +172,8 @@ async def test_a_start_inside_a_transaction_may_send_it_as_a_whole(served, until
 def test_values_that_nobody_knows_are_refused(name, value):
     """E37, F31."""
     from transports import Limits
-    from transports.codec.messages import SubscribeWish
+    from transports.codec.messages import SubscribeRequest
     from transports.errors import InvalidRequest
 
     with pytest.raises(InvalidRequest, match=name):
-        SubscribeWish.of({"criteria": [], "credits": 1, name: value}, Limits())
+        SubscribeRequest.of({"criteria": [], "credits": 1, name: value}, Limits())

@@ -5,18 +5,18 @@ from publishers.errors import InvalidCriteria
 from publishers.model.position import Position
 from publishers.views.view import Content, View
 from transports.codec.envelope import Ping
-from transports.codec.messages import Request, SubscribeWish, parse
+from transports.codec.messages import Request, SubscribeRequest, parse
 from transports.errors import InvalidDemand, InvalidRequest
 from transports.limits import Limits
 
 
 def wish(**payload):
-    return SubscribeWish.of({"criteria": [], "credits": 1} | payload, Limits())
+    return SubscribeRequest.of({"criteria": [], "credits": 1} | payload, Limits())
 
 
 def test_a_wish_has_the_defaults_of_the_protocol():
     made = wish()
-    assert made == SubscribeWish(
+    assert made == SubscribeRequest(
         log=None,
         criteria=Criteria.of(),
         view=View(),
@@ -125,7 +125,7 @@ def test_wrong_criteria_are_located(criteria, path):
 
 def test_missing_criteria_are_refused_and_not_taken_for_everything():
     with pytest.raises(InvalidCriteria, match="empty one for everything"):
-        SubscribeWish.of({"credits": 1}, Limits())
+        SubscribeRequest.of({"credits": 1}, Limits())
 
 
 def test_messages_are_typed_and_unknown_fields_ignored():

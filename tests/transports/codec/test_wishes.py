@@ -4,14 +4,14 @@ import pytest
 
 from publishers import Content, Drop, Images, Redact, View
 from publishers.errors import InvalidOption
-from transports.codec.messages import SubscribeWish, view_json
+from transports.codec.messages import SubscribeRequest, view_json
 from transports.errors import InvalidRequest
 from transports.limits import Limits
 from transports.problems import describe
 
 
 def wish(**payload):
-    return SubscribeWish.of({"criteria": [], "credits": 1} | payload, Limits())
+    return SubscribeRequest.of({"criteria": [], "credits": 1} | payload, Limits())
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def attempt(system, *, copy):
     try:
         return backup(LOG, TARGET, copy=copy, filesystem=system)
     except BackupRefused as error:
-        if "deleted what follows" not in error.why:
+        if "has deleted the versions between" not in error.why:
             raise
         return "a hole"
     except (PowerCut, OSError, PenstockError):

@@ -104,7 +104,7 @@ def test_a_damaged_frame_before_one_that_was_written_when_it_was_durable_is_corr
         with pytest.raises(WalCorrupted) as caught:
             opened(system)
         assert (caught.value.segment, caught.value.offset) == (1, start)
-        assert "was written when it was durable" in str(caught.value)
+        assert "proves that these data were durable" in str(caught.value)
         system.content(LOG / FIRST)[at] ^= 1
     assert len(contents(opened(system))) == 3
 
@@ -115,7 +115,7 @@ def test_a_last_frame_that_ends_in_zeros_tells_what_was_durable_too():
     start, _ = place_of(system, 2)
     system.content(LOG / FIRST)[start + 85] ^= 1
     assert verify(LOG, filesystem=system).verdict is Verdict.CORRUPT
-    with pytest.raises(WalCorrupted, match="was written when it was durable"):
+    with pytest.raises(WalCorrupted, match="proves that these data were durable"):
         opened(system)
 
 
@@ -136,7 +136,7 @@ def test_a_log_that_ends_before_what_head_vouches_for_is_corrupt():
     data = bytes(system.content(LOG / FIRST))
     for damaged in (data[:start], data[:start] + bytes(len(data) - start)):
         system.replace(LOG / FIRST, damaged)
-        with pytest.raises(WalCorrupted, match="HEAD vouches for version 2"):
+        with pytest.raises(WalCorrupted, match="HEAD records version 2 as durable"):
             opened(system)
 
 
@@ -147,7 +147,7 @@ def test_a_lost_control_frame_that_head_covers_is_corrupt():
     offset, header = frames(system)[-1]
     assert header.flags == CONTROL
     system.replace(LOG / FIRST, bytes(system.content(LOG / FIRST)[:offset]))
-    with pytest.raises(WalCorrupted, match="HEAD vouches"):
+    with pytest.raises(WalCorrupted, match="HEAD records version"):
         opened(system)
 
 
@@ -345,7 +345,7 @@ def test_a_cut_that_head_tells_of_is_finished():
 def test_a_cut_in_a_missing_segment_is_corrupt():
     system = log_of(b"a")
     write_head(system, head_of(system)._replace(flags=CUT, segment=5))
-    with pytest.raises(WalCorrupted, match="a cut in this segment"):
+    with pytest.raises(WalCorrupted, match="a truncation in this segment"):
         opened(system)
 
 

@@ -80,7 +80,7 @@ def test_where_the_segment_of_a_cut_is_missing_nothing_else_is_removed():
     system.unlink(LOG / segment_name(place.segment))
     before = [name for name in system.listing(LOG) if name.startswith("wal-")]
     assert len([name for name in before if name.endswith(".log")]) >= 3
-    with pytest.raises(WalCorrupted, match="a cut in this segment"):
+    with pytest.raises(WalCorrupted, match="a truncation in this segment"):
         opened(system)
     assert [name for name in system.listing(LOG) if name.startswith("wal-")] == before
 
