@@ -608,10 +608,8 @@ def connect(
     Raises:
         InvalidOption: If the URL is not one of a WebSocket, or ``ssl`` or ``server_name`` is given for one without TLS.
     """
-    if not url.lower().startswith(("ws:", "wss:")):
-        raise InvalidOption("url", url, "ws://host:port/ws, or wss://host:port/ws with TLS")
-    if not url.lower().startswith("wss:") and (ssl is not None or server_name is not None):
-        raise InvalidOption("url", url, "a URL that begins with wss:// where ssl or server_name is given")
+    if not url.lower().startswith(("ws:", "wss:") if (ssl, server_name) == (None, None) else "wss:"):
+        raise InvalidOption("url", url, "a URL that begins with wss://, or without TLS with ws://")
     return RemoteLog(
         url,
         token=token,

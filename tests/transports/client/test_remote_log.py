@@ -551,5 +551,8 @@ async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8090/", "127.0.0.1:8090", ""])
 def test_a_url_that_is_not_one_of_a_websocket_is_refused_with_what_would_be_right(url):
-    with pytest.raises(InvalidOption, match=r"url is .*, but must be ws://host:port/ws"):
+    with pytest.raises(
+        InvalidOption,
+        match=r"url is .*, but must be a URL that begins with wss://, or without TLS with ws://",
+    ):
         connect(url)
