@@ -156,9 +156,11 @@ def _forward(
     while found is not None and found[0].version <= upto:
         block, after = found
         bounds.check()
-        indices, version = predicate.select(block), block.version
-        first = bisect_left(indices, since, key=lambda index, version=version: (version, index))
-        for start in range(first, len(indices), run):
+        indices = predicate.select(block)
+        if block.version <= since.version:
+            first = since.index if block.version == since.version else _LAST
+            indices = indices[bisect_left(indices, first) :]
+        for start in range(0, len(indices), run):
             yield from block.changes(indices[start : start + run], view)
         found = frames.read(after)
 
