@@ -21,7 +21,10 @@ __all__ = ["History", "PageBounds", "read_back", "read_history"]
 
 _LAST: Final = 2**32
 _CHANGE: Final = 1024  # bytes that a change costs beside its key and images, as an object and in an answer
-_RUN: Final = 32  # changes that are made together; a page may end within them
+_RUN: Final = (
+    32  # changes that are made together, or about as many bytes as below; a page may end within them
+)
+_RUN_BYTES: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +154,17 @@ def _forward(
     """Yields every matching change from ``since`` on."""
     if since.version > upto:
         return
-    frames, run = service.frames, min(bounds.limit + 1, _RUN)
+    frames, most = service.frames, min(bounds.limit + 1, _RUN)
     found = frames.read(frames.locate(*since))
     while found is not None and found[0].version <= upto:
         block, after = found
         bounds.check()
         indices = predicate.select(block)
-        first = bisect_left(indices, since.index) if block.version == since.version else 0
-        for start in range(first, len(indices), run):
+        if block.version <= since.version:
+            first = since.index if block.version == since.version else _LAST
+            indices = indices[bisect_left(indices, first) :]
+        run = max(min(most, _RUN_BYTES * block.count // (block.weight + 1)), 1)
+        for start in range(0, len(indices), run):
             yield from block.changes(indices[start : start + run], view)
         found = frames.read(after)
 

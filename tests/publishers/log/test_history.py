@@ -15,6 +15,7 @@ from publishers import (
     set_field,
     upsert,
 )
+from publishers.blocks.block import Block
 from tests.publishers.support import everything, fill, opened, order
 
 
@@ -218,6 +219,22 @@ def test_a_page_costs_what_it_holds_and_not_the_log(reverse):
         assert (
             reader.statistics.frames - before < 2 * 4000
         )  # every frame once, and what a page begins with twice
+
+
+def test_a_page_of_large_changes_makes_few_beyond_its_bound(log, monkeypatch):
+    """Changes are made in runs, and a run has fewer where they are large."""
+    log.commit([upsert("order", str(number), {"text": "x" * 100_000}) for number in range(40)])
+    made, changes = [], Block.changes
+
+    def counted(block, indices, view):
+        made.extend(indices)
+        return changes(block, indices, view)
+
+    monkeypatch.setattr(Block, "changes", counted)
+    group = log.groups.create("stock", start="earliest", max_bytes=250_000)
+    with group.join("one") as worker:
+        assert len(worker.read(1, wait=0)) == 1
+    assert 2 <= len(made) <= 6
 
 
 def test_a_rare_match_is_looked_for_once():
