@@ -32,8 +32,12 @@ __all__ = ["Pipeline"]
 
 _QUIET: Final = ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LEAVING: Final = 30.0  # seconds
-# On two cores the parallel collector's threads would take CPU time from the rest of the demo.
-_JAVA: Final = "-XX:+UseSerialGC"
+_SETTINGS: Final = {
+    # On two cores the parallel collector's threads would take CPU time from the rest of the demo.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    # The numbers that `source_digests` broadcasts take a busy machine longer than Spark's five minutes.
+    "spark.sql.broadcastTimeout": "3600",
+}
 _TEXT_MOST: Final = 500
 
 
@@ -114,9 +118,7 @@ class Pipeline:
     def _work(self) -> None:
         began = monotonic()
         with _stderr_to(self.noise):
-            self._session = spark = spark_session(
-                "penstock demo", cores=2, **{"spark.driver.extraJavaOptions": _JAVA}
-            )
+            self._session = spark = spark_session("penstock demo", cores=2, **_SETTINGS)
         self.version, self.started = spark.version, monotonic() - began
         self._go.wait()
         if self._given is None or self._stopping.is_set():
