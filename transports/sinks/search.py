@@ -69,12 +69,15 @@ class SearchSink:
         if not isinstance(index, str) or _INDEX.fullmatch(index.replace("{entity_type}", "x")) is None:
             raise InvalidOption("index", index, "small letters, digits, '_', '.' and '-', and {entity_type}")
         check_seconds("timeout", timeout, 0.05, 600.0)
-        self._url = SecretReference(url if url.startswith(("env:", "file:")) else f"plain:{url}")
+        kept = url.startswith(("env:", "file:"))
+        self._url = SecretReference(url if kept else f"plain:{url}")
+        scheme, _, rest = url.partition("://")
+        self._shown = url if kept else f"{scheme}://{re.split('[/?#]', rest.rpartition('@')[2])[0]}"
         self._index, self._timeout, self._tls = index, float(timeout), tls
         self._client: Any = None
 
     def __repr__(self) -> str:
-        return f"<SearchSink {self._index}>"
+        return f"<SearchSink {self._shown} {self._index}>"
 
     def open(self, context: SinkContext) -> None:
         """See `Sink.open`. The first batch connects."""
