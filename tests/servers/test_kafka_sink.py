@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from publishers import ChangeLog, remove, schema, upsert
+from publishers import ChangeLog, Content, View, remove, schema, upsert
 from tests.publishers.support import wait_until
 from tests.servers.kafka_broker import KafkaBroker
 from tests.transports.sinks.targets import GoingClock
@@ -149,3 +149,16 @@ def test_the_place_of_another_log_is_not_taken(broker, tmp_path):
             rig.commit(name)
             wait_drained(rig)
     assert len(records(broker, "logs")) == 2
+
+
+@pytest.mark.timeout(120)
+def test_a_sink_that_has_not_run_yet_is_inspected_without_a_topic_for_its_place(broker, tmp_path):
+    """F103, F109: as `penstock sinks test` does before the first run."""
+    with ChangeLog.open(tmp_path / "log", sync="os") as log:
+        sink = ExactlyOnceKafkaSink(broker.servers, "new")
+        context = SinkContext.of(log, "new", View(Content.BODY), GoingClock())
+        assert sink.open(context) is None
+        assert sink.alive()
+        sink.close()
+    topics = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.servers}).list_topics(timeout=30)
+    assert not [one for one in topics.topics if one.endswith(".new")]

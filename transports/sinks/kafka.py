@@ -349,8 +349,8 @@ class ExactlyOnceKafkaSink(KafkaSink):
         self._stored: Position | None = None
         if context.generation:
             self._guarded(self._begin)
-        else:  # opened for inspection only
-            self._stored = self._read_place()
+        else:
+            self._guarded(self._inspect)
         return self._stored
 
     def write(self, batch: SinkBatch) -> None:
@@ -365,6 +365,11 @@ class ExactlyOnceKafkaSink(KafkaSink):
     @property
     def _places(self) -> str:
         return f"penstock.places.{self._opened.log_id}.{self._opened.name}"
+
+    def _inspect(self) -> None:
+        """Reads the stored position for an opening that sends nothing, and so creates no topic."""
+        found = AdminClient(self._common()).list_topics(timeout=self._timeout).topics
+        self._stored = self._read_place() if self._places in found else None
 
     def _begin(self) -> None:
         """Fences older producers, ends their transactions, and reads the stored position."""

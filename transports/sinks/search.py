@@ -69,12 +69,15 @@ class SearchSink:
         if not isinstance(index, str) or _INDEX.fullmatch(index.replace("{entity_type}", "x")) is None:
             raise InvalidOption("index", index, "small letters, digits, '_', '.' and '-', and {entity_type}")
         check_seconds("timeout", timeout, 0.05, 600.0)
-        self._url = SecretReference(url if url.startswith(("env:", "file:")) else f"plain:{url}")
+        kept = url.startswith(("env:", "file:"))
+        self._url = SecretReference(url if kept else f"plain:{url}")
+        scheme, _, rest = url.partition("://")
+        self._shown = url if kept else f"{scheme}://{re.split('[/?#]', rest.rpartition('@')[2])[0]}"
         self._index, self._timeout, self._tls = index, float(timeout), tls
         self._client: Any = None
 
     def __repr__(self) -> str:
-        return f"<SearchSink {self._index}>"
+        return f"<SearchSink {self._shown} {self._index}>"
 
     def open(self, context: SinkContext) -> None:
         """See `Sink.open`. The first batch connects."""
@@ -218,10 +221,11 @@ class SearchSink:
         try:
             return ask()
         except opensearchpy.TransportError as error:
-            why = f"the search engine: {type(error).__name__} {error.status_code}: {str(error.error)[:300]}"
+            unanswered = not isinstance(error.status_code, int)  # "N/A" and "TIMEOUT"
+            status = "" if unanswered else f" {error.status_code}"
+            why = f"{self._shown}: {type(error).__name__}{status}: {str(error.error)[:300]}"
             if error.status_code == 413:
                 raise TooLargeForTarget(why) from None
-            unanswered = not isinstance(error.status_code, int)  # "N/A" and "TIMEOUT"
             if unanswered or error.status_code in _LATER or error.status_code == 500:
                 raise TargetUnavailable(why, overloaded=error.status_code in (429, 503)) from None
             raise TargetRefused(why) from None
@@ -230,6 +234,6 @@ class SearchSink:
 def _version(change: Change) -> int:
     if change.index >= _INDICES or change.version >= _VERSIONS:
         raise TargetRefused(
-            f"{change.position} is beyond what a document's version can tell: 2^43 versions of 2^20 changes"
+            f"{change.position} is beyond what the version of a document can hold: 2^43 versions of 2^20 changes"
         )
     return change.version * _INDICES + change.index

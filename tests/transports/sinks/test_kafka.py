@@ -7,7 +7,7 @@ import pytest
 from publishers import ChangeLog, Content, InvalidOption, View, remove, truncate, upsert
 from tests.harness.ports import free_port
 from tests.transports.sinks.targets import HandClock, rigged
-from transports.sinks import SinkContext, SinkState
+from transports.sinks import SinkContext, SinkState, TargetUnavailable
 from transports.sinks.formats import WebhookSource
 from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
 from transports.sinks.records import RECORDS
@@ -118,3 +118,13 @@ def test_a_fatal_error_whose_reason_the_client_lost_pauses_the_sink(tmp_path, mo
         rig.commit("a")
         rig.until(lambda: rig.runner.state is SinkState.PAUSED)
         assert "a newer runner" in rig.runner.statistics().reason
+
+
+def test_an_opening_that_only_inspects_a_broker_that_is_away_raises_an_error_of_sinks(tmp_path):
+    """F103, F109: `penstock sinks test` prints it beside the answers of other targets."""
+    sink = ExactlyOnceKafkaSink(f"127.0.0.1:{free_port()}", timeout=0.5)
+    with ChangeLog.open(tmp_path / "log") as log:
+        context = SinkContext.of(log, "s", View(Content.BODY), HandClock())
+        with pytest.raises(TargetUnavailable):
+            sink.open(context)
+    sink.close()

@@ -163,3 +163,17 @@ def test_an_engine_that_does_not_answer_in_time_is_asked_again(engine, tmp_path)
         engine.released.set()
         rig.later(5.0)
         rig.drained()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://ann:s3cr3t@search.example:9200/x?key=s3cr3t", "https://search.example:9200"),
+        ("https://ann:s3/cr3t@search.example", "https://search.example"),
+        ("http://search.example?key=s3cr3t", "http://search.example"),
+        ("env:SEARCH_URL", "env:SEARCH_URL"),
+    ],
+)
+def test_the_engine_and_the_index_are_shown_without_credentials(url, shown):
+    """F142: as `penstock sinks list` prints them."""
+    assert repr(SearchSink(url, "shop-{entity_type}")) == f"<SearchSink {shown} shop-{{entity_type}}>"
