@@ -14,7 +14,7 @@ from publishers.fanout.service import Service
 from publishers.model.change import Change
 from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.reader import Entry, SnapshotReader
-from publishers.snapshots.signals import telling
+from publishers.snapshots.signals import delivering
 from publishers.wal import Hold
 
 __all__ = ["RowDelivery"]
@@ -104,7 +104,7 @@ class RowDelivery:
         """Takes what was read; never does I/O."""
         if self._reading or self._ending:
             return ()
-        self._tell_all(wake=False)
+        self._deliver_signals(wake=False)
         entries = self._entries
         taken: list[Change] = []
         while entries and len(taken) < limit and isinstance(first := entries[0], SnapshotChange):
@@ -121,7 +121,7 @@ class RowDelivery:
             return None
         if self._ending:
             return Failed(self._service.reason or LogClosed())
-        self._tell_all(wake=True)
+        self._deliver_signals(wake=True)
         self._completed = self.reader.done and not self._entries
         return COMPLETED if self._completed else None
 
@@ -133,12 +133,12 @@ class RowDelivery:
         if not self._completed:
             self.let_go()
 
-    def _tell_all(self, *, wake: bool) -> None:
+    def _deliver_signals(self, *, wake: bool) -> None:
         entries = self._entries
         while entries and not isinstance(signal := entries[0], SnapshotChange):
             entries.popleft()
             self._told += 1  # under a key of its own, as none may replace another
-            self._drain.tell(("snapshot", self._told), telling(signal), wake=wake)
+            self._drain.tell(("snapshot", self._told), delivering(signal), wake=wake)
 
     @property
     def _ending(self) -> bool:
