@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
-__all__ = ["LINES_MAX", "key_digest", "tell_changes", "tell_history"]
+__all__ = ["LINES_MAX", "key_digest", "log_changes", "log_lost_history"]
 
 LINES_MAX: Final = 16
 """Most changes of one transaction, or bad rows of one batch, that get lines of their own; one more line counts the rest."""
@@ -31,7 +31,7 @@ def key_digest(key: str | bytes | None, log_id: UUID) -> str:
     return blake2b(data, digest_size=8, key=log_id.bytes).hexdigest()
 
 
-def tell_changes(
+def log_changes(
     level: int,
     why: str,
     log_id: UUID,
@@ -59,7 +59,7 @@ def tell_changes(
         _LOG.log(level, "%s: %d more changes", why, count - written)
 
 
-def tell_history(log: str, subscription: str, first: int, end: int) -> None:
+def log_lost_history(log: str, subscription: str, first: int, end: int) -> None:
     """Writes that a subscription has lost history; the keys are unknown, because they were deleted with it.
 
     Args:

@@ -123,14 +123,14 @@ class _Serving(Generic[T]):
                     failure = error
                     break
                 if self._missed:
-                    await self._tell_lag()
+                    await self._report_lag()
                 await workers.work(self._call, item)
         if self._subscriber is None:
             if failure is not None:
                 raise failure
         elif failure is None:
             if self._missed:
-                await self._tell_lag()
+                await self._report_lag()
             await self._subscriber.on_complete()
         else:
             await self._subscriber.on_error(failure)
@@ -138,7 +138,7 @@ class _Serving(Generic[T]):
     def _lagged(self, missed: int) -> None:
         self._missed += missed
 
-    async def _tell_lag(self) -> None:
+    async def _report_lag(self) -> None:
         missed, self._missed = self._missed, 0
         tell = getattr(self._subscriber, "on_lagged", None)
         if callable(tell):

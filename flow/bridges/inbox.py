@@ -180,7 +180,7 @@ class Inbox(Generic[T]):
                         continue
             item = self._ready.pop()
             if isinstance(item, _Lag):
-                self._tell_lag(item.missed)
+                self._report_lag(item.missed)
                 continue
             due = self._tide.consume()
             if due:
@@ -218,7 +218,7 @@ class Inbox(Generic[T]):
             finally:
                 del error
 
-    def _tell_lag(self, missed: int) -> None:
+    def _report_lag(self, missed: int) -> None:
         if self._on_lag == "raise":
             raise Lagged(missed)
         if callable(self._on_lag):

@@ -273,7 +273,7 @@ class BroadcastSubscription(Drain[T]):
         if room:
             hub.make_room()
         if missed:
-            self.tell(BroadcastSubscription, self._tell_missed, wake=False)
+            self.tell(BroadcastSubscription, self._report_missed, wake=False)
         return items
 
     def outcome(self) -> Outcome | None:
@@ -306,7 +306,7 @@ class BroadcastSubscription(Drain[T]):
                 hub.trim()
         return items, last and self.lag is Lag.BLOCK
 
-    def _tell_missed(self, subscriber: Any) -> None:
+    def _report_missed(self, subscriber: Any) -> None:
         with self._hub.lock:
             missed, self._told = self.dropped - self._told, self.dropped
         tell = getattr(subscriber, "on_lagged", None)

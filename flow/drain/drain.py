@@ -60,9 +60,9 @@ class Drain(Strand, Generic[T]):
     __slots__ = (
         "_discarded",
         "_feed",
+        "_pending_calls",
         "_requested",
         "_subscriber",
-        "_tells",
         "_turn_items",
         "batches",
         "given",
@@ -86,7 +86,9 @@ class Drain(Strand, Generic[T]):
         self._subscriber: Subscriber[T] = subscriber
         self.batches = callable(getattr(subscriber, "on_next_batch", None))
         self._feed: Feed[T] = feed
-        self._tells: dict[Hashable, Callable[[Any], object]] | None = None  # most subscribers need none
+        self._pending_calls: dict[Hashable, Callable[[Any], object]] | None = (
+            None  # most subscribers need none
+        )
         self._requested = 0  # the total, which only rises; changed under the lock
         self.given = 0  # changed by the holder of the flag
         self._discarded = False
@@ -112,7 +114,7 @@ class Drain(Strand, Generic[T]):
             self._context = contextvars.copy_context()
             self._state = IDLE
             first = methodcaller("on_subscribe", self if subscription is None else subscription)
-            self._tells = {Subscription: first, **(self._tells or {})}
+            self._pending_calls = {Subscription: first, **(self._pending_calls or {})}
         self.signal()
 
     def request(self, n: int, /) -> None:
@@ -154,7 +156,7 @@ class Drain(Strand, Generic[T]):
         with self._lock:
             if self._ended:
                 return
-            tells = self._tells = self._tells or {}
+            tells = self._pending_calls = self._pending_calls or {}
             tells.pop(key, None)
             tells[key] = fn
             wake = wake or self._state == LENT
@@ -188,7 +190,13 @@ class Drain(Strand, Generic[T]):
             Whether the flag was lent.
         """
         with self._lock:
-            if self._state != IDLE or self.demand < count or self._tells or self._halted or self._discarded:
+            if (
+                self._state != IDLE
+                or self.demand < count
+                or self._pending_calls
+                or self._halted
+                or self._discarded
+            ):
                 return False
             self._state = LENT
             self._lender = to
@@ -242,14 +250,14 @@ class Drain(Strand, Generic[T]):
     def _step(self, left: int) -> int:
         """Deliver until nothing is left to do; the number of elements left of the turn, or `_USED_UP`, or `_OVER`."""
         while True:
-            if self._tells:
-                self._tell_all()
+            if self._pending_calls:
+                self._run_calls()
             with self._lock:
                 demand = self.demand
                 if left <= 0 and demand and not self._halted:
                     return _USED_UP
                 self._state = RUNNING
-                if self._tells and not self._halted:
+                if self._pending_calls and not self._halted:
                     continue  # `tell` was called meanwhile, and RUNNING has just erased its wake-up
             if self._halted:
                 self._finish(None)
@@ -261,8 +269,8 @@ class Drain(Strand, Generic[T]):
                     return max(left, 0)
                 self._finish(outcome)
                 return _OVER
-            if self._tells:
-                self._tell_all()
+            if self._pending_calls:
+                self._run_calls()
             before = self.given
             self._hand(items)
             if not self._inline:
@@ -339,17 +347,17 @@ class Drain(Strand, Generic[T]):
             self.cancel()
             return None
 
-    def _tell_all(self) -> None:
+    def _run_calls(self) -> None:
         with self._lock:
-            tells, self._tells = self._tells, None
+            tells, self._pending_calls = self._pending_calls, None
         while tells and not self._ended:
             key = next(iter(tells))
             self._guard(partial(tells.pop(key), self._subscriber), self._subscriber)
 
     def _finish(self, outcome: Outcome | None) -> None:
         """Signal the end, unless cancelled, after dropping every reference (rules 1.6, 2.4, 3.13)."""
-        if self._tells:
-            self._tell_all()
+        if self._pending_calls:
+            self._run_calls()
         with self._lock:
             silent = self._ended
             error = self._error
@@ -385,7 +393,7 @@ class Drain(Strand, Generic[T]):
         """Drop every reference. Only the thread that ended a drain without a holder, or the holder, calls this: so once."""
         feed, subscriber = self._feed, self._subscriber
         self._feed = self._subscriber = GONE
-        self._context = self._error = self._tells = None
+        self._context = self._error = self._pending_calls = None
         try:
             feed.release()
         except Exception as error:  # noqa: BLE001 - the subscription has ended, and the subscriber gets no further signal

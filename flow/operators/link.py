@@ -109,7 +109,7 @@ class Link(Generic[A, B]):
             return
         self._greeted = True
         self._upstream = subscription
-        self._tell("on_subscribe", self)
+        self._send_signal("on_subscribe", self)
         self._begin()
 
     def _begin(self) -> None:
@@ -151,10 +151,10 @@ class Link(Generic[A, B]):
     def _beside(self, name: str) -> Callable[[object], None]:
         """Return the optional signal of this name, if downstream has it. ``__getattr__`` would slow down every attribute."""
         if callable(getattr(self._downstream, name, None)):
-            return partial(self._tell, name)
+            return partial(self._send_signal, name)
         raise AttributeError(name)
 
-    def _tell(self, name: str, what: object) -> None:
+    def _send_signal(self, name: str, what: object) -> None:
         """Send a signal of this name, if downstream has it; a downstream that raises is cancelled and dropped (rule 2.13)."""
         tell = getattr(self._downstream, name, None)
         if tell is not None:
@@ -165,7 +165,7 @@ class Link(Generic[A, B]):
                 raise
 
     def _pass(self, item: B) -> None:
-        """`_tell` for an element, without looking up the method each time."""
+        """`_send_signal` for an element, without looking up the method each time."""
         try:
             self._downstream.on_next(item)
         except BaseException:

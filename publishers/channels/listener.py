@@ -49,7 +49,7 @@ class MessageListener:
         self._closed = False
         self._error: Exception | None = None
         self._missed = 0  # not noted on a message yet
-        self._untold = 0  # not reported to on_lagged yet
+        self._unreported = 0  # not reported to on_lagged yet
         self._leave = leave
         self._hears_of_loss = callable(getattr(subscriber, "on_lagged", None))
         self._drain: Drain[Message] = Drain(subscriber, self, executor=executor)
@@ -76,15 +76,15 @@ class MessageListener:
                 self._error = Overflowed(len(backlog) + 1, len(backlog))
                 return False
             self._missed += 1
-            self._untold += 1
+            self._unreported += 1
             return keeps_latest
 
     def wake(self) -> None:
         """Delivers a message, a loss, or the end. The caller must hold no lock, because user code may run here."""
         if self._error is not None:
             self._drain.fail(self._error)
-        elif self._untold and self._hears_of_loss:
-            self._drain.tell("lagged", self._tell_loss)
+        elif self._unreported and self._hears_of_loss:
+            self._drain.tell("lagged", self._report_loss)
         else:
             self._drain.signal()
 
@@ -117,9 +117,9 @@ class MessageListener:
             self._backlog.clear()
         self._leave(self)
 
-    def _tell_loss(self, subscriber: Any) -> None:
+    def _report_loss(self, subscriber: Any) -> None:
         with self._lock:
-            missed, self._untold = self._untold, 0
+            missed, self._unreported = self._unreported, 0
         if missed:
             subscriber.on_lagged(missed)
 

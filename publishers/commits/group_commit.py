@@ -17,7 +17,7 @@ from typing import Final
 from flow.interrupts import SHIELD
 from publishers.commits.expectation import Expectation
 from publishers.commits.handover import Handover
-from publishers.commits.pending import Commit, Pending, blocks_of, sift, tell_repeated, to_publish
+from publishers.commits.pending import Commit, Pending, blocks_of, log_repeated, sift, to_publish
 from publishers.commits.queue import CommitQueue
 from publishers.commits.submission import Arrivals, Submission, Submitted
 from publishers.commits.withheld import Withheld
@@ -384,7 +384,7 @@ class Committer:
                 self._fail(self._wal.failed or str(error))
             return error
         why = f"{type(error).__name__} while a commit was being written or published"
-        woken.extend(self._publication.everybody())
+        woken.extend(self._publication.all_subscriptions())
         self._fail(why)
         return LogFailed("unknown", why)
 
@@ -422,7 +422,7 @@ class Committer:
             original = ahead.commit.version if ahead and ahead.commit and version is None else version
             member.commit = Commit(original or 0, duplicate=True, changes=0, committed_at=0)
             assert member.transaction is not None
-            tell_repeated(member.transaction, original or 0, self._wal.log_id)
+            log_repeated(member.transaction, original or 0, self._wal.log_id)
         if self.arrivals.used:
             self.arrivals.accept(group)
         return self._synced(durable=True in [member.durable for member in group])

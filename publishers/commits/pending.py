@@ -11,12 +11,12 @@ from publishers.blocks.block import Block
 from publishers.commits.expectation import Expectation, GroupAhead
 from publishers.errors import InvalidChange, LogError, PenstockError, PredecessorFailed
 from publishers.fanout.publish_gate import Published
-from publishers.losses import tell_changes
+from publishers.losses import log_changes
 from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED, NO_PRODUCER
 
-__all__ = ["Commit", "Pending", "Repeated", "blocks_of", "sift", "tell_repeated", "to_publish"]
+__all__ = ["Commit", "Pending", "Repeated", "blocks_of", "log_repeated", "sift", "to_publish"]
 
 
 class Commit(NamedTuple):
@@ -197,7 +197,7 @@ def sift(
     return repeated, fresh
 
 
-def tell_repeated(transaction: Transaction, version: int, log_id: UUID) -> None:
+def log_repeated(transaction: Transaction, version: int, log_id: UUID) -> None:
     """Logs each change that is ignored because its producer has committed it before."""
 
     def changes() -> Iterator[tuple[str, bytes | None]]:
@@ -209,7 +209,7 @@ def tell_repeated(transaction: Transaction, version: int, log_id: UUID) -> None:
 
     where = f"as version {version}" if version else "or a later one"
     why = f"ignored, as producer {transaction.producer_id} has committed sequence {transaction.sequence} before, {where}"
-    tell_changes(logging.INFO, why, log_id, transaction.count, changes)
+    log_changes(logging.INFO, why, log_id, transaction.count, changes)
 
 
 def _repeats(

@@ -138,22 +138,30 @@ class Criterion:
     def _check_fit(self) -> None:
         sited = next((name for name in _SITED if getattr(self, name)), None)
         if sited and self.areas == {Area.INFRASTRUCTURE}:
-            raise InvalidCriteria(sited, self._told(sited), "left out, because INFRASTRUCTURE has none")
+            raise InvalidCriteria(
+                sited, self._sorted_values(sited), "left out, because INFRASTRUCTURE has none"
+            )
         if self.operations == {Operation.TRANSACTION}:
             if self.areas and Area.INFRASTRUCTURE not in self.areas:
-                raise InvalidCriteria("areas", self._told("areas"), "INFRASTRUCTURE for TRANSACTION events")
+                raise InvalidCriteria(
+                    "areas", self._sorted_values("areas"), "INFRASTRUCTURE for TRANSACTION events"
+                )
             if sited:
                 raise InvalidCriteria(
-                    sited, self._told(sited), "left out, because TRANSACTION events have none"
+                    sited, self._sorted_values(sited), "left out, because TRANSACTION events have none"
                 )
         pointed = next((name for name in _SITED[1:] if getattr(self, name)), None)
         if pointed and self.operations == {Operation.TRUNCATE}:
-            raise InvalidCriteria(pointed, self._told(pointed), "left out, because TRUNCATE has none")
+            raise InvalidCriteria(
+                pointed, self._sorted_values(pointed), "left out, because TRUNCATE has none"
+            )
         fitting = frozenset[Operation]().union(*(FITTING[area] for area in self.areas))
         if self.areas and not self.operations <= fitting:
             right = ", ".join(sorted(operation.name for operation in fitting))
-            areas = ", ".join(self._told("areas"))
-            raise InvalidCriteria("operations", self._told("operations"), f"some of {right} for {areas}")
+            areas = ", ".join(self._sorted_values("areas"))
+            raise InvalidCriteria(
+                "operations", self._sorted_values("operations"), f"some of {right} for {areas}"
+            )
 
     def _check_conditions(self) -> None:
         for name in ("where", "annotations"):
@@ -166,7 +174,7 @@ class Criterion:
                 )
         if self.transitions and not self.where:
             raise InvalidCriteria(
-                "transitions", self._told("transitions"), "left out where there are no conditions"
+                "transitions", self._sorted_values("transitions"), "left out where there are no conditions"
             )
         for condition in self.where if self.transitions else ():
             if condition.image is not Image.AFTER:
@@ -174,7 +182,7 @@ class Criterion:
                     "where", condition.to_json(), "on AFTER: transitions ask both images the same"
                 )
 
-    def _told(self, name: str) -> list[Any]:
+    def _sorted_values(self, name: str) -> list[Any]:
         return sorted(map(_plain, getattr(self, name)), key=_order)
 
     @property
@@ -218,7 +226,7 @@ class Criterion:
 
     def to_json(self) -> dict[str, list[Any]]:
         """Returns the criterion in its wire form: field names as here, enumerations by name, empty fields left out."""
-        return {name: self._told(name) for name in _FIELDS if getattr(self, name)}
+        return {name: self._sorted_values(name) for name in _FIELDS if getattr(self, name)}
 
     @classmethod
     def from_json(cls, value: object) -> Self:

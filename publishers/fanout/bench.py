@@ -113,24 +113,24 @@ class Bench(RingCursor):
                 self._leaving.append(cursor)
             return self.serving is not None
 
-    def served(self, some: "Round") -> None:
+    def served(self, group_round: "Round") -> None:
         """Ends a round and releases the flags of members that left meanwhile.
 
         After an interrupt it may be called again, and continues where it was interrupted.
         """
         with self._lock:
-            if self.serving is some:
-                some.again, self._again = self._again, False
-                some.leaving, self._leaving = self._leaving, []
+            if self.serving is group_round:
+                group_round.again, self._again = self._again, False
+                group_round.leaving, self._leaving = self._leaving, []
                 self.serving = None
         try:
-            while some.leaving:
-                cursor = some.leaving[-1]
+            while group_round.leaving:
+                cursor = group_round.leaving[-1]
                 cursor.owner.drain.release_hold(cursor)
-                some.leaving.pop()
+                group_round.leaving.pop()
         except BaseException:
             # An interrupt, maybe from a subscriber's turn: the other flags must be released all the same.
-            self.served(some)
+            self.served(group_round)
             raise
 
 
@@ -146,7 +146,7 @@ class Round:
         ahead: The chunks taken last; None if there were none.
         bench: The bench to serve with ``ahead``.
         lent: The drains of its members that were not served yet. A member that leaves the bench meanwhile is still served.
-        took: Number of these drains at first.
+        drain_count: Number of these drains at first.
         leaving: Cursors whose flags are released at the end of the round.
         again: Whether another round came to the bench meanwhile.
         left: The cursors that could not take part.
@@ -157,13 +157,13 @@ class Round:
         "again",
         "ahead",
         "bench",
+        "drain_count",
         "follows",
         "leaving",
         "left",
         "lent",
         "most",
         "place",
-        "took",
         "waiting",
     )
 
@@ -174,7 +174,7 @@ class Round:
         self.ahead: Ahead | None = None
         self.bench: Bench | None = None
         self.lent: Iterator[Drain[Any]] = iter(())
-        self.took = 0
+        self.drain_count = 0
         self.left: list[RingCursor] = []
         self.leaving: list[RingCursor] = []
         self.again = False
@@ -182,4 +182,4 @@ class Round:
 
     def clear(self) -> None:
         """Resets the results of the last `Ring.take`, before the next one."""
-        self.bench, self.took, self.left, self.again = None, 0, [], False
+        self.bench, self.drain_count, self.left, self.again = None, 0, [], False

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from publishers.model.position import Position
 
-__all__ = ["Gap", "GapNotice", "OnGap", "require_told"]
+__all__ = ["Gap", "GapNotice", "OnGap", "require_on_gap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class GapNotice:
             (self.on_gap if callable(self.on_gap) else subscriber.on_gap)(gap)
 
 
-def require_told(on_gap: OnGap, subscriber: object) -> None:
+def require_on_gap(on_gap: OnGap, subscriber: object) -> None:
     """Checks that a subscriber with ``on_gap="jump"`` has a method ``on_gap``.
 
     Raises:

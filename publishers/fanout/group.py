@@ -129,29 +129,29 @@ class DeliveryGroup:
             self._wake_all()
             raise
 
-    def _round(self, some: Round | None = None) -> None:
+    def _round(self, group_round: Round | None = None) -> None:
         """Serves the cursors from the noted place on; on an event loop, at most one turn's worth, and the rest in later turns."""
-        place = None if some is None else some.waiting[-1][0]
+        place = None if group_round is None else group_round.waiting[-1][0]
         spent = 0
         try:
             while True:
-                if some is None:
+                if group_round is None:
                     with self._lock:
                         self._scheduled = False
                         place, self._place = self._place, None
                     if place is None:
                         return
-                    some = Round(place, _TOGETHER if self._loop is None else TURN)
-                spent += self._serve(some)
-                if some.waiting:
-                    place = some.waiting[-1][0]
-                    some.clear()
+                    group_round = Round(place, _TOGETHER if self._loop is None else TURN)
+                spent += self._serve(group_round)
+                if group_round.waiting:
+                    place = group_round.waiting[-1][0]
+                    group_round.clear()
                 else:
-                    some = None
-                if self._loop is not None and (spent >= TURN or some is None):
+                    group_round = None
+                if self._loop is not None and (spent >= TURN or group_round is None):
                     self._loop.spend(spent)
-                    if some is not None:
-                        self._schedule(self._loop, partial(self._round, some))
+                    if group_round is not None:
+                        self._schedule(self._loop, partial(self._round, group_round))
                     elif self._place is not None:  # noted meanwhile; served in a later turn
                         self.wake()
                     return
@@ -164,37 +164,39 @@ class DeliveryGroup:
             self.wake()
             raise
 
-    def _serve(self, some: Round) -> int:
+    def _serve(self, group_round: Round) -> int:
         """Serves the cursors that can take part and wakes the others; returns how much of a turn that used up."""
         try:
             with SHIELD:
                 closed = self._loop is not None and self._loop.closed
-                self._ring.take(self, some, -1 if closed else self._watermark.visible)
-            self._deliver(some)
+                self._ring.take(self, group_round, -1 if closed else self._watermark.visible)
+            self._deliver(group_round)
         except BaseException:
-            self._deliver(some)  # after an interrupt: serves the rest
+            self._deliver(group_round)  # after an interrupt: serves the rest
             raise
-        return some.took + len(some.left) // _WOKEN
+        return group_round.drain_count + len(group_round.left) // _WOKEN
 
-    def _deliver(self, some: Round) -> None:
+    def _deliver(self, group_round: Round) -> None:
         """Delivers the taken changes to members not served yet and wakes the cursors left over; a second call is harmless."""
-        bench, ahead = some.bench, some.ahead
+        bench, ahead = group_round.bench, group_round.ahead
         if bench is not None and ahead is not None:
             try:
                 view, batches, *_ = bench.kind
                 batch = ahead.batch(view)
-                Drain.deliver(some.lent, batch if batches else batch.changes, ahead.next)
+                Drain.deliver(group_round.lent, batch if batches else batch.changes, ahead.next)
             except Exception as error:  # noqa: BLE001 - as in a pull: changes that cannot be rendered end these subscriptions only
-                for drain in some.lent:
+                for drain in group_round.lent:
                     drain.fail(error)
             finally:
-                bench.served(some)
+                bench.served(group_round)
             # A commit may have published the next chunk before the bench came to its place, and so not have noted this group.
-            if some.again or (some.follows is not None and some.follows <= self._watermark.visible):
+            if group_round.again or (
+                group_round.follows is not None and group_round.follows <= self._watermark.visible
+            ):
                 self.note(ahead.end)
-            self._counters.count(ahead.slices, some.took)
-        if some.left:
-            _wake_each(some.left)
+            self._counters.count(ahead.slices, group_round.drain_count)
+        if group_round.left:
+            _wake_each(group_round.left)
 
 
 def _wake_each(cursors: Iterable[RingCursor]) -> None:

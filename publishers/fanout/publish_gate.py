@@ -119,7 +119,7 @@ class PublishGate:
             return self._concerned(touched, overtaken)
         return []
 
-    def everybody(self) -> list[Wakeable]:
+    def all_subscriptions(self) -> list[Wakeable]:
         """All subscriptions: the ones to wake when it is unknown how far a publish has got."""
         return list(self._service.registry.subscriptions())
 

@@ -239,7 +239,7 @@ class Ring:
                     found += one.members if type(one) is Bench else (one,)
         return found
 
-    def take(self, group: Hashable, some: Round, upto: int) -> None:
+    def take(self, group: Hashable, group_round: Round, upto: int) -> None:
         """Takes the chunks ahead of several LIVE cursors of a group once for all of them, as ``poll`` does for one cursor.
 
         Cursors that can take part lend their drains' flags and join a bench, which from then on moves in their stead. The
@@ -251,31 +251,31 @@ class Ring:
 
         Args:
             group: The group of the round.
-            some: The round. This sets its bench to serve, the changes (``ahead``), the cursors that must poll by themselves
+            group_round: The round. This sets its bench to serve, the changes (``ahead``), the cursors that must poll by themselves
                 (``left``) and the version of the next chunk (``follows``).
             upto: The watermark, read before this call; -1 to take nothing.
         """
         with self.lock:
-            if some.place is not None:
-                self._find(group, some, some.place)
-                some.place = None
-            if not some.waiting:
+            if group_round.place is not None:
+                self._find(group, group_round, group_round.place)
+                group_round.place = None
+            if not group_round.waiting:
                 return
-            place, kind, singles, benches = some.waiting[-1]
-            some.ahead = ahead = self._ahead(some.ahead, place, upto, kind)
+            place, kind, singles, benches = group_round.waiting[-1]
+            group_round.ahead = ahead = self._ahead(group_round.ahead, place, upto, kind)
             if ahead is None:
                 singles += self._dissolve(benches, place)
-                some.left = singles[-TURN:]
+                group_round.left = singles[-TURN:]
                 del singles[-TURN:], benches[:]
             else:
-                bench = self._bench(group, some, ahead)
+                bench = self._bench(group, group_round, ahead)
                 if bench is not None:
-                    self._advance(bench, some, ahead)
+                    self._advance(bench, group_round, ahead)
             if not singles and not benches:
-                some.waiting.pop()
+                group_round.waiting.pop()
             chunks = self._chunks
             at = ahead.end - chunks[0].place if chunks and ahead is not None else -1
-            some.follows = chunks[at].version if 0 <= at < len(chunks) else None
+            group_round.follows = chunks[at].version if 0 <= at < len(chunks) else None
 
     def _dissolve(self, benches: list[Bench], place: int) -> list[RingCursor]:
         """Takes all members off these benches, so that each stands in the ring by itself; returns them."""
@@ -287,29 +287,29 @@ class Ring:
                     self._unseat(cursor)
         return found
 
-    def _bench(self, group: Hashable, some: Round, ahead: Ahead) -> Bench | None:
+    def _bench(self, group: Hashable, group_round: Round, ahead: Ahead) -> Bench | None:
         """Returns the next bench to serve, after cursors joined it and unfit members left it; None if none is left."""
-        place, kind, singles, benches = some.waiting[-1]
+        place, kind, singles, benches = group_round.waiting[-1]
         bench = benches[-1] if benches and benches[-1].free_at(place) else None
         if not singles:
             benches.pop()
-        elif bench is None or len(bench.members) >= some.most:
+        elif bench is None or len(bench.members) >= group_round.most:
             bench = Bench(group, kind, place)
         else:
             benches.pop()
         if bench is None:
             return None
         if singles:
-            room = min(TURN, some.most - len(bench.members))
-            some.left = self._seat(bench, singles[-room:], ahead)
+            room = min(TURN, group_round.most - len(bench.members))
+            group_round.left = self._seat(bench, singles[-room:], ahead)
             del singles[-room:]
         elif benches:
-            self._merge(bench, some)
+            self._merge(bench, group_round)
         if kind.asks or bench.credit < ahead.events:
-            some.left += self._unfit(bench, ahead)
+            group_round.left += self._unfit(bench, ahead)
         return bench if bench.members else None
 
-    def _find(self, group: Hashable, some: Round, first: int) -> None:
+    def _find(self, group: Hashable, group_round: Round, first: int) -> None:
         found: dict[Hashable, tuple[int, Any, list[RingCursor], list[Bench]]] = {}
         for place in self._places(first):
             for one in self._standing.get(place, _NOBODY).get(group, ()):
@@ -320,7 +320,7 @@ class Ring:
                     found[same][3].append(one)
                 else:
                     found[same][2].append(one)
-        some.waiting = [*reversed(found.values())]
+        group_round.waiting = [*reversed(found.values())]
 
     def _ahead(self, known: Ahead | None, place: int, upto: int, kind: Likeness | None) -> Ahead | None:
         """The chunks from a place up to the watermark: as many whole chunks as fit both bounds, None if there is none."""
@@ -390,12 +390,12 @@ class Ring:
             self._unseat(cursor)
         return unfit
 
-    def _merge(self, bench: Bench, some: Round) -> None:
+    def _merge(self, bench: Bench, group_round: Round) -> None:
         """Merges the next benches into this one while there is room, so that benches stay few as cursors come and go."""
-        place, _, _, benches = some.waiting[-1]
+        place, _, _, benches = group_round.waiting[-1]
         while (
             benches
-            and len(bench.members) + len(benches[-1].members) <= some.most
+            and len(bench.members) + len(benches[-1].members) <= group_round.most
             and benches[-1].free_at(place)
         ):
             other = benches.pop()
@@ -406,13 +406,13 @@ class Ring:
             other.members.clear()
             self._lift(other)
 
-    def _advance(self, bench: Bench, some: Round, ahead: Ahead) -> None:
+    def _advance(self, bench: Bench, group_round: Round, ahead: Ahead) -> None:
         """Moves a bench behind ``ahead``; from now on only this round delivers to its members."""
-        some.bench, some.took = bench, len(bench.members)
-        some.lent = iter(tuple(bench.members.values()))
-        bench.serving = some
+        group_round.bench, group_round.drain_count = bench, len(bench.members)
+        group_round.lent = iter(tuple(bench.members.values()))
+        bench.serving = group_round
         bench.credit -= ahead.events
-        self._copied_events += ahead.events * some.took
+        self._copied_events += ahead.events * group_round.drain_count
         self._lift(bench)
         bench.next = ahead.next
         self._stand(bench, ahead.end)

@@ -20,7 +20,7 @@ from publishers.fanout.ring import Ring
 from publishers.fanout.stretches import Stretches
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
-from publishers.losses import tell_history
+from publishers.losses import log_lost_history
 from publishers.model.position import Position
 from publishers.options import LogOptions
 
@@ -167,7 +167,7 @@ class Service:
 
     def lost(self, subscription: Subscribed, oldest: Position) -> HistoryPruned:
         """Logs that a subscription has lost history; returns the error with which it may end."""
-        tell_history(self.log_name, subscription.name, subscription.cursor.next.version, oldest.version)
+        log_lost_history(self.log_name, subscription.name, subscription.cursor.next.version, oldest.version)
         return HistoryPruned(oldest)
 
     def forget(self, subscription: Subscribed) -> None:

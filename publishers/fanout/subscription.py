@@ -273,7 +273,7 @@ class ChangeSubscription:
     def start(self) -> None:
         """Calls ``on_subscribe``, after which signals may follow."""
         self.drain.start(self)
-        self._tell_change()  # its publisher may have been detached since the subscription was created
+        self._report_state()  # its publisher may have been detached since the subscription was created
 
     def fail(self, error: Exception) -> None:
         """Ends the subscription with an error, demand or not."""
@@ -281,7 +281,7 @@ class ChangeSubscription:
 
     def wake(self) -> None:
         """Looks for changes to deliver and for its end, and reports a change of state."""
-        self._tell_change()
+        self._report_state()
         self._run(self.drain.signal)
 
     def close(self) -> None:
@@ -344,7 +344,7 @@ class ChangeSubscription:
         limit = min(limit, self._batch_events)
         taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
         if taken is None and cursor.reached and self._move(Occurrence.ENTER):
-            self._tell_change()  # before the changes from the ring
+            self._report_state()  # before the changes from the ring
             taken = cursor.poll(limit, self._batch_bytes, whole=self._whole)
         if taken is None:
             return self._resync(limit)
@@ -364,7 +364,7 @@ class ChangeSubscription:
             self._rest()
             return False
         if self._observes and self._told is not State.LIVE:
-            self._tell_change()  # before the changes from the ring
+            self._report_state()  # before the changes from the ring
         return True
 
     def _resync(self, limit: int) -> Sequence[Change]:
@@ -490,7 +490,7 @@ class ChangeSubscription:
                 self._service.waiting.add(self, self.cursor.next.version - 1)
             elif action is Deed.SIGNAL:
                 # Last: the drain then reads the watermark again, so an advance before the listing is not missed.
-                self._tell_change()
+                self._report_state()
                 self._run(self.drain.signal)
         return True
 
@@ -508,7 +508,7 @@ class ChangeSubscription:
         self._go(position)
         self._settle(position)
         self._move(Occurrence.ENTER)
-        self._tell_change()
+        self._report_state()
         self.drain.tell("seek", partial(_deliver_seek, position))
 
     def _rest(self) -> None:
@@ -518,7 +518,7 @@ class ChangeSubscription:
             first = filled.slices[0]
             self._go(Position(first.block.version, first.indices[0]))
             self._move(Occurrence.ENTER)
-            self._tell_change()
+            self._report_state()
         self._settle(self.cursor.next)  # every change pulled before has been delivered by now
 
     def _jump(self, oldest: Position) -> None:
@@ -537,7 +537,7 @@ class ChangeSubscription:
             if self.max_lag is not None:
                 self._service.admission.nudge()
 
-    def _tell_change(self) -> None:
+    def _report_state(self) -> None:
         if self._observes and self.state is not self._told:
             self._run(partial(self.drain.tell, "state", self._deliver_state))
 

@@ -119,10 +119,10 @@ class GroupBook:
             GroupLost, GroupForked, NoSuchGroup: See `check`.
         """
         self.check()
-        if self.tell_tripped():
+        if self.note_tripped():
             raise GroupPaused(self.name, "more than half of its last deliveries failed")
 
-    def tell_tripped(self) -> bool:
+    def note_tripped(self) -> bool:
         """Returns whether the breaker has paused the group; the first time, logs that and writes it to the journal."""
         with self.lock:
             tripped = self.machine.tripped
@@ -381,10 +381,10 @@ class GroupBook:
             self.machine.floor,
             keep_bytes=settings.keep_bytes,
             keep_age=settings.keep_age,
-            on_lost=lambda _hold: self._told_lost(),
+            on_lost=lambda _hold: self._write_loss(),
         )
 
-    def _told_lost(self) -> None:
+    def _write_loss(self) -> None:
         with contextlib.suppress(PenstockError):
             self.check()
 

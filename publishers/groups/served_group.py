@@ -73,7 +73,7 @@ class ServedGroup:
             if due is not None and due <= self._log.monotonic():
                 found = machine.tick() or found
         if found:
-            self.book.tell_tripped()
+            self.book.note_tripped()
             self.notify()
             with contextlib.suppress(OSError, PenstockError):  # the next tick or read retries it
                 self.bury()

@@ -16,7 +16,7 @@ from flow.sources import error as failing
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.index import Prepared
 from publishers.errors import BodyMismatch, InvalidOption, LogClosed, PenstockError, PositionAhead
-from publishers.fanout.gap import OnGap, require_told
+from publishers.fanout.gap import OnGap, require_on_gap
 from publishers.fanout.service import Service
 from publishers.fanout.shared_publisher import SharedPublisher
 from publishers.fanout.state import MaxLag
@@ -115,7 +115,7 @@ class ChangeFeed(IterablePublisher[Change]):
             name=name,
             whole_batches=whole_batches,
         )
-        require_told(self.on_gap, subscriber)
+        require_on_gap(self.on_gap, subscriber)
         where = executor if executor is not None else running_loop()
 
         def make(shared: SharedPublisher) -> ChangeSubscription:

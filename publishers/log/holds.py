@@ -150,7 +150,7 @@ class KeepingLog(ReadableLog):
             keep_bytes=options.slot_keep_bytes if keep_bytes is None else keep_bytes,
             keep_age=options.slot_keep_age if keep_age is None else keep_age,
             sync=sync,
-            on_lost=on_lost and (lambda hold: self._service.run_aside(partial(_tell, on_lost, hold))),
+            on_lost=on_lost and (lambda hold: self._service.run_aside(partial(_notify_lost, on_lost, hold))),
         )
 
     def _writer(self) -> tuple[Committer, Wal]:
@@ -160,7 +160,7 @@ class KeepingLog(ReadableLog):
         return self._committer, self._files
 
 
-def _tell(on_lost: Callable[[Hold], object], hold: Hold) -> None:
+def _notify_lost(on_lost: Callable[[Hold], object], hold: Hold) -> None:
     try:
         on_lost(hold)
     except Exception as error:  # noqa: BLE001 - the hold is lost all the same

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Unpack
 from flow.contracts import Subscriber
 from flow.executors import running_loop
 from publishers.errors import HistoryPruned, PenstockError, SnapshotGone
-from publishers.fanout.gap import require_told
+from publishers.fanout.gap import require_on_gap
 from publishers.log.feed import ChangeFeed, Serving, checked_serving, refuse
 from publishers.log.lineage import Lineage
 from publishers.model.change import Change
@@ -61,7 +61,7 @@ class SnapshotFeed(ChangeFeed):
     def subscribe(self, subscriber: Subscriber[Change], /, **serving: Unpack[Serving]) -> None:
         """Calls ``on_subscribe`` with a subscription; see ``ChangeFeed.subscribe``."""
         checked_serving(subscriber, **serving)
-        require_told(self.on_gap, subscriber)
+        require_on_gap(self.on_gap, subscriber)
         given = serving.get("executor")
         where = given if given is not None else running_loop()
         name = serving.get("name") or type(subscriber).__name__

@@ -21,7 +21,7 @@ from publishers.mutations.mutation import Mutation, columns_of
 from publishers.mutations.rows import RowEncoder, check_columns
 from publishers.options import LogOptions
 from publishers.schemas.registry import Schemas
-from publishers.schemas.stamping import Stamping, tells_schemas, unsealed
+from publishers.schemas.stamping import Stamping, has_schemas, unsealed
 from publishers.wal import Columns, FileSystem, Transaction, Wal, seal_rows, seal_transaction
 from publishers.wal.append.staged import remove_abandoned, remove_staged, staged_transaction
 from publishers.wal.disk.filesystem import means_full
@@ -256,7 +256,7 @@ class TransactionWriter:
         """
         stamping = Stamping(self._schemas)
         if isinstance(columns, list):
-            stamping.tells = any(map(tells_schemas, columns))
+            stamping.tells = any(map(has_schemas, columns))
         return stamping, None if stamping.tells else self._sealed(stamping.through(columns), label)
 
     def _tell(

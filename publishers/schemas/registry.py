@@ -304,7 +304,7 @@ class Schemas:
         known = {one.position for one in schemas}
         reader = reader or (self._owner.whole if self._owner else self._files.reader)
         changes = self._replay(reader, version + 1)
-        return [_told_by(change) for change in changes if change.position not in known]
+        return [_part_of(change) for change in changes if change.position not in known]
 
     def _replay(self, reader: LogReader, version: int) -> Iterator[Change]:
         """The changes of the area SCHEMA, from a version to the end of a reader."""
@@ -369,7 +369,7 @@ def _assembled(schemas: Iterable[Told], entity_type: str, version: int | None) -
     return SchemaVersion(entity_type, last.version, last.position, parts)
 
 
-def _told_by(change: Change) -> Told:
+def _part_of(change: Change) -> Told:
     return Told(
         change.entity_type or "",
         change.key or "",

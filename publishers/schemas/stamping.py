@@ -15,7 +15,7 @@ from publishers.wal import Column, Columns, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
 
-__all__ = ["Stamping", "tells_schemas", "unsealed", "with_meta", "with_versions"]
+__all__ = ["Stamping", "has_schemas", "unsealed", "with_meta", "with_versions"]
 
 _PARTS: Final = frozenset(range(Area.SCHEMA * 16, Area.SCHEMA * 16 + 16))
 
@@ -50,7 +50,7 @@ class Stamping:
             InvalidChange: If a change names a version that was not registered before it.
         """
         for columns in batches:
-            self.tells = self.tells or tells_schemas(columns)
+            self.tells = self.tells or has_schemas(columns)
             if self.tells:
                 yield columns
             else:
@@ -106,7 +106,7 @@ class Stamping:
 
     def _stamped(self, columns: Columns) -> Columns:
         known = [self._known(name) for name in columns.entity_types]
-        if not (self.tells and tells_schemas(columns)):
+        if not (self.tells and has_schemas(columns)):
             if not any(known):
                 return columns
             if columns.meta is None:
@@ -119,7 +119,7 @@ class Stamping:
             type_id = 0 if columns.type_ids is None else columns.type_ids[row]
             entity_type, versions = columns.entity_types[type_id], known[type_id]
             if columns.kinds[row] in _PARTS:
-                metas[row] = self._tell(columns, row, metas[row], entity_type, versions)
+                metas[row] = self._register(columns, row, metas[row], entity_type, versions)
             elif versions:
                 metas[row] = _checked(metas[row], entity_type, versions)
         return with_meta(columns, Column.of(metas))
@@ -131,7 +131,7 @@ class Stamping:
             found = self._versions[entity_type] = list(self._schemas.versions(entity_type))
         return found
 
-    def _tell(
+    def _register(
         self, columns: Columns, row: int, meta: bytes | None, entity_type: str, versions: list[int]
     ) -> bytes:
         newest = versions[-1] if versions else 0
@@ -151,7 +151,7 @@ class Stamping:
         return _spliced(meta, version) if given is None else meta or b""
 
 
-def tells_schemas(columns: Columns) -> bool:
+def has_schemas(columns: Columns) -> bool:
     """Whether any of the changes is a schema."""
     return not _PARTS.isdisjoint(bytes(columns.kinds))
 

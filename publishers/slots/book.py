@@ -1,11 +1,11 @@
-"""What is known of the slots of a log, in memory and in the journal.
+"""The slots of a log, in memory and in the journal.
 
-Two locks. ``_writing`` is held by the thread that writes the journal; ``lock``, taken inside of it or alone, is held for
-no I/O, so an acknowledgement never waits for the disk. HEAD is made to cover what is to be written before either is taken: the
-log may have to sync for it, and so to run subscribers, which may acknowledge.
+Two locks: ``_writing`` is held by the thread that writes the journal. ``lock``, acquired alone or inside ``_writing``, is never held
+during I/O, so an acknowledgement does not wait for the disk. Before either is acquired, HEAD is made to cover the positions to
+write: the log may sync for that, and so run subscribers, which may acknowledge.
 
-What the journal records is installed here after it is durable: a generation before it is used, a seek before it counts. Only
-what was acknowledged is here first, and a hold follows it when it is durable.
+A change in the journal takes effect here once it is durable: a new generation, a seek. Acknowledgements take effect at once; their
+hold on history follows when they are durable.
 """
 
 import contextlib
@@ -46,16 +46,16 @@ class SlotBook:
     """The slots of one log, and their journal. Thread-safe.
 
     Args:
-        log: The log whose places they are.
-        journal: Where they are written.
+        log: The log of the slots.
+        journal: Their journal.
         options: ``slots``, ``slot_journal_bytes``, ``ack_sync`` and ``ack_every``.
 
     Attributes:
-        kept: The slots by their names; changed by the holder of ``_writing``, under the lock.
-        lock: For what is known of them.
-        broken: Why the journal cannot be used; None if it can.
-        loaded: Whether it was read, so that its slots hold what they need.
-        next_id: Of the next slot that is made.
+        kept: The slots by name; changed by the holder of ``_writing``, under the lock.
+        lock: Guards the slots.
+        broken: The error for which the journal cannot be used; None if it can.
+        loaded: Whether the journal was read, so its slots hold their history.
+        next_id: The id of the next new slot.
     """
 
     def __init__(self, log: PlaceLog, journal: Journal, options: LogOptions) -> None:
@@ -68,23 +68,23 @@ class SlotBook:
         self._journal = journal
         self._options = options
         self._writing = threading.Lock()
-        self._moved: set[SlotEntry] = set()  # whose place, or loss, is not in the journal yet
-        self._acks = 0  # since the journal was written
-        self._since: float | None = None  # when the first of them came
-        self._newest = 0  # no place lies behind more than this version
-        self._vouched = 0  # what HEAD covers, as far as it was asked here
-        self._nbytes = 0  # of the definitions, more or less: a place takes a few bytes more or less
+        self._moved: set[SlotEntry] = set()  # slots whose position, or loss, is not in the journal yet
+        self._acks = 0  # since the last write of the journal
+        self._since: float | None = None  # the time of the first of them
+        self._newest = 0  # the newest version before any position
+        self._vouched = 0  # a version that HEAD is known to cover
+        self._nbytes = 0  # of the definitions, approximately
         self._complained = False
 
     @property
     def journal_bytes(self) -> int:
-        """Bytes of the journal, of which there are two."""
+        """Bytes of one of the two copies of the journal."""
         return self._journal.nbytes
 
-    # --- what was acknowledged ---------------------------------------------------------------------------------------
+    # --- acknowledgements --------------------------------------------------------------------------------------------
 
     def move(self, kept: SlotEntry, place: Position) -> bool:
-        """Takes an acknowledgement; under the lock. Answers whether there are so many that they are to be written."""
+        """Applies an acknowledgement, under the lock; returns whether ``ack_every`` requires a write now."""
         kept.place = place
         self._newest = max(self._newest, wrote(place))
         self._acks += 1
@@ -92,23 +92,23 @@ class SlotBook:
         return self._acks >= self._options.ack_every
 
     def add(self, kept: SlotEntry) -> None:
-        """A slot is in the journal; under the lock."""
+        """Adds a slot that is in the journal; under the lock."""
         self.kept[kept.name] = kept
         self.next_id = max(self.next_id, kept.record.id + 1)
         self._nbytes += len(msgspec.json.encode(kept.record))
 
     def remove(self, kept: SlotEntry) -> None:
-        """A slot is not in the journal any more; under the lock."""
+        """Removes a slot that is no longer in the journal; under the lock."""
         del self.kept[kept.name]
         self._moved.discard(kept)
         self._nbytes -= len(msgspec.json.encode(kept.record))
 
     def unsynced(self, kept: SlotEntry) -> bool:
-        """Whether something of a slot is not in the journal yet; under the lock."""
+        """Whether the position of a slot is not in the journal yet; under the lock."""
         return kept in self._moved
 
     def forget(self, kept: SlotEntry) -> None:
-        """What was acknowledged of a slot does not count any more; under the lock."""
+        """Drops the unwritten acknowledgements of a slot; under the lock."""
         self._moved.discard(kept)
 
     def _note(self, kept: SlotEntry) -> None:
@@ -117,9 +117,9 @@ class SlotBook:
             self._since = self._log.monotonic()
 
     def load(self) -> None:
-        """Reads the journal, and holds what its slots need. If it is damaged the log goes on, and slots are refused.
+        """Reads the journal, and holds the history of its slots. If it is damaged, the log works and slots are refused.
 
-        Nothing may be deleted from the log before.
+        Must be called before retention deletes anything.
         """
         try:
             for record in replay(self._journal.load()).values():
@@ -137,10 +137,10 @@ class SlotBook:
         self.loaded = self.broken is None
 
     def settle(self) -> bool:
-        """Writes what was acknowledged, if it is time; for the housekeeping. It never raises for the disk.
+        """Writes acknowledgements that are due; called by the housekeeping. Never raises an error of the disk.
 
         Returns:
-            Whether history may be deleted: whether every slot holds what it needs.
+            Whether retention may delete history: whether every slot holds its history.
         """
         with self.lock:
             since, acks = self._since, self._acks
@@ -158,10 +158,10 @@ class SlotBook:
         return self.loaded
 
     def flush(self) -> None:
-        """Writes what was acknowledged, durably, and lets go of the history behind it.
+        """Writes acknowledgements durably, and releases the history before them.
 
         Raises:
-            SlotsUnwritten: If the disk has no room or fails; it is tried again.
+            SlotsUnwritten: If the disk is full or fails; the housekeeping retries.
             LogFailed: If the log has failed.
         """
         written = not self._moved
@@ -174,26 +174,26 @@ class SlotBook:
                         self._since = self._log.monotonic() if self._moved else None
 
     def close(self) -> None:
-        """Writes what was acknowledged. Errors are those of `flush`."""
+        """Writes acknowledgements; raises as `flush` does."""
         if self.loaded:
             self.flush()
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
     def raised(self, kept: SlotEntry, place: str) -> SlotRecord:
-        """The record of a slot at a place in its next generation."""
+        """The record of a slot at a position in its next generation."""
         generation = kept.record.generation + 1
         return msgspec.structs.replace(kept.record, generation=generation, place=place, lost=False)
 
     def place_of(self, kept: SlotEntry) -> str:
-        """The text of its place, or of the last one that HEAD covers."""
+        """The token of its position, or of the last position that HEAD covers."""
         place = kept.place
         good = kept.state is not SlotState.FORKED and wrote(place) <= self._vouched
         return self._log.token(place) if good else kept.record.place
 
     @contextlib.contextmanager
     def journalling(self, position: Position | None = None) -> Iterator[None]:
-        """Holds ``_writing``, after HEAD was made to cover a place and what was acknowledged before."""
+        """Holds ``_writing``, after HEAD was made to cover a position and all acknowledgements."""
         with self.lock:
             if position is not None:
                 self._newest = max(self._newest, wrote(position))
@@ -208,7 +208,7 @@ class SlotBook:
         """Appends to the journal, durably; for the holder of ``_writing``.
 
         Raises:
-            SlotsUnwritten: If the disk has no room or fails.
+            SlotsUnwritten: If the disk is full or fails.
         """
         try:
             self._journal.append(msgspec.json.encode(entry), lambda: self._everything(entry))
@@ -221,7 +221,7 @@ class SlotBook:
         return msgspec.json.encode(JournalEntry(slots=list(merged.values()), format=FORMAT))
 
     def _write_places(self) -> bool:
-        """Writes the places that HEAD covers; answers whether none was left out, as one that came while the log vouched is."""
+        """Writes the positions that HEAD covers; returns whether these were all. A concurrent acknowledgement is left out."""
         with self.lock:
             self._acks = 0
             whole = not any(self._vouched < wrote(kept.place) <= self._newest for kept in self._moved)
@@ -242,11 +242,11 @@ class SlotBook:
         return whole
 
     def check_room(self, record: SlotRecord) -> None:
-        """Refuses a new slot that is above a bound.
+        """Checks the bounds for a new slot.
 
         Raises:
-            TooCostly: If there are too many, or they are too large together.
-            InvalidOption: If its criteria cannot be written.
+            TooCostly: If there are too many slots, or they are too large together.
+            InvalidOption: If its criteria cannot be encoded.
         """
         count, most = len(self.kept) + 1, self._options.slots
         if count > most:
@@ -266,7 +266,7 @@ class SlotBook:
         """Holds history for a slot.
 
         Raises:
-            HistoryPruned: If it is no longer kept.
+            HistoryPruned: If the history was deleted.
             InvalidOption: If a cap is out of its range.
         """
         return self._log.hold(
@@ -278,7 +278,7 @@ class SlotBook:
         )
 
     def _lose(self, kept: SlotEntry) -> None:
-        """Its history is gone: notes that for the journal, and ends the subscription of its consumer."""
+        """Notes that the history of a slot was deleted, and ends the subscription of its consumer."""
         with self.lock:
             kept.look()
             if kept.state is not SlotState.LOST:
@@ -290,7 +290,7 @@ class SlotBook:
             consumer.end(error)
 
     def _adopt(self, record: SlotRecord) -> None:
-        """Takes a slot as the journal has it."""
+        """Adds a slot from the journal."""
         position = PositionToken.parse(record.place).position
         kept = SlotEntry(record, Criteria.from_json(record.criteria), position)
         try:
@@ -312,7 +312,7 @@ def wrote(position: Position) -> int:
 
 
 def advance(hold: Hold | None, position: Position) -> None:
-    """Lets go of the history before a place that is durable now."""
+    """Releases the history before a durable position."""
     if hold is not None and hold.position < position:
-        with contextlib.suppress(HistoryPruned):  # it is lost: ``_lose`` notes that
+        with contextlib.suppress(HistoryPruned):  # the hold is lost, which ``_lose`` notes
             hold.move(position)

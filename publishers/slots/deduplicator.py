@@ -1,4 +1,4 @@
-"""Telling repeats from new changes, for receivers of what is delivered at least once."""
+"""Recognises repeated changes, for receivers of at-least-once deliveries."""
 
 import threading
 from collections import OrderedDict
@@ -37,7 +37,7 @@ class _Saved(msgspec.Struct):
 
 
 class _Source:
-    """What is remembered of one history of one log: every place up to the floor, and those in the window."""
+    """The remembered positions of one history of one log: all up to the floor, and those in the window."""
 
     __slots__ = ("floor", "heap", "seen")
 
@@ -59,7 +59,7 @@ class _Source:
 
 
 class Deduplicator:
-    """Which changes a receiver had already, by their ids: ``log.idempotency_key(change)``, ``change.id`` of a client. Thread-safe.
+    """Remembers received changes by their ids: ``log.idempotency_key(change)``, or ``change.id`` of a client. Thread-safe.
 
     ::
 
@@ -67,18 +67,18 @@ class Deduplicator:
             apply(change)
             known.add(change_id)
 
-    Of each history of each log it remembers the ``window`` changes that lie farthest, and takes all that lie before these for
-    repeats. So repeats are told however old they are, and changes may come out of order by less than ``window``.
+    For each history of each log it remembers the ``window`` highest positions, and takes all lower ones for repeats. So it
+    recognises repeats of any age, and changes may arrive out of order by less than ``window``.
 
-    A row of a snapshot is never a repeat: it is state, and to apply it twice is harmless.
+    A row of a snapshot is never a repeat: applying it twice is harmless.
 
     Args:
-        path: A file in which it is kept over restarts, by `save`; read here if it is there. None to keep it in memory.
-        window: Most ids that are remembered of one history; from 1.
-        sources: Most histories that are remembered; of more, the one that is unused for longest is forgotten. From 1.
+        path: The file of `save`, read here if it exists. None to keep everything in memory.
+        window: Most ids per history, at least 1.
+        sources: Most histories, at least 1; beyond it the least recently used one is forgotten.
 
     Raises:
-        InvalidOption: If a bound is out of its range, or the file is damaged or something else.
+        InvalidOption: If a bound is out of its range, or the file is damaged or another file.
         OSError: If the file cannot be read.
     """
 
@@ -104,7 +104,7 @@ class Deduplicator:
             return source is not None and place in source
 
     def add(self, change_id: str) -> bool:
-        """Remembers a change; answers whether it is new.
+        """Remembers a change; returns whether it is new.
 
         Raises:
             PositionMalformed: If it is not the id of a change.
@@ -125,15 +125,15 @@ class Deduplicator:
             return True
 
     def __len__(self) -> int:
-        """How many ids are remembered one by one; at most ``window`` of each of ``sources`` histories."""
+        """The number of ids in the windows: at most ``window`` for each of ``sources`` histories."""
         with self._lock:
             return sum(len(source.seen) for source in self._sources.values())
 
     def save(self) -> None:
-        """Writes the file, whole or not at all; durable when it returns. Save after what was applied is durable.
+        """Writes the file atomically and durably. Call it after the applied changes are durable.
 
         Raises:
-            InvalidOption: If it was made without a path.
+            InvalidOption: If there is no path.
             OSError: If the file cannot be written; the old one stays.
         """
         path = self._path
@@ -171,7 +171,7 @@ def _of_row(change_id: object) -> bool:
 
 
 def _parsed(change_id: object) -> tuple[str, Place]:
-    """The history of a change, and its place there."""
+    """The history of a change, and its position there."""
     if not isinstance(change_id, str) or len(change_id) > 120 or not change_id.isascii():
         raise PositionMalformed(change_id)
     parts = change_id.split(":")

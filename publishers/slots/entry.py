@@ -1,4 +1,4 @@
-"""One slot as its log keeps it in memory."""
+"""A slot in memory."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,17 +19,17 @@ __all__ = ["SlotEntry"]
 
 @dataclass(slots=True, eq=False)
 class SlotEntry:
-    """What is known of a slot; changed under the locks of `Slots` only.
+    """A slot in memory; changed only under the locks of `SlotBook`.
 
     Attributes:
-        record: What the journal holds of it.
-        criteria: Which changes.
-        place: The next change that its consumer has not acknowledged.
-        state: What it is doing.
-        hold: What keeps its history; None if it has none.
-        oldest: Where its history began when it was found lost.
-        owner: Who has it open.
-        consumer: The opening that is not fenced; None if it is closed.
+        record: Its record in the journal.
+        criteria: Selects its changes.
+        place: The position of the first change that was not acknowledged.
+        state: Its state.
+        hold: Its hold on history; None if it has none.
+        oldest: The oldest kept position when it was lost.
+        owner: Names the consumer that has it open.
+        consumer: The opening that is not fenced; None if the slot is closed.
     """
 
     record: SlotRecord
@@ -43,11 +43,11 @@ class SlotEntry:
 
     @property
     def name(self) -> str:
-        """What consumers call it."""
+        """Its name."""
         return self.record.name
 
     def look(self) -> None:
-        """Notes that it is lost, if its hold is: retention says so there first."""
+        """Updates the state if retention has lost the hold."""
         hold = self.hold
         if hold is not None and hold.state is HoldState.LOST:
             after = state_after(self.state, SlotEvent.LOSE)
@@ -58,7 +58,7 @@ class SlotEntry:
         """The state that an event leads to.
 
         Raises:
-            SlotBusy, SlotLost, SlotForked, NoSuchSlot: If it may not happen now; ``names`` are those of the other slots.
+            SlotBusy, SlotLost, SlotForked, NoSuchSlot: If the state does not allow it; ``names`` are those of the other slots.
         """
         self.look()
         after = state_after(self.state, event)
@@ -67,7 +67,7 @@ class SlotEntry:
         return after
 
     def refusal(self, names: "Iterable[str]" = ()) -> PenstockError:
-        """Why it cannot be had in its state."""
+        """The error for its state."""
         if self.state is SlotState.LOST:
             return SlotLost(self.name, self.oldest or self.place)
         if self.state is SlotState.FORKED:

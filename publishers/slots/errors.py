@@ -1,18 +1,18 @@
-"""What slots raise, beside what a log does (`publishers.errors`).
+"""Errors of slots, in addition to those of a log (`publishers.errors`).
 
 ::
 
     PenstockError
     |-- HistoryPruned
-    |   `-- SlotLost           its history was above its cap, and is gone           (name, oldest)
+    |   `-- SlotLost           its history was above its cap, and was deleted       (name, oldest)
     `-- SlotError
         |-- NoSuchSlot         the log has no slot of that name                     (name, known)
         |-- SlotExists         the log has a slot of that name                      (name)
         |-- SlotBusy           a consumer has the slot open                         (name, owner)  retryable
-        |-- Fenced             the opening does not count any more                  (name, generation, current)
-        |-- SlotForked         its place is not of this history of the log          (name, place)
-        |-- AckAhead           more is acknowledged than was delivered              (name, position, delivered)
-        |-- SlotsUnwritten     the places of slots cannot be written now            (why)  retryable
+        |-- Fenced             the opening was taken over or closed                 (name, generation, current)
+        |-- SlotForked         its position is not in this history of the log       (name, place)
+        |-- AckAhead           more was acknowledged than delivered                 (name, position, delivered)
+        |-- SlotsUnwritten     the positions of slots cannot be written now         (why)  retryable
         `-- SlotsCorrupted     the journal of the slots is damaged                  (path, why)
 """
 
@@ -42,7 +42,7 @@ _BOOTSTRAP: Final = "bootstrap its consumer from a snapshot of the source, then 
 
 
 class SlotLost(HistoryPruned):
-    """The history that a slot still had to give was above its cap and is gone. Its consumer needs a bootstrap."""
+    """The undelivered history of a slot was above its cap, and was deleted. Its consumer needs a bootstrap."""
 
     def __init__(self, name: str, oldest: "Position") -> None:
         PositionError.__init__(
@@ -54,11 +54,11 @@ class SlotLost(HistoryPruned):
 
 
 class SlotError(PenstockError):
-    """Something about a slot, or about all slots of a log."""
+    """An error of a slot, or of all slots of a log."""
 
 
 class NoSuchSlot(SlotError, NotThere):
-    """The log has no slot of that name (any more)."""
+    """The log has no slot of that name."""
 
     what, where = "slot", "log"
 
@@ -72,7 +72,7 @@ class SlotExists(SlotError):
 
 
 class SlotBusy(SlotError):
-    """A slot has one consumer at a time, and another one has it open."""
+    """Another consumer has the slot open."""
 
     retryable = True
 
@@ -85,7 +85,7 @@ class SlotBusy(SlotError):
 
 
 class Fenced(SlotError):
-    """The opening of a slot does not count any more: it was taken over or closed. Nothing has changed."""
+    """The opening of a slot was taken over or closed. The call has changed nothing."""
 
     def __init__(self, name: str, generation: int, current: int) -> None:
         newer = "" if generation == current else f", the last one is {current}"
@@ -96,7 +96,7 @@ class Fenced(SlotError):
 
 
 class SlotForked(SlotError):
-    """The place of a slot is not one of this history of the log, or lies beyond its end: that is damage, or another copy."""
+    """The position of a slot is not in this history of the log: damage, or another copy of the directory."""
 
     def __init__(self, name: str, place: str) -> None:
         super().__init__(
@@ -107,7 +107,7 @@ class SlotForked(SlotError):
 
 
 class AckAhead(SlotError):
-    """More is acknowledged than was delivered."""
+    """More was acknowledged than delivered."""
 
     def __init__(self, name: str, position: "Position", delivered: "Position") -> None:
         super().__init__(
@@ -119,7 +119,7 @@ class AckAhead(SlotError):
 
 
 class SlotsUnwritten(SlotError):
-    """The disk has no room for the journal of the slots, or fails. What was acknowledged is kept in memory and tried again."""
+    """The disk is full or fails for the journal of the slots. Acknowledgements stay in memory, and the write is retried."""
 
     retryable = True
 
@@ -129,7 +129,7 @@ class SlotsUnwritten(SlotError):
 
 
 class SlotsCorrupted(SlotError):
-    """The journal of the slots is damaged: what was acknowledged durably would be lost. The log itself is good."""
+    """The journal of the slots is damaged, and with it durable acknowledgements. The log itself is intact."""
 
     def __init__(self, path: "Path", why: str) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""What slots need of the log whose places they keep."""
+"""The interfaces through which slots use their log."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -18,23 +18,23 @@ class SlotSubscription(Subscription, Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether no signal will follow."""
+        """Whether it has ended."""
         ...
 
     def checkpoint(self) -> Checkpoint:
-        """How far it is."""
+        """Its progress."""
         ...
 
     def seek(self, position: Position) -> None:
-        """Goes on elsewhere."""
+        """Moves it to a position."""
         ...
 
     def pause(self) -> bool:
-        """Gives nothing until it is resumed."""
+        """Stops deliveries until it is resumed."""
         ...
 
     def resume(self) -> bool:
-        """Goes on."""
+        """Resumes deliveries."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -43,11 +43,11 @@ class SlotSubscription(Subscription, Protocol):
 
 
 class Feeding(Protocol):
-    """What a consumer subscribes to; see ``ChangeFeed``."""
+    """The publisher for a consumer; see ``ChangeFeed``."""
 
     @property
     def subscribe(self) -> Callable[..., None]:
-        """Gives a subscriber its subscription."""
+        """Subscribes a subscriber."""
         ...
 
 
@@ -55,27 +55,27 @@ class PlaceLog(Protocol):
     """The log, as its slots use it."""
 
     def check(self) -> None:
-        """Raises ``LogClosed`` or ``LogForked`` if nothing can be done with it."""
+        """Raises ``LogClosed`` or ``LogForked``."""
         ...
 
     def find(self, since: Any) -> Position:
-        """The position of whatever names a place, as ``changes(since=...)`` takes it."""
+        """Resolves a start position, as ``changes(since=...)`` does."""
         ...
 
     def token(self, position: Position) -> str:
-        """The text of a position with the history that it belongs to."""
+        """The token of a position."""
         ...
 
     def judge(self, token: str) -> Position:
-        """The position of such a text; raises a ``PositionError`` if it is not good any more."""
+        """The position of a token; raises a ``PositionError`` if it cannot be read from."""
         ...
 
     def behind(self, position: Position) -> SubscriptionLag:
-        """How far a position is behind the watermark."""
+        """The lag of a position behind the watermark."""
         ...
 
     def feed(self, criteria: Criteria, since: Position, view: View, check: Callable[[], None]) -> Feeding:
-        """What to subscribe to; ``check`` may refuse a subscriber."""
+        """A publisher of changes; ``check`` may refuse a subscriber."""
         ...
 
     def hold(
@@ -87,21 +87,21 @@ class PlaceLog(Protocol):
         keep_age: float | None,
         on_lost: Callable[[Hold], object],
     ) -> Hold:
-        """Keeps history; see ``ChangeLog.hold``."""
+        """Holds history; see ``ChangeLog.hold``."""
         ...
 
     def holds(self) -> tuple[HoldStatistics, ...]:
-        """Every hold of the log, judged now."""
+        """The statistics of every hold of the log, as of now."""
         ...
 
     def vouch(self, version: int) -> None:
-        """Makes HEAD cover a version whose place is about to be stored."""
+        """Makes HEAD cover a version before a position behind it is stored."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds of a clock that is never put back."""
+        """Seconds of a monotonic clock."""
         ...
 
     def poke(self) -> None:
-        """Asks the housekeeping for a step now."""
+        """Wakes the housekeeping."""
         ...

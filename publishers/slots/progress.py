@@ -1,4 +1,4 @@
-"""How far a slot's consumer was given changes, and the subscriber that notes it on the way."""
+"""The progress of a slot's consumer, and the subscriber that records it."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -12,20 +12,20 @@ __all__ = ["NotingSubscriber", "SlotProgress", "behind_change", "noting"]
 
 
 def behind_change(change: Change) -> Position:
-    """The place behind a change: behind its transaction, if it is the last one in that."""
+    """The position behind a change; behind its transaction, if it is the last change there."""
     if change.index + 1 >= change.count:
         return Position(change.version + 1)
     return Position(change.version, change.index + 1)
 
 
 class SlotProgress:
-    """How far one subscription of a slot is.
+    """The progress of one subscription of a slot.
 
     Attributes:
-        given: The place behind the last change that was given, or that was begun to be given.
-        subscription: The subscription, once there is one.
-        sought: Whether it goes elsewhere, so that what is still given is of the old place.
-        begun: Whether a subscription was begun, and has not ended.
+        given: The position behind the last change whose delivery has begun.
+        subscription: The subscription, once it exists.
+        sought: Whether a seek is pending, so current deliveries are from the old position.
+        begun: Whether a subscription has begun and not ended.
     """
 
     __slots__ = ("_beginning", "_last", "_wanted", "begun", "given", "sought", "subscription")
@@ -37,21 +37,21 @@ class SlotProgress:
         self.begun = False
         self._last: tuple[int, int] = (0, 0)
         self._beginning = threading.Lock()
-        self._wanted: Position | None = None  # where to go as soon as there is a subscription
+        self._wanted: Position | None = None  # a seek before the subscription existed
 
     @property
     def over(self) -> bool:
-        """Whether no change will follow."""
+        """Whether no change will be delivered any more."""
         return not self.begun or (self.subscription is not None and self.subscription.ended)
 
     def note(self, change: Change) -> None:
-        """A change is about to be given."""
+        """Records a change before its delivery."""
         if not self.sought:
             self._last = change.version, change.count
             self.given = behind_change(change)
 
     def begin(self, subscription: SlotSubscription) -> None:
-        """There is the subscription; it goes elsewhere at once if that was wanted before."""
+        """Sets the subscription, and executes an earlier seek."""
         with self._beginning:
             self.subscription = subscription
             wanted = self._wanted
@@ -59,7 +59,7 @@ class SlotProgress:
             subscription.seek(wanted)
 
     def seek(self, place: Position) -> None:
-        """What follows begins elsewhere, also where the subscription has not begun yet, on the executor of its consumer."""
+        """Moves the subscription, now or as soon as it exists."""
         with self._beginning:
             subscription = self.subscription
             self.sought = not self.over
@@ -69,25 +69,25 @@ class SlotProgress:
             subscription.seek(place)
 
     def go(self, place: Position) -> None:
-        """What was given does not count any more; what follows begins there."""
+        """Restarts the progress at a position."""
         self._last, self.given = (0, 0), place
 
     def reached(self, position: Position) -> tuple[Position, Position]:
-        """How far an acknowledgement may go, and what it says.
+        """The limit of acknowledgements, and the position that one reaches.
 
         Args:
-            position: What is acknowledged: everything before it.
+            position: All changes before it are acknowledged.
 
         Returns:
-            The place behind everything that was given or did not match; and ``position``, or a later place with nothing in
-            between that was to be given.
+            The position behind all changes that were delivered or did not match; and ``position``, or a later one without a
+            matching change in between.
         """
         if (
             position < self.given and position.version != self._last[0]
-        ):  # of most, as more is given than was handled: nothing else has to be looked at
+        ):  # the usual case, since deliveries run ahead of acknowledgements
             return self.given, position
         checkpoint = self.given if self.subscription is None else self.subscription.checkpoint().position
-        # Only now: whatever lies before the checkpoint was noted by the time that the checkpoint was reached.
+        # Read after the checkpoint: every change before the checkpoint was recorded by then.
         given, (version, count) = self.given, self._last
         if position.version == version and position.index >= count:
             position = Position(version + 1)
@@ -97,13 +97,13 @@ class SlotProgress:
 
 
 class NotingSubscriber:
-    """Between a feed and the consumer of a slot; all other methods are those of the consumer.
+    """Records the deliveries to the consumer of a slot, and passes all signals on.
 
     Args:
         subscriber: The consumer.
-        progress: Where is noted what it was given.
-        paused: Whether the slot is paused when it subscribes.
-        explain: Makes of an error what the consumer should know, such as that the slot is lost.
+        progress: Records the deliveries.
+        paused: Returns whether the slot is paused.
+        explain: Turns an error into the error for the consumer, such as ``SlotLost``.
     """
 
     def __init__(
@@ -122,32 +122,32 @@ class NotingSubscriber:
         return getattr(self._subscriber, name)
 
     def on_subscribe(self, subscription: Any, /) -> None:
-        """Notes the subscription, and pauses it if the slot is."""
-        if callable(getattr(subscription, "checkpoint", None)):  # a refusal has a subscription too
+        """Sets the subscription, and pauses it if the slot is paused."""
+        if callable(getattr(subscription, "checkpoint", None)):  # not that of a refused subscriber
             self._progress.begin(subscription)
             if self._paused():
                 subscription.pause()
         self._subscriber.on_subscribe(subscription)
 
     def on_next(self, change: Change, /) -> None:
-        """Notes a change before it is given, so that it can be acknowledged at once."""
+        """Records a change before its delivery, so that the consumer can acknowledge it at once."""
         self._progress.note(change)
         self._subscriber.on_next(change)
 
     def on_seek(self, position: Position, /) -> None:
-        """What follows is of another place."""
+        """Restarts the progress at the new position."""
         self._progress.sought = False
         self._progress.go(position)
         if callable(tell := getattr(self._subscriber, "on_seek", None)):
             tell(position)
 
     def on_error(self, error: Exception, /) -> None:
-        """Tells why it has ended."""
+        """Ends the progress, and explains the error."""
         self._progress.begun = False
         self._subscriber.on_error(self._explain(error))
 
     def on_complete(self) -> None:
-        """Tells that it has ended."""
+        """Ends the progress."""
         self._progress.begun = False
         self._subscriber.on_complete()
 
@@ -164,6 +164,6 @@ def noting(
     paused: Callable[[], bool],
     explain: Callable[[Exception], Exception],
 ) -> NotingSubscriber:
-    """What notes for a subscriber, which takes single changes or batches."""
+    """Wraps a subscriber, for single changes or for batches as it takes them."""
     batches = callable(getattr(subscriber, "on_next_batch", None))
     return (_NotingBatches if batches else NotingSubscriber)(subscriber, progress, paused, explain)

@@ -1,4 +1,4 @@
-"""What the journal records of slots, as JSON: whole slots, places that have moved, slots that were dropped."""
+"""The records of slots in the journal, as JSON: whole slots, new positions, and dropped slots."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Literal
@@ -14,23 +14,23 @@ SLOTS_NAME: Final = "slots"
 """The directory of the journal, in that of the log."""
 
 Granularity = Literal["transaction", "change"]
-"""Where a stored place may stand: at the beginning of a transaction, or before any change."""
+"""Where a stored position may be: at the beginning of a transaction, or before any change."""
 
 
 class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that is kept of a slot.
+    """A slot in the journal.
 
     Attributes:
-        id: What the journal calls it, whatever its name becomes.
-        name: What consumers call it.
-        generation: Of the last opening; 0 if there was none.
-        place: The next change to read, as the text of a token.
-        criteria: Which changes, as they travel; empty for everything.
-        granularity: Where the place may stand.
+        id: Its id in the journal, which a rename does not change.
+        name: Its name.
+        generation: The generation of the last opening; 0 if there was none.
+        place: The token of the next change to read.
+        criteria: Its criteria as JSON; empty for everything.
+        granularity: Where the position may be.
         keep_bytes: The cap of its hold in bytes; None for the option of the log.
         keep_age: The cap in seconds; likewise.
-        paused: Whether nothing is given until it is resumed.
-        lost: Whether its history was above the cap, and is gone.
+        paused: Whether it delivers nothing until it is resumed.
+        lost: Whether its history was above the cap and was deleted.
     """
 
     id: int
@@ -46,7 +46,7 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SlotPlace(msgspec.Struct, frozen=True, array_like=True):
-    """A place that has moved, and whether the slot is lost by now."""
+    """A new position of a slot, and whether the slot is lost."""
 
     id: int
     place: str
@@ -63,11 +63,11 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def replay(payloads: Iterable[bytes]) -> dict[int, SlotRecord]:
-    """The slots of a journal, by their ids.
+    """The slots of a journal, by id.
 
     Raises:
         FormatTooNew: If a newer version of penstock wrote it.
-        ValueError: If a payload is nothing that was ever written here.
+        ValueError: If a payload is malformed.
     """
     found: dict[int, SlotRecord] = {}
     for payload in payloads:

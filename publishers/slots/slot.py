@@ -1,4 +1,4 @@
-"""A slot that is open: what its one consumer does with it."""
+"""An open slot, for its only consumer."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -25,22 +25,22 @@ __all__ = ["Slot", "SlotFeed", "SlotKeeper"]
 
 
 class SlotKeeper(Protocol):
-    """What keeps the places of all slots of a log; see `Slots`."""
+    """Stores the positions of all slots of a log; see `Slots`."""
 
     def check(self, slot: "Slot") -> None:
-        """Raises ``Fenced``, ``SlotLost`` or what is wrong with the log."""
+        """Raises ``Fenced``, ``SlotLost`` or an error of the log."""
         ...
 
     def store(self, slot: "Slot", position: Position, *, durable: bool) -> bool:
-        """Takes an acknowledgement."""
+        """Applies an acknowledgement."""
         ...
 
     def seek(self, slot: "Slot", place: Any) -> Position:
-        """Moves the place, and gives the slot a new generation."""
+        """Moves the slot, and raises its generation."""
         ...
 
     def set_paused(self, name: str, *, paused: bool) -> bool:
-        """Notes whether a slot is paused; answers whether that has changed."""
+        """Pauses or resumes a slot; returns whether that changed it."""
         ...
 
     def info(self, name: str) -> SlotStatistics:
@@ -48,24 +48,23 @@ class SlotKeeper(Protocol):
         ...
 
     def leave(self, slot: "Slot") -> None:
-        """Gives the slot back."""
+        """Closes an opening."""
         ...
 
     def explain_to(self, slot: "Slot") -> Callable[[Exception], Exception]:
-        """Makes of an error of a subscription what the consumer should know, such as that the slot is lost."""
+        """Returns a function that turns an error of a subscription into the error for the consumer, such as ``SlotLost``."""
         ...
 
 
 class Slot:
-    """A place that the log keeps, open for its one consumer. Made by ``log.slots.open``; a context manager that closes.
+    """A position that the log stores, open for one consumer: ``log.slots.open``. A context manager that closes it. Thread-safe.
 
-    All methods may be called from any thread. Once another opening has taken the slot over, each raises ``Fenced`` and changes
-    nothing.
+    Once another opening has taken the slot over, each method raises ``Fenced`` and changes nothing.
 
     Attributes:
-        criteria: Which changes it is for.
-        generation: Of this opening; it rises with each opening and each seek.
-        kept: What the log keeps of it; for `Slots`.
+        criteria: Selects its changes.
+        generation: The generation of this opening; it rises with each opening and each seek.
+        kept: The entry of the slot; for `Slots`.
     """
 
     def __init__(self, keeper: SlotKeeper, log: PlaceLog, kept: SlotEntry, generation: int) -> None:
@@ -79,23 +78,23 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self.kept.name
 
     @property
     def position(self) -> Position:
-        """The next change that was not acknowledged, where a consumer goes on."""
+        """The position of the next change that was not acknowledged."""
         return self.kept.place
 
     @property
     def delivered(self) -> Position:
-        """Behind everything that was given here or did not match: the most that may be acknowledged."""
+        """The position behind all changes that were delivered or did not match; `ack` takes positions up to it."""
         progress = self._progress
         return max(progress.reached(progress.given)[0], self.kept.place)
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is given until it is resumed."""
+        """Whether it delivers nothing until it is resumed."""
         return self.kept.record.paused
 
     def changes(
@@ -109,22 +108,22 @@ class Slot:
         view: View | None = None,
         since: Position | None = None,
     ) -> "SlotFeed":
-        """The changes from the slot's place on, as a publisher; one subscriber at a time.
+        """The changes from the slot's position on, as a publisher for one subscriber at a time.
 
-        The place is looked up at each ``subscribe``, so a consumer that subscribes again gets again what it has not acknowledged.
+        Each ``subscribe`` begins at the slot's current position, so it repeats changes that were not acknowledged.
 
         Args:
-            content: As for ``ChangeLog.changes``, and so are the others.
-            images: Which images.
-            fields: Which fields.
-            mask: What is shown in place of values.
-            integers: How large whole numbers are given.
-            view: All of them at once.
-            since: Where to go on, for a consumer that has what lies between the slot's place and this, and has not acknowledged
-                it yet: it counts as delivered. None, or a position before the place, for the place.
+            content: As for ``ChangeLog.changes``, like the next four.
+            images: The images.
+            fields: The fields.
+            mask: The masks.
+            integers: The form of large whole numbers.
+            view: All of these together.
+            since: A later start, for a consumer that has the changes before it and has not acknowledged them yet: they count as
+                delivered. None, or a position before the slot's, for the slot's position.
 
         Raises:
-            InvalidOption: If something in ``fields`` or ``mask`` is no path.
+            InvalidOption: If ``fields`` or ``mask`` contain an invalid path.
             PositionError: If ``since`` is beyond the end of the log.
             Fenced, SlotLost: See the class.
         """
@@ -138,22 +137,22 @@ class Slot:
         return SlotFeed(view, partial(self._subscribe, begin))
 
     def ack(self, place: Position | Change, *, durable: bool = False) -> bool:
-        """Acknowledges everything before a position, or up to and with a change.
+        """Acknowledges all changes before a position, or up to and including a change.
 
-        It is stored ``ack_sync`` later at the latest. Unless the slot was made with ``granularity="change"``, what is stored is the
-        beginning of the transaction in which the position lies, so a restart repeats that whole. Where nothing that was given lies
-        beyond the position, what follows and does not match is acknowledged too.
+        It is stored at most ``ack_sync`` later. Unless the slot has ``granularity="change"``, the stored position is the beginning of its
+        transaction, so a restart repeats the whole transaction. If no delivered change is behind the position, the following changes
+        that do not match are acknowledged too.
 
         Args:
-            place: The position, at most ``delivered``; or a change that was given.
-            durable: Whether to return only when the place is stored, which a crash cannot take then.
+            place: The position, at most ``delivered``; or a delivered change.
+            durable: Whether to wait until the acknowledgement is durable.
 
         Returns:
-            False if the position lies before the place that was acknowledged already, which stays.
+            False if a later position was acknowledged before, which stays.
 
         Raises:
-            AckAhead: If the position lies beyond what was delivered.
-            SlotsUnwritten: With ``durable``, if the disk has no room or fails; it is tried again.
+            AckAhead: If the position is beyond the delivered changes.
+            SlotsUnwritten: With ``durable``, if the disk is full or fails; the log retries the write.
             Fenced, SlotLost: See the class.
         """
         check_switches(durable=durable)
@@ -169,10 +168,10 @@ class Slot:
         return self._keeper.store(self, reached, durable=durable)
 
     def seek(self, place: Any) -> Position:
-        """Goes elsewhere, forward or back, with a new generation; durable when it returns.
+        """Moves the slot forward or back, with a new generation; durable when it returns.
 
-        A live subscription goes on there, and its ``on_seek(position)`` is told. What was given before cannot be acknowledged any
-        more.
+        A current subscription continues there, and its ``on_seek(position)`` is called. Changes that were delivered before can no longer be
+        acknowledged.
 
         Args:
             place: As ``since`` of ``ChangeLog.changes``.
@@ -181,9 +180,9 @@ class Slot:
             The position.
 
         Raises:
-            InvalidOption: If it is no place.
-            PositionError: If it is beyond the end of the log, or its history is gone.
-            SlotsUnwritten: If the disk has no room or fails; nothing has changed.
+            InvalidOption: If ``place`` is invalid.
+            PositionError: If it is beyond the end of the log, or its history was deleted.
+            SlotsUnwritten: If the disk is full or fails; nothing has changed.
             Fenced, SlotLost: See the class.
         """
         position = self._keeper.seek(self, place)
@@ -191,17 +190,17 @@ class Slot:
         return position
 
     def pause(self) -> bool:
-        """Gives nothing until ``resume``, over restarts too; answers whether it was not paused before."""
+        """Stops deliveries until ``resume``, also over restarts; returns whether that changed anything."""
         self._keeper.check(self)
         return self._keeper.set_paused(self.name, paused=True)
 
     def resume(self) -> bool:
-        """Goes on; answers whether it was paused."""
+        """Resumes deliveries; returns whether it was paused."""
         self._keeper.check(self)
         return self._keeper.set_paused(self.name, paused=False)
 
     def info(self) -> SlotStatistics:
-        """The statistics of the slot: place, lag, and what becomes of its history."""
+        """The statistics of the slot: position, lag, and the state of its history."""
         self._keeper.check(self)
         return self._keeper.info(self.name)
 
@@ -213,10 +212,10 @@ class Slot:
         progress.begun = False
 
     def close(self) -> None:
-        """Ends the subscription, stores what was acknowledged, and gives the slot back. Idempotent; harmless if it is fenced.
+        """Ends the subscription, stores acknowledgements, and closes the opening. Idempotent; has no effect if it is fenced.
 
         Raises:
-            SlotsUnwritten: If the disk has no room or fails; the slot is given back all the same, and it is tried again.
+            SlotsUnwritten: If the disk is full or fails; the opening is closed nevertheless, and the log retries the write.
         """
         self.cancel()
         self._keeper.leave(self)
@@ -239,7 +238,7 @@ class Slot:
             subscription.fail(error)
 
     def hold_back(self, *, paused: bool) -> None:
-        """Pauses the subscription, if there is one, or lets it go on."""
+        """Pauses or resumes the subscription, if there is one."""
         subscription = self._progress.subscription
         if subscription is not None:
             (subscription.pause if paused else subscription.resume)()
@@ -265,7 +264,7 @@ class Slot:
 
 
 class SlotFeed(IterablePublisher[Change]):
-    """The changes of a slot from its place on; what ``slot.changes()`` returns.
+    """The changes of a slot from its position on; returned by ``slot.changes()``.
 
     Attributes:
         view: How subscribers see the changes.
@@ -278,10 +277,10 @@ class SlotFeed(IterablePublisher[Change]):
         self._subscribe = subscribe
 
     def subscribe(self, subscriber: Subscriber[Change], /, **serving: Any) -> None:
-        """Subscribes from the slot's place on; arguments and errors are those of ``ChangeFeed.subscribe``.
+        """Subscribes from the slot's position on; arguments and errors are those of ``ChangeFeed.subscribe``.
 
-        The subscriber gets ``on_error`` with ``SlotBusy`` if there is another one, ``Fenced`` if the slot was taken over, and
-        ``SlotLost`` if its history is gone.
+        ``on_error`` gets ``SlotBusy`` if there is another subscription, ``Fenced`` if the slot was taken over, and ``SlotLost`` if its
+        history was deleted.
         """
         require_subscriber(subscriber)
         self._subscribe(subscriber, self.view, serving)

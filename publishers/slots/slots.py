@@ -1,4 +1,4 @@
-"""All slots of a log: made, opened, moved and dropped here."""
+"""The slots of a log: create, open, move, pause and drop them."""
 
 import os
 import re
@@ -29,11 +29,11 @@ _NAME: Final = re.compile(r"[a-z0-9_-]{1,64}")
 class Slots:
     """The slots of one log, for its owner: ``log.slots``. Thread-safe.
 
-    Iterating gives their names.
+    Iterating yields their names.
 
     Args:
-        log: The log whose places they are.
-        book: What is known of them.
+        log: The log of the slots.
+        book: The slots in memory and in the journal.
 
     Attributes:
         book: The same; for the log.
@@ -57,26 +57,26 @@ class Slots:
         keep_bytes: int | None = None,
         keep_age: float | None = None,
     ) -> SlotStatistics:
-        """Makes a slot; durable when it returns. From now on history is held for it, within its caps.
+        """Creates a slot; durable when it returns. From now on history is held for it, within its caps.
 
         Args:
-            name: Of it: 1 to 64 small letters, digits, ``_`` and ``-``.
-            criteria: Which changes, for as long as the slot lives; None for everything, or with ``copy_from`` for those of that.
-            start: Its place, as ``since`` of ``ChangeLog.changes``: the next version by default.
-            copy_from: A slot whose place is taken instead: what it has not acknowledged, the new one has not either.
-            granularity: ``"change"`` keeps a place inside a transaction, for huge ones.
-            paused: Whether it gives nothing until `resume`, as until its consumer has the state.
+            name: Its name: 1 to 64 small letters, digits, ``_`` and ``-``.
+            criteria: Selects its changes; fixed. None for everything, or with ``copy_from`` for the criteria of that slot.
+            start: Its position, as ``since`` of ``ChangeLog.changes``; the next version by default.
+            copy_from: A slot whose position is used instead of ``start``.
+            granularity: ``"change"`` stores positions inside a transaction, for huge transactions.
+            paused: Whether it delivers nothing until `resume`, for example until its consumer has the state.
             keep_bytes: Most bytes of the log that are kept for it; None for the option ``slot_keep_bytes``.
-            keep_age: Longest time in seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
+            keep_age: Most seconds for which a closed segment is kept for it; None for ``slot_keep_age``.
 
         Raises:
-            InvalidOption: If an argument is not what it must be.
-            InvalidCriteria: If the criteria are none.
-            SlotExists: If there is one of that name.
-            NoSuchSlot, SlotLost, SlotForked: If ``copy_from`` is no slot, or not a good one.
+            InvalidOption: If an argument is invalid.
+            InvalidCriteria: If the criteria are invalid.
+            SlotExists: If the name is in use.
+            NoSuchSlot, SlotLost, SlotForked: If ``copy_from`` names no slot, or one that needs a reset.
             PositionError: If ``start`` is beyond the end of the log, or no longer kept.
-            TooCostly: If there are ``slots`` of them already, or their definitions have ``slot_journal_bytes``.
-            SlotsUnwritten: If the disk has no room or fails; there is no such slot then.
+            TooCostly: If the log has ``slots`` of them, or their definitions exceed ``slot_journal_bytes``.
+            SlotsUnwritten: If the disk is full or fails; then the slot was not created.
         """
         check_slot_name(name)
         if granularity not in ("transaction", "change"):
@@ -120,18 +120,17 @@ class Slots:
         """Opens a slot with a new generation, which is durable when it returns.
 
         Args:
-            name: Of the slot.
-            take_over: Whether to take it from the consumer that has it, which is fenced: its subscription ends with ``Fenced``,
-                and so do all its calls.
-            owner: What ``SlotBusy`` calls the consumer; the process by default.
-            generation: Of an opening that was interrupted, and is to go on: if there was another one since, it is refused.
+            name: The slot.
+            take_over: Whether to fence the consumer that has it open: its subscription ends with ``Fenced``, and its calls raise it.
+            owner: Names the consumer in ``SlotBusy``; the process by default.
+            generation: The generation of an interrupted opening to continue; refused if the slot was opened since.
 
         Raises:
-            NoSuchSlot: If there is none of that name.
+            NoSuchSlot: If there is no such slot.
             Fenced: If ``generation`` is not the last one.
             SlotBusy: If a consumer has it open.
-            SlotLost, SlotForked: If its place cannot be read from: bootstrap the consumer, then ``reset`` the slot.
-            SlotsUnwritten: If the disk has no room or fails; nothing has changed.
+            SlotLost, SlotForked: If its position cannot be read: bootstrap the consumer, then ``reset`` the slot.
+            SlotsUnwritten: If the disk is full or fails; nothing has changed.
         """
         check_switches(take_over=take_over)
         if owner is not None and (not isinstance(owner, str) or not owner):
@@ -153,16 +152,17 @@ class Slots:
         return slot
 
     def reset(self, name: str, start: Any = Start.LATEST) -> SlotStatistics:
-        """Moves a slot that is not open, in any other state; a lost one is good again.
+        """Moves a slot that is not open; a lost or forked slot is usable again.
 
         Args:
-            name: Of the slot.
-            start: Its new place, as for `create`.
+            name: The slot.
+            start: Its new position, as for `create`.
 
         Raises:
-            NoSuchSlot, SlotBusy: If there is none; if a consumer has it open, which may seek itself.
+            NoSuchSlot: If there is no such slot.
+            SlotBusy: If a consumer has it open; use `Slot.seek`.
             PositionError: If ``start`` is beyond the end of the log, or no longer kept.
-            SlotsUnwritten: If the disk has no room or fails; nothing has changed.
+            SlotsUnwritten: If the disk is full or fails; nothing has changed.
         """
         self._check()
         position = self._log.find(start)
@@ -171,11 +171,12 @@ class Slots:
         return self.info(name)
 
     def drop(self, name: str) -> None:
-        """Drops a slot that is not open; its hold on history is released.
+        """Drops a slot that is not open, and releases its hold on history.
 
         Raises:
-            NoSuchSlot, SlotBusy: If there is none; if a consumer has it open.
-            SlotsUnwritten: If the disk has no room or fails; it is there, or not, when the log is opened again.
+            NoSuchSlot: If there is no such slot.
+            SlotBusy: If a consumer has it open.
+            SlotsUnwritten: If the disk is full or fails; after reopening the log, the slot may exist or not.
         """
         self._check()
         with self.book.journalling():
@@ -189,12 +190,13 @@ class Slots:
                 kept.hold.release()
 
     def rename(self, old: str, new: str) -> None:
-        """Gives a slot another name; its consumer, if it has one, goes on.
+        """Renames a slot; an open slot stays open.
 
         Raises:
-            InvalidOption: If ``new`` is no name.
-            NoSuchSlot, SlotExists: If there is none of the old name; if there is one of the new one.
-            SlotsUnwritten: If the disk has no room or fails; nothing has changed.
+            InvalidOption: If ``new`` is invalid.
+            NoSuchSlot: If there is no slot ``old``.
+            SlotExists: If there is a slot ``new``.
+            SlotsUnwritten: If the disk is full or fails; nothing has changed.
         """
         check_slot_name(new)
         self._check()
@@ -221,31 +223,31 @@ class Slots:
                 held.release()
 
     def pause(self, name: str) -> bool:
-        """Lets a slot give nothing until `resume`, over restarts too; answers whether it was not paused before.
+        """Stops the deliveries of a slot until `resume`, also over restarts; returns whether that changed anything.
 
         Raises:
-            NoSuchSlot: If there is none of that name.
-            SlotsUnwritten: If the disk has no room or fails; nothing has changed.
+            NoSuchSlot: If there is no such slot.
+            SlotsUnwritten: If the disk is full or fails; nothing has changed.
         """
         return self.set_paused(name, paused=True)
 
     def resume(self, name: str) -> bool:
-        """Lets a slot go on; answers whether it was paused. Errors are those of `pause`."""
+        """Resumes a slot; returns whether it was paused. Raises as `pause` does."""
         return self.set_paused(name, paused=False)
 
     def info(self, name: str) -> SlotStatistics:
         """The statistics of a slot.
 
         Raises:
-            NoSuchSlot: If there is none of that name.
+            NoSuchSlot: If there is no such slot.
         """
         self._check()
         with self.book.lock:
             kept = self._find(name)
-        return self._told(kept, {one.name: one for one in self._log.holds()})
+        return self._statistics_of(kept, {one.name: one for one in self._log.holds()})
 
     def statistics(self, *, listed: int | None = None) -> SlotTotals:
-        """What all slots tell of themselves; nothing if their journal is damaged.
+        """The statistics of all slots; empty if their journal is damaged.
 
         Args:
             listed: Most slots in ``SlotTotals.listed``; None for all.
@@ -256,7 +258,7 @@ class Slots:
             for kept in found:
                 kept.look()
             lost = sum(kept.state in (SlotState.LOST, SlotState.FORKED) for kept in found)
-        listed_slots = tuple(self._told(kept, holds) for kept in found[:listed])
+        listed_slots = tuple(self._statistics_of(kept, holds) for kept in found[:listed])
         return SlotTotals(len(found), lost, self.book.journal_bytes, listed_slots)
 
     def __iter__(self) -> Iterator[str]:
@@ -270,7 +272,7 @@ class Slots:
     def __contains__(self, name: object) -> bool:
         return name in self.book.kept
 
-    # --- for slots that are open ---------------------------------------------------------------------------------
+    # --- open slots ----------------------------------------------------------------------------------------------
 
     def check(self, slot: Slot) -> None:
         """See `SlotKeeper.check`."""
@@ -327,9 +329,9 @@ class Slots:
         try:
             self._log.check()
         except LogForked:
-            return  # it is the parent's
+            return  # the slot belongs to the parent process
         except PenstockError:
-            pass  # what was acknowledged was written when the log was closed
+            pass  # acknowledgements were written when the log was closed
         with self.book.lock:
             kept = slot.kept
             if kept.consumer is not slot:
@@ -360,7 +362,7 @@ class Slots:
             raise self.book.broken
 
     def _check_current(self, slot: Slot) -> SlotEntry:
-        """The slot of an opening, if that is the one that counts; under the lock."""
+        """Returns the entry of the current opening; under the lock."""
         kept = slot.kept
         if kept.consumer is not slot:
             raise Fenced(kept.name, slot.generation, kept.record.generation)
@@ -407,7 +409,7 @@ class Slots:
         else:
             hold = held
             if position < hold.position:
-                hold.move(position)  # before it is stored, as what lies there must be there then
+                hold.move(position)  # first, so that the history exists once the position is stored
         record = self.book.raised(kept, self._log.token(position))
         try:
             self.book.append(JournalEntry(slots=[record]))
@@ -421,7 +423,7 @@ class Slots:
             self.book.forget(kept)
         advance(hold, position)
 
-    def _told(self, kept: SlotEntry, holds: dict[str, HoldStatistics]) -> SlotStatistics:
+    def _statistics_of(self, kept: SlotEntry, holds: dict[str, HoldStatistics]) -> SlotStatistics:
         with self.book.lock:
             kept.look()
             name, place, state, owner = kept.name, kept.place, kept.state, kept.owner
@@ -447,13 +449,13 @@ def check_slot_name(name: object) -> None:
     """Checks the name of a slot.
 
     Raises:
-        InvalidOption: If it is none.
+        InvalidOption: If it is invalid.
     """
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise InvalidOption("name", name, "1 to 64 small letters, digits, '_' and '-'")
 
 
 def _fence(before: object, kept: SlotEntry) -> None:
-    """Ends the subscription of an opening that does not count any more."""
+    """Ends the subscription of a fenced opening."""
     if isinstance(before, Slot):
         before.end(Fenced(kept.name, before.generation, kept.record.generation))

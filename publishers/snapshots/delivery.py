@@ -14,29 +14,29 @@ from publishers.fanout.service import Service
 from publishers.model.change import Change
 from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.reader import Entry, SnapshotReader
-from publishers.snapshots.signals import telling
+from publishers.snapshots.signals import delivering
 from publishers.wal import Hold
 
 __all__ = ["RowDelivery"]
 
 
 class RowDelivery:
-    """Gives rows and the changes between them, and completes behind the last row.
+    """Delivers rows and the changes between them, and completes after the last row.
 
-    Rows are read by the replayer's threads, one page at a time, when there is demand; the page is all that it keeps.
+    With demand, the replayer's threads read the rows, one page at a time; only that page is kept in memory.
 
     Args:
         service: The log's replayer and clock.
-        reader: Knows what comes next.
+        reader: Determines the next page or changes.
         subscriber: Gets the signals.
-        hold: Keeps the history that comes next; None for a follower, which holds nothing.
+        hold: Holds the history to read; None for a follower.
         prepare: Called where rows are read, when all of them were: prepares what follows, in time of the size of the criteria.
         executor: Where the signals run.
-        batch_events: Most changes that one read brings.
+        batch_events: Most changes of one read.
         batch_bytes: Likewise in bytes.
 
     Attributes:
-        detached: Whether it is served behind all others.
+        detached: Whether other subscriptions are served first.
         reader: As given.
     """
 
@@ -70,7 +70,7 @@ class RowDelivery:
         self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
 
     def request(self, n: int, /) -> None:
-        """Asks for ``n`` more rows and changes (Reactive Streams §3.8)."""
+        """Requests ``n`` more rows and changes (Reactive Streams §3.8)."""
         self._drain.request(n)
 
     def cancel(self) -> None:
@@ -79,18 +79,18 @@ class RowDelivery:
 
     @property
     def ended(self) -> bool:
-        """Whether no signal will follow."""
+        """Whether it has ended."""
         return self._drain.ended
 
-    # What the log does with it.
+    # For the log.
 
     def start(self, subscription: Subscription) -> None:
-        """Gives the subscriber its subscription, after which signals may follow."""
+        """Calls ``on_subscribe``, and begins."""
         self._service.guests.add(self)
         self._drain.start(subscription)
 
     def wake(self) -> None:
-        """The log was closed."""
+        """Ends it, because the log was closed."""
         self._run(self._drain.signal)
 
     def close(self) -> None:
@@ -98,13 +98,13 @@ class RowDelivery:
         self._closed = True
         self._run(self._drain.signal)
 
-    # What its drain pulls from.
+    # For its drain.
 
     def pull(self, limit: int, /) -> Sequence[Change]:
-        """Takes what was read; never does I/O."""
+        """Returns rows and changes that were read; does no I/O."""
         if self._reading or self._ending:
             return ()
-        self._tell_all(wake=False)
+        self._deliver_signals(wake=False)
         entries = self._entries
         taken: list[Change] = []
         while entries and len(taken) < limit and isinstance(first := entries[0], SnapshotChange):
@@ -116,38 +116,38 @@ class RowDelivery:
         return taken
 
     def outcome(self) -> Outcome | None:
-        """Whether all rows were given, or the log was closed."""
+        """Whether all rows were delivered, or the log was closed."""
         if self._reading:
             return None
         if self._ending:
             return Failed(self._service.reason or LogClosed())
-        self._tell_all(wake=True)
+        self._deliver_signals(wake=True)
         self._completed = self.reader.done and not self._entries
         return COMPLETED if self._completed else None
 
     def release(self) -> None:
-        """Lets go of the page, and, if it does not end behind the rows, of the hold."""
+        """Releases the page, and the hold unless it ended after the rows."""
         self._service.guests.discard(self)
         self.reader.pages.leave()
         self._entries = deque()
         if not self._completed:
             self.let_go()
 
-    def _tell_all(self, *, wake: bool) -> None:
+    def _deliver_signals(self, *, wake: bool) -> None:
         entries = self._entries
         while entries and not isinstance(signal := entries[0], SnapshotChange):
             entries.popleft()
             self._told += 1  # under a key of its own, as none may replace another
-            self._drain.tell(("snapshot", self._told), telling(signal), wake=wake)
+            self._drain.tell(("snapshot", self._told), delivering(signal), wake=wake)
 
     @property
     def _ending(self) -> bool:
         return self._service.closed or self._closed
 
-    # What the replayer does with it.
+    # For the replayer.
 
     def replay(self) -> bool:
-        """Reads what comes next into the queue; answers whether to go on at once."""
+        """Reads the next page or changes into the queue; returns whether to continue at once."""
         events, nbytes = self._bounds
         room = min(self._drain.demand, events)
         if self._drain.ended:
@@ -164,7 +164,7 @@ class RowDelivery:
                 if entries is None:
                     self.reader.pages.listen(self._come)
                     return False
-            except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber must hear of it
+            except Exception as error:  # noqa: BLE001 - the subscriber must get every error
                 if isinstance(error, OSError):
                     error = LogError(f"the snapshot could not be read: {error}")
                 self._run(partial(self._drain.fail, self._service.explain(error)))
@@ -181,12 +181,12 @@ class RowDelivery:
             raise SnapshotGone(self.reader.id, self._service.oldest, f"it has taken longer than {most:g} s")
 
     def replay_stopped(self) -> None:
-        """It goes on with what there is; likewise when the log was closed while it waited for its turn."""
+        """Continues, also if the log was closed while it waited for its turn."""
         self._reading = False
         self._run(self._drain.signal)
 
     def _come(self) -> None:
-        """There is a page to be read, or the source has ended."""
+        """Continues, because a page can be read or the source has ended."""
         self._service.replayer.enlist(self)
 
     def _run(self, signal: Callable[[], None]) -> None:
@@ -196,7 +196,7 @@ class RowDelivery:
             signal()
 
     def let_go(self) -> None:
-        """Releases the hold: what follows the rows has its own, or needs none."""
+        """Releases the hold: the changes after the rows have their own, or need none."""
         with self._letting_go:
             hold, self._hold = self._hold, None
         if hold is not None:

@@ -19,7 +19,7 @@ __all__ = ["KeyRange", "Pages", "SnapshotPage", "SourcePages", "StatePages"]
 
 
 class KeyRange(NamedTuple):
-    """Keys of one entity type that are wanted.
+    """A range of keys of one entity type.
 
     Attributes:
         after: The key behind which they begin; None for the first.
@@ -31,12 +31,12 @@ class KeyRange(NamedTuple):
 
 
 class SnapshotPage(NamedTuple):
-    """Some rows.
+    """A page of rows.
 
     Attributes:
         rows: The rows in their order.
         low: The version that they contain in any case.
-        version: The version above which they contain nothing. What came between is in some rows, and in others not.
+        version: The version above which they contain nothing. The versions in between are in some rows only.
         more: Whether further rows may follow.
     """
 
@@ -47,7 +47,7 @@ class SnapshotPage(NamedTuple):
 
 
 class Pages(Protocol):
-    """Rows of any source, page by page, for one subscriber."""
+    """The pages of any source, for one subscriber."""
 
     def read(
         self, after: RowPlace | None, types: Sequence[str] | None, position: Position, bounds: tuple[int, int]
@@ -67,7 +67,7 @@ class Pages(Protocol):
         ...
 
     def leave(self) -> None:
-        """Nothing more is read."""
+        """Stops reading."""
         ...
 
 
@@ -76,7 +76,7 @@ class StatePages:
 
     Args:
         state: The state.
-        keys: Which keys.
+        keys: The range of keys.
     """
 
     def __init__(self, state: CompactedState, keys: KeyRange = KeyRange()) -> None:  # noqa: B008 - immutable
@@ -110,13 +110,13 @@ class StatePages:
 
 
 class SourcePages:
-    """Pages of sources of the user's, one behind the other.
+    """The pages of the user's sources, one source after the other.
 
     Args:
         service: The log's watermark and clock.
-        threads: Read them.
+        threads: The threads that read them.
         sources: The sources, each of another entity type.
-        keys: Which keys.
+        keys: The range of keys.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class SourcePages:
     def _fetch(self, wanted: Callable[[], SnapshotPage], tell: Callable[[], object]) -> None:
         try:
             self._found = wanted()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the subscriber hears of it
+        except Exception as error:  # noqa: BLE001 - the subscriber must get every error
             self._found = error
         tell()
 
     def _next(self, after: RowPlace | None, types: Sequence[str] | None, position: Position) -> SnapshotPage:
-        """The next page that has rows, or the last one."""
+        """Returns the next page that has rows, or the last page."""
         sources = [one for one in self._sources if types is None or one.entity_type in types]
         if after is not None:
             names = [one.entity_type for one in sources]
@@ -196,7 +196,7 @@ class SourcePages:
 
     @contextlib.contextmanager
     def _naming(self, source: SnapshotSource) -> Iterator[None]:
-        """Makes of what a source raises, or gives wrongly, an error that says whose it is."""
+        """Turns an error of a source into one that names the source."""
         try:
             yield
         except InvalidOption as error:
@@ -243,7 +243,7 @@ def _stored(entity_type: str, pair: Any, now: int) -> StoredRow:
 
 
 def _high(mark: object, visible: int) -> int:
-    """Above which version a page contains nothing."""
+    """Returns the version above which a page contains nothing."""
     if mark is None:
         return visible
     version = mark.version if isinstance(mark, (Commit, Position)) else mark
@@ -253,5 +253,5 @@ def _high(mark: object, visible: int) -> int:
 
 
 def _before(position: Position) -> int:
-    """The version that rows have to contain if changes go on at a position."""
+    """Returns the version that rows must contain if changes continue at a position."""
     return position.version - 1 if position.index == 0 else position.version

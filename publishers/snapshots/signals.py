@@ -7,7 +7,7 @@ from typing import Any
 from publishers.model.position import Position
 from publishers.snapshots.cursor import SnapshotCursor
 
-__all__ = ["ChunkEnd", "SnapshotBegin", "SnapshotEnd", "SnapshotSignal", "telling"]
+__all__ = ["ChunkEnd", "SnapshotBegin", "SnapshotEnd", "SnapshotSignal", "delivering"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class SnapshotEnd:
 SnapshotSignal = SnapshotBegin | ChunkEnd | SnapshotEnd
 
 
-def telling(signal: SnapshotSignal) -> Any:
+def delivering(signal: SnapshotSignal) -> Any:
     """A call that passes a signal to a subscriber, if it has a method ``on_snapshot``."""
-    return partial(_tell, signal)
+    return partial(_deliver_to, signal)
 
 
-def _tell(signal: SnapshotSignal, subscriber: Any) -> None:
+def _deliver_to(signal: SnapshotSignal, subscriber: Any) -> None:
     if callable(tell := getattr(subscriber, "on_snapshot", None)):
         tell(signal)

@@ -1,4 +1,4 @@
-"""Where the rows of a snapshot come from, if not from the compacted state of the log."""
+"""The sources of snapshot rows other than the compacted state of the log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ __all__ = [
 ]
 
 SnapshotMode = Literal["never", "initial", "initial_only", "on_gap"]
-"""When there are rows.
+"""When rows are delivered.
 
 ``"never"``
     Changes only.
 ``"initial"``
-    Rows, if it begins with them, then every change after them; and rows again whenever the subscriber asks for some.
+    Rows, if it begins with them, then every change after them; and rows again on request.
 ``"initial_only"``
     Rows, then the end.
 ``"on_gap"``
-    Changes; where history is missing that was still to be read, rows of the present instead, and changes again.
+    Changes; after a gap current rows, and then changes again.
 """
 
 SourceRow = tuple[str | bytes, Mapping[str, Any] | bytes]
@@ -40,13 +40,13 @@ SourceRow = tuple[str | bytes, Mapping[str, Any] | bytes]
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Which rows are to be read.
+    """The rows to read.
 
     Attributes:
-        after: The key behind which the page begins, in the source's own order; None for the first page.
-        until: The last key that is wanted; None for no bound.
+        after: The key after which the page begins, in the order of the source; None for the first page.
+        until: The last key; None for no bound.
         limit: Most rows. A page of fewer rows is the last one.
-        version: The version of the log as of which the rows are to be, for a source that promises this; else None.
+        version: The version of the log as of which to read, for a source with ``as_of``; else None.
     """
 
     after: str | None
@@ -56,61 +56,61 @@ class PageRequest:
 
 
 class SnapshotSource(Protocol):
-    """Rows of one entity type by pages, in an order of keys that stays the same. Each key has the text that it has in the log."""
+    """Rows of one entity type in pages, in a stable order of keys. Keys have the same text as in the log."""
 
     @property
     def entity_type(self) -> str:
-        """Of which entities the rows are."""
+        """The entity type of the rows."""
         ...
 
     @property
     def as_of(self) -> bool:
         """Whether rows can be read as of a version of the log.
 
-        If not, they are read as they are at the moment, and two things must be true then: a version of the log that is visible
-        is in the source; and what is in the source is in the log too, at the latest when ``mark`` returns.
+        If not, current rows are read, under two conditions: the source contains every visible version of the log, and the log contains
+        everything in the source, at the latest when ``mark`` returns.
         """
         ...
 
     @property
     def page_rows(self) -> int:
-        """Most rows of a page, from 1."""
+        """Most rows of a page, at least 1."""
         ...
 
     @property
     def page_bytes(self) -> int:
-        """Bytes after which a page ends; it holds one row at least."""
+        """Bytes after which a page ends; a page has at least one row."""
         ...
 
     def read(self, request: PageRequest, /) -> Iterable[SourceRow]:
-        """The rows of a page, from a thread of its own; it may block. What it raises ends the snapshot with ``SourceFailed``."""
+        """Reads a page on a separate thread; may block. An error ends the snapshot with ``SourceFailed``."""
         ...
 
     def mark(self) -> Commit | Position | int | None:
-        """Called behind each page of a source that reads "now".
+        """Called after each page of a source that reads "now".
 
         Returns:
-            A visible version in or before which everything is that the page may contain: one that was committed by the way
-            that all changes take, after the page was read. None if what was read is in the log already.
+            A visible version up to which the log contains everything in the page: one that was committed after the page was read, by
+            the path of all changes. None if the log already contains it.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageSource:
-    """Rows that a function reads; see `SnapshotSource`.
+    """A source that reads rows by a function; see `SnapshotSource`.
 
     Attributes:
-        entity_type: Of which entities the rows are.
-        pages: Answers the rows of a page: pairs of key and body.
+        entity_type: The entity type of the rows.
+        pages: Returns the rows of a page: pairs of key and body.
         as_of: Whether it reads as of ``request.version``.
-        marker: What ``mark`` does, for a source whose changes reach the log a moment later.
+        marker: Implements ``mark``, for a source whose changes reach the log later.
         page_rows: Most rows of a page, from 1 to 1,000,000.
         page_bytes: Bytes after which a page ends.
 
     Raises:
-        InvalidChange: If the entity type is none.
-        InvalidOption: If something else is not what it should be.
+        InvalidChange: If the entity type is invalid.
+        InvalidOption: If another argument is invalid.
     """
 
     entity_type: str
@@ -137,11 +137,11 @@ class PageSource:
 
 
 def check_source(source: SnapshotSource) -> None:
-    """Checks what every source says of itself.
+    """Checks the attributes of a source.
 
     Raises:
-        InvalidChange: If the entity type is none.
-        InvalidOption: If something else is not what it should be.
+        InvalidChange: If the entity type is invalid.
+        InvalidOption: If another argument is invalid.
     """
     check_entity_type(source.entity_type)
     check_switches(as_of=source.as_of)
@@ -150,11 +150,11 @@ def check_source(source: SnapshotSource) -> None:
 
 
 def checked_sources(source: SnapshotSource | Iterable[SnapshotSource]) -> Sequence[SnapshotSource]:
-    """One source or several, each of another entity type.
+    """Checks one source or several, each of another entity type.
 
     Raises:
-        InvalidChange: If the entity type of one is none.
-        InvalidOption: If one is no source, or there is none, or two are of one entity type.
+        InvalidChange: If an entity type is invalid.
+        InvalidOption: If one is not a source, there is none, or two have the same entity type.
     """
     sources = list(source) if isinstance(source, Iterable) else [source]
     right = "a SnapshotSource such as SqlSource or PageSource, or several, each of another entity type"
@@ -170,9 +170,9 @@ def checked_sources(source: SnapshotSource | Iterable[SnapshotSource]) -> Sequen
 def distinct_rows(
     entity_type: str, rows: Iterable[tuple[str | bytes | None, Mapping[str, Any] | bytes]]
 ) -> Iterator[SourceRow]:
-    """Rows in the order of their keys, each given once the one behind it is known to have another key.
+    """Yields rows in the order of their keys, each once the next row is known to have another key.
 
-    A page goes on behind the last key of the page before, and would leave out the second of two rows of that key.
+    A page continues after the last key of the previous page, and would skip the second of two rows with that key.
 
     Raises:
         SourceRowRefused: If a key is null, or there twice.

@@ -40,7 +40,7 @@ class SqlSource:
     Args:
         engine: A ``sqlalchemy.Engine``. Its connections are used by threads of the log; in SQLite that needs a file.
         rows: A ``Table`` or a ``select(...)``. A callable is given a version of the log, and answers a query as of that version.
-        entity_type: Of which entities the rows are.
+        entity_type: The entity type of the rows.
         key: Name or names of the key's columns, unique and never null; an index on them makes pages cheap. A column that may be null by
             its definition costs a further query a page, for rows without a key.
         body: Makes the body of a row, which is given as a mapping; None for all columns.
@@ -50,8 +50,8 @@ class SqlSource:
 
     Raises:
         ImportError: If SQLAlchemy is not installed.
-        InvalidChange: If the entity type is none.
-        InvalidOption: If something else is not what it should be.
+        InvalidChange: If the entity type is invalid.
+        InvalidOption: If another argument is invalid.
     """
 
     def __init__(

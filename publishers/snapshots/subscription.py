@@ -1,4 +1,4 @@
-"""One subscriber's subscription to the rows of snapshots and to the changes behind them, in turns."""
+"""A subscription that delivers the rows of snapshots and the changes after them, in turns."""
 
 import itertools
 import threading
@@ -23,12 +23,12 @@ __all__ = ["RowRequest", "SnapshotPlan", "SnapshotSubscription", "checked_again"
 
 
 class RowRequest(NamedTuple):
-    """Which rows a snapshot is to give.
+    """The rows that a snapshot delivers.
 
     Attributes:
-        only: What they must fulfil beside the criteria of the subscription; None for nothing.
-        keys: Which keys, of the one entity type of ``only``.
-        asked: The number under which a subscriber has asked for them; None if it has not.
+        only: Further criteria beside those of the subscription; None for none.
+        keys: The range of keys, if ``only`` has one entity type.
+        asked: The number of the subscriber's request; None without one.
     """
 
     only: Criteria | None = None
@@ -37,7 +37,7 @@ class RowRequest(NamedTuple):
 
 
 def checked_again(*wishes: Any, after: str | None, until: str | None) -> Criteria:
-    """Of which rows are asked for again; see ``SnapshotSubscription.again``.
+    """Checks the arguments of ``SnapshotSubscription.again``, and returns the criteria.
 
     Raises:
         InvalidCriteria, InvalidOption: As there.
@@ -54,12 +54,12 @@ def checked_again(*wishes: Any, after: str | None, until: str | None) -> Criteri
 
 
 class SnapshotPlan(Protocol):
-    """How a subscription gets rows and changes; its feed knows."""
+    """Makes the deliveries of rows and the subscriptions to changes."""
 
     def rows(
         self, subscriber: Any, begin: SnapshotCursor | Position | None, request: RowRequest
     ) -> RowDelivery:
-        """Delivers rows, and changes from a place on; None for a subscriber that has nothing yet.
+        """Delivers rows, and changes from a position on; None for a subscriber without a position.
 
         Raises:
             SnapshotGone: If changes that follow the place are no longer kept.
@@ -67,21 +67,21 @@ class SnapshotPlan(Protocol):
         ...
 
     def changes(self, subscriber: Any, position: Position | None) -> None:
-        """Subscribes to the changes from a position on; None for where the feed begins."""
+        """Subscribes to the changes from a position on; None for the start of the feed."""
         ...
 
 
 class SnapshotSubscription:
-    """Gives rows with the changes between them, then changes, and rows again when that is asked for, or when history is missing.
+    """Delivers rows with the changes between them, then changes, and rows again on request or after a gap.
 
     Args:
-        plan: Knows how rows and changes are got.
-        name: What errors call it.
+        plan: Makes the deliveries and subscriptions.
+        name: Its name in errors.
         lasting: Whether changes follow the rows.
-        on_gap: Whether rows are given in place of changes that are no longer kept.
+        on_gap: Whether rows replace changes that retention has deleted.
 
     Attributes:
-        name: What errors call it.
+        name: Its name in errors.
     """
 
     def __init__(self, plan: SnapshotPlan, *, name: str, lasting: bool, on_gap: bool) -> None:
@@ -92,17 +92,17 @@ class SnapshotSubscription:
         self._lock = threading.Lock()
         self._requested = self._given = 0
         self._cancelled = self._closed = self._over = False
-        self._known = False  # whether the subscriber was given this
+        self._known = False  # whether ``on_subscribe`` was called
         self._wishes: deque[RowRequest] = deque()
         self._numbers = itertools.count(1)
-        self._asked = False  # whether the changes are to be left for rows
+        self._asked = False  # whether changes are to be interrupted for rows
         self._rows: RowDelivery | None = None
         self._current: Any = None
 
-    # What a subscriber may do.
+    # For the subscriber.
 
     def request(self, n: int, /) -> None:
-        """Asks for ``n`` more rows and changes (Reactive Streams §3.8)."""
+        """Requests ``n`` more rows and changes (Reactive Streams §3.8)."""
         with self._lock:
             if type(n) is int and n > 0:
                 self._requested = add(self._requested, n)
@@ -120,22 +120,22 @@ class SnapshotSubscription:
             current.cancel()
 
     def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> int:
-        """Asks for rows of the present once more, between the changes, which go on: to compare, or to repair what one has.
+        """Requests current rows again, delivered between the changes: to compare or repair the subscriber's data.
 
-        They come between ``SnapshotBegin`` and ``SnapshotEnd``, behind what was asked for before. What was removed is told by
-        changes only. From any thread; it does not wait.
+        They are delivered between ``SnapshotBegin`` and ``SnapshotEnd``, after earlier requests. Removals are reported by changes only.
+        Thread-safe; does not wait.
 
         Args:
-            wishes: Of which rows; what the subscription was made with must be fulfilled too. None for all of those.
-            after: The key behind which they begin, in the order of the source; None for the first.
+            wishes: Criteria of the rows, in addition to those of the subscription; none for all of its rows.
+            after: The key after which they begin, in the order of the source; None for the first.
             until: The last key; None for no bound.
 
         Returns:
-            Their number, from 1: the ``SnapshotBegin`` before them has it as ``asked``. None follows if the subscription has ended.
+            The number of the request, from 1, which is ``asked`` of its ``SnapshotBegin``. If the subscription has ended, no rows follow.
 
         Raises:
-            InvalidCriteria: If a wish is not one.
-            InvalidOption: If keys are given, and not exactly one entity type.
+            InvalidCriteria: If the criteria are invalid.
+            InvalidOption: If keys are given without exactly one entity type.
         """
         only = checked_again(*wishes, after=after, until=until)
         with self._lock:
@@ -145,38 +145,38 @@ class SnapshotSubscription:
             self._wishes.append(RowRequest(only, KeyRange(after, until), number))
             following, asked = self._current, self._asked
             if self._rows is not None or following is None or asked:
-                return number  # they are looked for where the rows end, or begin
+                return number  # checked when the current rows end or begin
             self._asked = True
         following.between(self._leave)
         return number
 
     @property
     def waiting(self) -> int:
-        """How often rows were asked for that have not begun."""
+        """The number of requests for rows that have not begun."""
         return len(self._wishes)
 
     @property
     def following(self) -> Any:
-        """The subscription to what follows the rows, a ``ChangeSubscription``; None while rows are given."""
+        """The subscription to the changes after the rows, a ``ChangeSubscription``; None while rows are delivered."""
         return None if self._rows is not None else self._current
 
     @property
     def cursor(self) -> SnapshotCursor | None:
-        """The place behind what was read for it, at most one batch ahead of what it was given; None where no rows are given."""
+        """The position behind the rows that were read, at most one batch ahead of the deliveries; None while changes are delivered."""
         rows = self._rows
         return None if rows is None else rows.reader.cursor
 
     @property
     def ended(self) -> bool:
-        """Whether no signal will follow."""
+        """Whether it has ended."""
         return self._over or self._cancelled
 
-    # What the log does with it.
+    # For the log.
 
     def start(
         self, subscriber: Subscriber[Change], begin: SnapshotCursor | Position | None, *, rows: bool
     ) -> None:
-        """Gives the subscriber its subscription, after which signals may follow.
+        """Calls ``on_subscribe``, and begins.
 
         Args:
             subscriber: The subscriber.
@@ -201,7 +201,7 @@ class SnapshotSubscription:
         if current is not None:
             current.close()
 
-    # From one turn to the next. Between two signals, as a turn ends with one.
+    # From one turn to the next, between two signals.
 
     def _begin(self, turn: Any, begin: SnapshotCursor | Position | None, request: RowRequest) -> None:
         delivery = self._plan.rows(turn, begin, request)
@@ -216,7 +216,7 @@ class SnapshotSubscription:
             turn.fail(error)
 
     def _leave(self, turn: Any) -> None:
-        """Leaves the changes for rows; between two signals."""
+        """Interrupts the changes for rows; between two signals."""
         with self._lock:
             self._asked = False
             if not self._wishes:  # cancelled meanwhile
@@ -228,7 +228,7 @@ class SnapshotSubscription:
         self._try(turn.next(), place, request)
 
     def take(self, current: Any, subscriber: Any) -> None:
-        """The next turn has begun: what was requested and not given is requested of it."""
+        """Begins the next turn, and passes the remaining demand to it."""
         with self._lock:
             self._current = current
             leave = self._asked = bool(self._wishes) and self._rows is None
@@ -250,12 +250,12 @@ class SnapshotSubscription:
             current.close()
 
     def count(self, given: int) -> None:
-        """The subscriber is given something."""
+        """Counts a delivery."""
         with self._lock:
             self._given = add(self._given, given)
 
     def complete(self, turn: Any, subscriber: Any) -> None:
-        """A turn has given everything."""
+        """Ends a turn, and begins the next one."""
         with self._lock:
             rows, self._rows, self._current = self._rows, None, None
             request = self._wishes.popleft() if rows is not None and self._wishes else None
@@ -272,7 +272,7 @@ class SnapshotSubscription:
                 rows.let_go()
 
     def fail(self, turn: Any, subscriber: Any, error: Exception) -> None:
-        """A turn has failed."""
+        """Handles the error of a turn."""
         with self._lock:
             rows, self._rows, self._current = self._rows, None, None
         if self._on_gap and rows is None and isinstance(error, HistoryPruned):
@@ -282,7 +282,7 @@ class SnapshotSubscription:
         subscriber.on_error(error)
 
     def forget(self) -> None:
-        """Nothing follows."""
+        """Ends the subscription."""
         with self._lock:
             self._over = True
             self._wishes.clear()
@@ -292,7 +292,7 @@ class SnapshotSubscription:
 
 
 class _Turns:
-    """Between a turn and the subscriber, which gets every signal but the end of the turn."""
+    """Passes the signals of a turn to the subscriber, except the end of the turn."""
 
     def __init__(self, owner: SnapshotSubscription, subscriber: Any) -> None:
         self._owner = owner
@@ -311,11 +311,11 @@ class _Turns:
             raise
 
     def next(self) -> "_Turns":
-        """For the next turn."""
+        """Returns the object for the next turn."""
         return type(self)(self._owner, self._subscriber)
 
     def fail(self, error: Exception) -> None:
-        """The next turn cannot begin."""
+        """Ends the subscription, because the next turn cannot begin."""
         self._owner.forget()
         self._subscriber.on_error(error)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from publishers.errors import InvalidOption, LogReadOnly
 from publishers.log.changelog import ChangeLog
-from publishers.losses import LINES_MAX, tell_changes
+from publishers.losses import LINES_MAX, log_changes
 from publishers.mutations.mutation import Mutation, upsert
 from publishers.options import check_whole
 from publishers.spark.arrow import ENTITY_TYPE_MAX, keyless, operation_names
@@ -87,11 +87,11 @@ class BadRows:
             if self._what == "dead_letter":
                 self._found.append(_Bad(column, why, bad))
             else:
-                self._tell(column, why, bad)
+                self._log_skipped(column, why, bad)
             return self.without(rows.filter(pc.invert(flawed)))
         return rows
 
-    def _tell(self, column: str, why: str, bad: pa.RecordBatch) -> None:
+    def _log_skipped(self, column: str, why: str, bad: pa.RecordBatch) -> None:
         """Logs the skipped rows, with a bounded number of lines."""
 
         def rows() -> Iterator[tuple[str | None, bytes | None]]:
@@ -99,7 +99,7 @@ class BadRows:
             kinds = some.column("entity_type").to_pylist() if "entity_type" in some.schema.names else []
             yield from zip_longest(kinds, some.column("key").to_pylist())
 
-        tell_changes(
+        log_changes(
             logging.WARNING, f"row left out, as column {column!r} {why}", self._log_id, len(bad), rows
         )
 

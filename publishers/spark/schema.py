@@ -197,13 +197,13 @@ def body_column(schema: StructType, names: Sequence[str]) -> Column:
     """Returns the body: JSON of the named columns, without loss."""
     if not names:
         raise SchemaRefused("*", "leaves nothing for the body: name its columns with body=")
-    fields = [_told(column_named(name), _type_of(schema, name)).alias(name) for name in names]
+    fields = [_json_form(column_named(name), _type_of(schema, name)).alias(name) for name in names]
     return F.to_json(F.struct(*fields), JSON_OPTIONS)
 
 
 def before_column(schema: StructType, name: str) -> Column:
     """Returns the before image: JSON of a struct, by the rules of the body; null if the struct is null."""
-    body = _told(column_named(name), _type_of(schema, name))
+    body = _json_form(column_named(name), _type_of(schema, name))
     return F.when(column_named(name).isNotNull(), F.to_json(body, JSON_OPTIONS))
 
 
@@ -283,7 +283,7 @@ def _altered(dtype: DataType) -> bool:
     )
 
 
-def _told(column: Column, dtype: DataType) -> Column:
+def _json_form(column: Column, dtype: DataType) -> Column:
     """Returns the value rewritten for JSON; the value itself if nothing in it needs rewriting."""
     if not _altered(dtype):
         return column
@@ -293,7 +293,8 @@ def _told(column: Column, dtype: DataType) -> Column:
             return column.try_cast("string")
         case StructType():
             fields = [
-                _told(column.getField(field.name), field.dataType).alias(field.name) for field in dtype.fields
+                _json_form(column.getField(field.name), field.dataType).alias(field.name)
+                for field in dtype.fields
             ]
             return F.when(column.isNotNull(), F.struct(*fields))
         case ArrayType():
@@ -301,7 +302,7 @@ def _told(column: Column, dtype: DataType) -> Column:
         case MapType():
             keys, values = dtype.keyType, dtype.valueType
             if _altered(values):
-                column = F.transform_values(column, lambda _, value: _told(value, values))
+                column = F.transform_values(column, lambda _, value: _json_form(value, values))
             if type_kind(keys) in _REWRITTEN:
                 column = F.transform_keys(column, lambda key, _: _text(key, keys))
             return column
@@ -310,4 +311,4 @@ def _told(column: Column, dtype: DataType) -> Column:
 
 
 def _each(dtype: DataType) -> Callable[[Column], Column]:
-    return lambda value: _told(value, dtype)
+    return lambda value: _json_form(value, dtype)

@@ -89,12 +89,12 @@ def _warn(session: SparkSession, wanted: dict[str, str]) -> None:
         found = session.conf.get(key, None) if key.startswith("spark.sql.") else running.get(key)
         if found != value:
             why = _SETTINGS[key][1] if key in _SETTINGS else "it was asked for"
-            _tell(f"the running SparkSession has {key}={found}, not {value}: {why}")
+            _show_warning(f"the running SparkSession has {key}={found}, not {value}: {why}")
     if session.sparkContext.pythonExec != sys.executable:
-        _tell(
+        _show_warning(
             f"the running SparkSession starts Python workers with {session.sparkContext.pythonExec}, not {sys.executable}: they may miss modules"
         )
 
 
-def _tell(text: str) -> None:
+def _show_warning(text: str) -> None:
     warnings.warn(text, SparkSettingWarning, stacklevel=4)

@@ -12,7 +12,7 @@ from publishers.spark.source_entities import typed_schema
 from publishers.spark.source_log import SourceLog
 from publishers.spark.source_options import SourceOptions
 from publishers.spark.source_reader import ChangeReader, ChangeStreamReader, reader_for
-from publishers.spark.source_server import ServerReader, ServerStreamReader, told_schema
+from publishers.spark.source_server import ServerReader, ServerStreamReader, newest_schema
 from publishers.spark.writer import ChangeWriter, WriterOptions
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ChangeSource(DataSource):
         if options.entity is None:
             return chosen_schema(options.columns or CHANGE_SCHEMA.names)
         if options.server is not None:
-            entity_schema = told_schema(options)
+            entity_schema = newest_schema(options)
         else:
             with closing(SourceLog(options.path)) as log:
                 entity_schema = log.schema(options.entity)

@@ -31,7 +31,7 @@ from publishers.spark.source_options import ServerAddress, SourceOptions
 from publishers.spark.task_garbage import spare_what_is_loaded
 from publishers.views.view import Content
 
-__all__ = ["ServerRange", "ServerReader", "ServerStreamReader", "told_schema"]
+__all__ = ["ServerRange", "ServerReader", "ServerStreamReader", "newest_schema"]
 
 _POSITION: Final = "position"
 _ATTEMPTS: Final = 8  # consecutive attempts to connect before a task or planner fails and Spark retries it
@@ -137,7 +137,7 @@ class ServerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return log.end(log.place(Start.LATEST)[1], self._target)
 
 
-def told_schema(options: SourceOptions) -> Any:
+def newest_schema(options: SourceOptions) -> Any:
     """Returns the newest schema of the entity type in the options, parsed; None if the log has none."""
     with _connected(_address(options)) as remote:
         asked = remote.schema(options.entity, log=_address(options).log_name)

@@ -359,7 +359,7 @@ class CompactedState:
             while self._place.version < upto and not self.ended:
                 self._pace.begin(bounded=not self._is_urgent())
                 self._batch(upto)
-                self._tell()
+                self._notify_waiters()
                 if self._place.version < upto:
                     self._rest(self._pace.rest)
         except HistoryPruned as error:
@@ -459,7 +459,7 @@ class CompactedState:
         with self._moved:
             self._place = place
 
-    def _tell(self) -> None:
+    def _notify_waiters(self) -> None:
         with self._moved:
             version = self._place.version
             due = [tell for wanted, tell in self._waiters if wanted <= version or self.ended]
@@ -471,4 +471,4 @@ class CompactedState:
         with self._moved:
             self.ended = True
         self._called.set()
-        self._tell()
+        self._notify_waiters()

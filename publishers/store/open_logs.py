@@ -216,7 +216,7 @@ class OpenLogs:
                     name, "FAILED", {"error": type(opened).__name__, "message": str(opened)}
                 )
             raise opened
-        self.tell_opened(opened)
+        self.publish_opened(opened)
         return opened
 
     def refresh(self) -> None:
@@ -243,7 +243,7 @@ class OpenLogs:
     def _lose(self, error: Exception) -> None:
         _log.error("the store %s is no longer followed: %s", self.disk.path, error)
 
-    def tell_opened(self, log: ChangeLog) -> None:
+    def publish_opened(self, log: ChangeLog) -> None:
         """Publishes the event OPENED of a log."""
         body = {
             "epoch": log.epoch,

@@ -202,7 +202,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
                     self._logs.remove(directory)
                 raise
             self._logs.settle(directory)
-        self._logs.tell_opened(log)
+        self._logs.publish_opened(log)
         return log
 
     def drop(self, name: str) -> None:

@@ -131,7 +131,7 @@ def show_field(field: str, view: View) -> str | None:
             place += 1
         elif character[0] != "[":
             path[place] += character
-    return field if all(_tells(lens, tuple(path)) for lens in view.lenses) else None
+    return field if all(_may_name(lens, tuple(path)) for lens in view.lenses) else None
 
 
 def show_meta(meta: bytes, view: View, *, transaction: bool) -> bytes:
@@ -267,10 +267,12 @@ def _visible(changed: bytes | None, lenses: Sequence[Lens]) -> bytes | None:
         return None
     # A name may be the name of a field, or a path.
     readings = {name: ((name,), _path(name) or (name,)) for name in names}
-    return _encoder.encode([name for name in names if all(_tells(lens, *readings[name]) for lens in lenses)])
+    return _encoder.encode(
+        [name for name in names if all(_may_name(lens, *readings[name]) for lens in lenses)]
+    )
 
 
-def _tells(lens: Lens, *readings: Path) -> bool:
+def _may_name(lens: Lens, *readings: Path) -> bool:
     """Whether a field with one of these paths may be named: its value is visible, masked or not."""
     if lens.fields is not None and not any(map(lens.fields.shows, readings)):
         return False

@@ -8,7 +8,7 @@ import pytest
 
 import flow
 from publishers import remove, upsert
-from publishers.losses import LINES_MAX, key_digest, tell_changes
+from publishers.losses import LINES_MAX, key_digest, log_changes
 from tests.publishers.support import Probe, fill, opened, order, wait_until
 
 SECRET = "the-key-of-ann"
@@ -70,11 +70,11 @@ def test_what_was_spooled_is_counted(lines):
 
 def test_nothing_is_read_for_lines_that_nobody_wants(caplog):
     caplog.set_level(logging.WARNING, "penstock.losses")
-    tell_changes(logging.INFO, "why", UUID(int=1), 1, lambda: pytest.fail("read"))
+    log_changes(logging.INFO, "why", UUID(int=1), 1, lambda: pytest.fail("read"))
 
 
 def test_a_change_of_all_keys_has_no_digest(lines):
-    tell_changes(logging.WARNING, "why", UUID(int=1), 1, lambda: [(None, None)])
+    log_changes(logging.WARNING, "why", UUID(int=1), 1, lambda: [(None, None)])
     assert lines() == [("WARNING", "why: change, key #-")]
 
 

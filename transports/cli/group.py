@@ -161,7 +161,7 @@ def _list(chosen: argparse.Namespace) -> int:
         found = groups_of(chosen, url)
     else:
         with followed(chosen.directory, chosen.log) as log:
-            found = [_told(log, one) for one in _stored(log)]
+            found = [_group_json(log, one) for one in _stored(log)]
     rows = [_HEADS, *map(_row, found)]
     show(chosen, {"groups": found}, table(rows) if found else ["the log has no groups"])
     return _DONE
@@ -175,7 +175,7 @@ def _info(chosen: argparse.Namespace) -> int:
         info = known[chosen.name]
     else:
         with followed(chosen.directory, chosen.log) as log:
-            info = _told(log, _one(log, chosen.name))
+            info = _group_json(log, _one(log, chosen.name))
     show(chosen, info, fields({**info, "lag": lag_text(info["lag"])}))
     return _DONE
 
@@ -367,7 +367,7 @@ def _one(log: ChangeLog, name: str) -> StoredGroup:
     return known[name]
 
 
-def _told(log: ChangeLog, group: StoredGroup) -> dict[str, Any]:
+def _group_json(log: ChangeLog, group: StoredGroup) -> dict[str, Any]:
     record = group.record
     good = group.state not in (GroupState.LOST, GroupState.FORKED)
     return {

@@ -57,7 +57,7 @@ def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> Argum
 def _list(chosen: argparse.Namespace) -> int:
     check_directory(chosen.directory)
     with ChangeStore.open(chosen.directory, read_only=True) as store:
-        found = [_told(store, name) for name in store]
+        found = [_log_json(store, name) for name in store]
     if chosen.json:
         print_json({"logs": found})
     elif found:
@@ -67,7 +67,7 @@ def _list(chosen: argparse.Namespace) -> int:
     return _DONE
 
 
-def _told(store: ChangeStore, name: str) -> dict[str, Any]:
+def _log_json(store: ChangeStore, name: str) -> dict[str, Any]:
     entry = store.entry(name)
     row: dict[str, Any] = {
         "name": name,
@@ -100,7 +100,7 @@ def _create(chosen: argparse.Namespace) -> int:
     labels = dict(_label(text) for text in chosen.label)
     with ChangeStore.open(chosen.directory) as store:
         log = store.create(chosen.name, type=chosen.type, labels=labels)
-        show(chosen, {"created": _told(store, log.name)}, [f"log {log.name} is there, in {log.path}"])
+        show(chosen, {"created": _log_json(store, log.name)}, [f"log {log.name} is there, in {log.path}"])
     return _DONE
 
 

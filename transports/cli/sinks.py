@@ -277,12 +277,12 @@ def _tell(chosen: argparse.Namespace) -> int:
     with _looked_at(declared) as log:
         found = asked(log.path, question)
     if found is None:
-        found = _told_at_rest(declared, chosen)
+        found = _status_at_rest(declared, chosen)
     show(chosen, found, [_line(found)])
     return _DONE
 
 
-def _told_at_rest(declared: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]:
+def _status_at_rest(declared: SinksFile, chosen: argparse.Namespace) -> dict[str, Any]:
     """Applies the order to the slot of a sink that does not run."""
     if chosen.do == "again":
         raise SinkError(f"sink {chosen.name!r} does not run; start it with 'penstock sinks run' first")

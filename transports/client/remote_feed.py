@@ -12,8 +12,8 @@ from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import Executor
 from publishers.errors import InvalidOption, LogForked, PenstockError
-from publishers.fanout.gap import OnGap, require_told
-from publishers.snapshots.signals import telling
+from publishers.fanout.gap import OnGap, require_on_gap
+from publishers.snapshots.signals import delivering
 from publishers.snapshots.subscription import checked_again
 from transports.codec.replies import Item, JoinedReply, RemoteChange, RemoteGap, RemoteSignal, SubscribedReply
 from transports.errors import ConnectionLost, RemoteError
@@ -95,7 +95,7 @@ class RemoteFeed(IterablePublisher[RemoteChange]):
         """
         if subscriber is None:
             raise TypeError("the subscriber is None (Reactive Streams rule 1.9)")
-        require_told(self._on_gap, subscriber)
+        require_on_gap(self._on_gap, subscriber)
         try:
             loop = self._log.loop
             subscription = self._make()
@@ -269,7 +269,7 @@ class RemoteSubscription:
                 elif taken:
                     break  # a signal waits until everything before it is delivered
                 else:
-                    self._tell(first)
+                    self._queue_signal(first)
                 buffer.popleft()
             if taken:
                 self._delivered = taken[-1].cursor if buffer else self._received
@@ -282,14 +282,14 @@ class RemoteSubscription:
             self._log.demand(self)
         return taken
 
-    def _tell(self, signal: RemoteGap | RemoteSignal) -> None:
+    def _queue_signal(self, signal: RemoteGap | RemoteSignal) -> None:
         """Queues a signal for the subscriber; under the lock, on the drain."""
         if isinstance(signal, RemoteGap):
             self._jump(signal)
             return
         self._delivered = signal.cursor
         self._signals += 1  # a key of its own, so that no signal replaces another
-        self._drain.tell(("snapshot", self._signals), telling(signal.signal))
+        self._drain.tell(("snapshot", self._signals), delivering(signal.signal))
 
     def _jump(self, gap: RemoteGap) -> None:
         """Queues a gap, which the subscriber gets before the next change; under the lock, on the drain."""
@@ -309,7 +309,7 @@ class RemoteSubscription:
         """Returns the end of the subscription once everything is delivered; None before."""
         with self._lock:
             while self._buffer and isinstance(first := self._buffer[0], _TOLD):
-                self._tell(first)
+                self._queue_signal(first)
                 self._buffer.popleft()
         return None if self._buffer else self._outcome
 

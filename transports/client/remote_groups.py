@@ -1,4 +1,4 @@
-"""The groups of a remote log, managed over the network, and their dead letters."""
+"""The groups of a remote log: create, inspect, move, pause and drop them, and list their dead letters."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
@@ -17,15 +17,15 @@ _AT_ONCE = 1_000
 
 
 class RemoteGroups:
-    """The groups of a remote log that the grant of the client names; ``RemoteLog.groups``. To be used on the loop of the connection.
+    """The groups of a remote log, for the event loop of its connection: ``RemoteLog.groups``.
 
-    Unless a method says otherwise, it returns ``name``, ``state``, ``cursor``, ``version`` and ``generation`` of the group, and whether it has
-    ``changed``. A refusal of the server raises ``RemoteError`` with the code ``GROUP_NOT_FOUND``, ``GROUP_EXISTS``, or ``FORBIDDEN`` if the grant
-    does not name the group. After a lost connection, with ``reconnect``, unanswered requests are repeated: a second ``create`` or ``drop``
-    may then find what the first one did.
+    The results are JSON values: ``name``, ``state``, ``cursor``, ``version``, ``generation``, and whether the call has ``changed`` the
+    group. A refusal of the server raises ``RemoteError``, with the code ``GROUP_NOT_FOUND``, ``GROUP_EXISTS``, or ``FORBIDDEN`` if the
+    grant does not name the group. With ``reconnect``, unanswered requests are sent again after a lost connection: a repeated ``create``
+    or ``drop`` may then fail because the first one succeeded.
 
     Args:
-        ask: Sends a request to the server and returns the answer.
+        ask: Sends a request, and returns the answer.
         log: Name of the log; None for the only one.
     """
 
@@ -43,13 +43,13 @@ class RemoteGroups:
         """Creates a group; durable when it returns.
 
         Args:
-            name: The name of the group.
-            *criteria: The criteria of its changes; none for all changes.
+            name: Its name.
+            *criteria: Select its changes; none for all changes.
             start: Its position, as ``since`` of ``RemoteLog.changes``; the next version by default.
             options: As for ``log.groups.create``.
 
         Raises:
-            InvalidOption: If the name or the start is invalid; the server checks the rest.
+            InvalidOption: If an argument is invalid; the server checks the options.
         """
         fields: dict[str, Any] = {**start_json(start), "options": options}
         if criteria:
@@ -61,11 +61,11 @@ class RemoteGroups:
         return await self._one("info", name)
 
     async def reset(self, name: str, place: Since) -> dict[str, Any]:
-        """Moves a group, also one that is lost; all its consumers are fenced."""
+        """Moves a group in any state; all its consumers are fenced."""
         return await self._one("reset", name, **start_json(place))
 
     async def pause(self, name: str) -> dict[str, Any]:
-        """Pauses a group: it delivers nothing until it is resumed, across restarts too."""
+        """Stops the deliveries of a group until it is resumed, also over restarts."""
         return await self._one("pause", name)
 
     async def resume(self, name: str) -> dict[str, Any]:
@@ -77,10 +77,10 @@ class RemoteGroups:
         await self._one("drop", name)
 
     async def pending(self, name: str, limit: int = 100) -> dict[str, Any]:
-        """The unacknowledged deliveries: ``total``, and ``rows`` of ``at``, ``consumer``, ``generation``, ``idleMs``, ``count``.
+        """The pending deliveries: ``total``, and ``rows`` of ``at``, ``consumer``, ``generation``, ``idleMs``, ``count``.
 
         Args:
-            name: The name of the group.
+            name: The group.
             limit: Most rows, up to 1,000.
         """
         return await self._one("pending", name, limit=limit)
@@ -109,14 +109,14 @@ class RemoteGroups:
                 return
 
     async def discard(self, name: str, positions: Iterable[Position | str] | None = None) -> int:
-        """Discards dead letters durably.
+        """Removes dead letters, durably.
 
         Args:
-            name: The name of the group.
-            positions: Their positions, such as ``"42:1"``; None for all letters.
+            name: The group.
+            positions: Their positions, such as ``"42:1"``; None for all.
 
         Returns:
-            The number of discarded letters.
+            The number of removed letters.
         """
         if positions is None:
             return int((await self._one("discard", name))["count"])

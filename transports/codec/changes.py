@@ -275,10 +275,10 @@ def changes_json(mutations: Iterable[Mutation]) -> list[dict[str, Any]]:
     Raises:
         InvalidChange: If an item is not a change, or cannot be expressed in JSON, e.g. because its key is not UTF-8.
     """
-    return [_told(row, place) for place, row in enumerate(flattened(mutations))]
+    return [_line_fields(row, place) for place, row in enumerate(flattened(mutations))]
 
 
-def _told(row: Mutation, place: int) -> dict[str, Any]:
+def _line_fields(row: Mutation, place: int) -> dict[str, Any]:
     if row.operation == Operation.READ:
         raise InvalidChange(
             f"changes[{place}].operation", "READ", "that of a change: a snapshot is made by its server"

@@ -43,7 +43,7 @@ class ChangeInput:
     body: JSON | None = described("The entity after the change.", default=None)
     before: JSON | None = described("The entity before the change.", default=None)
     changed: list[str] | None = described("Names of the fields that changed.", default=None)
-    meta: JSON | None = described("What else is to be said of the change, an object.", default=None)
+    meta: JSON | None = described("Further information about the change, an object.", default=None)
     schema_version: Long | None = described("The version of its schema.", default=None)
     entry_version: Long | None = described("The version of the entity.", default=None)
     origin: str | None = described("Where it was first made.", default=None)
@@ -56,7 +56,7 @@ class ChangeInput:
         "The key of the other half of a key change that comes as two.", default=None
     )
     field: str | None = described("The field that a field-level change is about.", default=None)
-    action: Action | None = described("What is done to it.", default=None)
+    action: Action | None = described("The action on the field.", default=None)
 
     def plain(self) -> dict[str, Any]:
         """Returns the change in the format of the other transports."""
@@ -95,7 +95,7 @@ class ChangeInput:
 class AppendOutcome:
     """The result of ``append``."""
 
-    version: Long = described("Its version; 0 for a repetition of what lies too far back to be found.")
+    version: Long = described("Its version; 0 for a repetition whose version is no longer known.")
     cursor: Cursor | None = described("The place behind it, to expect or to subscribe from.")
     duplicate: bool = described("Whether its producer had committed it before; nothing was written then.")
     changes: int = described("How many changes were written, with the TRANSACTION event.")

@@ -66,15 +66,15 @@ Consumer = Annotated[ConsumerInput, argument("For which consumer, as the subscri
 
 
 @strawberry.type(
-    name="Delivery", description="What a consumer of a group was given, until it is acknowledged."
+    name="Delivery", description="A delivery to a consumer of a group, until it is acknowledged."
 )
 class GivenDelivery:
     """A delivery as the schema sees it."""
 
-    at: Cursor = described("What it is acknowledged by.")
+    at: Cursor = described("The cursor by which it is acknowledged.")
     count: int = described("How often it was delivered, this time included.")
     changes: list[ChangeEvent] = described(
-        "The change; of a group whose deliveries are transactions all of it that match."
+        "The change; for a group whose deliveries are transactions, all of its matching changes."
     )
 
     @classmethod
@@ -88,7 +88,7 @@ class GivenDelivery:
 class PendingDelivery:
     """A row of pending deliveries."""
 
-    at: Cursor = described("What it is acknowledged by.")
+    at: Cursor = described("The cursor by which it is acknowledged.")
     consumer: str = described("Which consumer has it.")
     generation: Long = described("Of that consumer.")
     idle_ms: Long = described("Milliseconds since it was last delivered.")
@@ -106,7 +106,7 @@ class PendingDelivery:
         )
 
 
-@strawberry.type(name="PendingDeliveries", description="What a group has delivered, and is not acknowledged.")
+@strawberry.type(name="PendingDeliveries", description="The deliveries of a group that are not acknowledged.")
 class PendingPage:
     """A page of pending deliveries, and their number in all."""
 
@@ -114,11 +114,13 @@ class PendingPage:
     rows: list[PendingDelivery] = described("Those that were asked for, in the order of the log.")
 
 
-@strawberry.type(name="ClaimedDeliveries", description="What a claim has moved.")
+@strawberry.type(name="ClaimedDeliveries", description="The result of a claim.")
 class ClaimedRows:
     """The result of a claim."""
 
-    deliveries: list[GivenDelivery] = described("What it has now; without changes if it only looks at them.")
+    deliveries: list[GivenDelivery] = described(
+        "The claimed deliveries; without changes if only ids were requested."
+    )
     next: Cursor | None = described("Where the next claim may begin; null at the end.")
     lost: list[Cursor] = described("The requested changes that retention has deleted.")
 
@@ -135,11 +137,13 @@ class ClaimedRows:
 def on_delivery(
     info: strawberry.Info[Context, None],
     consumer: Annotated[
-        ConsumerInput, argument("Which consumer of which group, whose criteria say which changes.")
+        ConsumerInput, argument("The consumer and its group; the criteria of the group select the changes.")
     ],
     history: Annotated[
         bool,
-        argument("Whether what a consumer of this name had before it joined again comes first."),
+        argument(
+            "Whether the pending deliveries of the consumer's name from before the join are delivered first."
+        ),
     ] = False,
     log: LogName = None,
 ) -> AsyncGenerator[GivenDelivery, None]:
@@ -159,7 +163,7 @@ def ack_deliveries(
     consumer: Consumer,
     at: At,
     upto: Annotated[
-        bool, argument("Whether everything is meant that the consumer has up to the one place.")
+        bool, argument("Whether to acknowledge all deliveries of the consumer up to the one position.")
     ] = False,
     durable: Annotated[bool, argument("Whether to answer only when a crash cannot take it.")] = False,
     log: LogName = None,
@@ -204,7 +208,9 @@ def term_deliveries(
 def claim_deliveries(
     info: strawberry.Info[Context, None],
     consumer: Consumer,
-    min_idle_ms: Annotated[Long, argument("Only what was delivered so many milliseconds ago.")],
+    min_idle_ms: Annotated[
+        Long, argument("Only deliveries that are pending for at least so many milliseconds.")
+    ],
     at: Annotated[list[Cursor] | None, argument("Which; all from `start` on if left out.")] = None,
     start: Annotated[Cursor | None, argument("From which place on.")] = None,
     limit: Annotated[int | None, argument("Most of them; 100 if left out.")] = None,
@@ -231,7 +237,9 @@ def pending_deliveries(
     group: Annotated[str, argument("The name of the group.")],
     consumer: Annotated[str | None, argument("Of which consumer; of all if left out.")] = None,
     start: Annotated[Cursor | None, argument("From which place on.")] = None,
-    min_idle_ms: Annotated[Long | None, argument("Only what was delivered so many milliseconds ago.")] = None,
+    min_idle_ms: Annotated[
+        Long | None, argument("Only deliveries that are pending for at least so many milliseconds.")
+    ] = None,
     limit: Annotated[int | None, argument("Most rows; 100 if left out.")] = None,
     log: LogName = None,
 ) -> PendingPage:

@@ -26,12 +26,12 @@ strawberry.enum(Image, name="Image", description="Which image of the entity a co
 strawberry.enum(
     Transition,
     name="Transition",
-    description="What a change does to the place of an entity in a filter: ENTERED holds after it and not before, "
-    "LEFT before it and not after, STAYED both.",
+    description="The transition of an entity with regard to a filter: ENTERED matches after the change and not before, "
+    "LEFT before and not after, STAYED both.",
 )
 
 
-@strawberry.enum(name="MaskRule", description="What is shown in place of a value.")
+@strawberry.enum(name="MaskRule", description="The replacement of a value.")
 class MaskRule(enum.Enum):
     """The rules of a mask."""
 
@@ -41,12 +41,12 @@ class MaskRule(enum.Enum):
     DROP = "DROP"
 
 
-@strawberry.input(name="MaskRuleInput", description="What is shown in place of the value at a path.")
+@strawberry.input(name="MaskRuleInput", description="The replacement of the value at a path.")
 class MaskRuleInput:
     """One rule of a mask in a document or in variables."""
 
     path: str = described("Names separated by dots, `$key`, or `$meta` and what is in it.")
-    rule: MaskRule = described("What is shown.", default=MaskRule.REDACT)
+    rule: MaskRule = described("The replacement.", default=MaskRule.REDACT)
     text: str | None = described("REDACT: the text that is shown, *** if left out.", default=None)
     key: str | None = described("HASH: the key of the HMAC, at least 16 bytes.", default=None)
     last: int | None = described("PARTIAL: how many characters are shown, 4 if left out.", default=None)
@@ -64,7 +64,7 @@ class ConditionInput:
     path: str = described("Names of the fields that lead to the value, separated by dots.")
     compare: Comparison = described("How it is compared.")
     value: Value | None = described(
-        "With what: for IN a list; for EXISTS and IS_NULL true (if left out) or false.",
+        "The value: for IN a list; for EXISTS and IS_NULL true (the default) or false.",
         default=strawberry.UNSET,
     )
     image: Image = described("Which image of the entity is looked at.", default=Image.AFTER)
@@ -84,7 +84,7 @@ class ConditionInput:
 
 @strawberry.input(
     name="Criterion",
-    description="One wish. All its fields must hold; a field that is left out holds for every change.",
+    description="A criterion. All of its fields must hold; an omitted field holds for every change.",
 )
 class CriterionInput:
     """A criterion in a document or in variables."""
@@ -93,7 +93,7 @@ class CriterionInput:
     entity_types: list[str] | None = described("Any of these entity types.", default=None)
     keys: list[str] | None = described("Any of these keys.", default=None)
     key_globs: list[str] | None = described(
-        "Any of these patterns of keys, in which * and ? stand for characters.", default=None
+        "Any of these globs of keys: * for any characters, ? for one byte.", default=None
     )
     key_patterns: list[str] | None = described(
         "Any of these regular expressions, which the whole key must match.", default=None

@@ -67,7 +67,7 @@ __all__ = ["make_schema"]
 
 Criterions = Annotated[
     list[CriterionInput] | None,
-    argument("Wishes, any of which may hold; nothing for every change."),
+    argument("Criterions, any of which may match; none for every change."),
 ]
 LogName = Annotated[str | None, argument("Name of the log; may be left out if the server has one.")]
 ImagesName = Annotated[Images, argument("Which images of an entity `body` and `before` show.")]
@@ -85,7 +85,7 @@ Paths = Annotated[
 ]
 MaskRules = Annotated[
     list[MaskRuleInput] | None,
-    argument("What is shown in place of values that are not to be seen."),
+    argument("Masks: the replacements of values."),
 ]
 
 
@@ -300,7 +300,7 @@ def _on_change(
 
 def _on_slot(
     info: strawberry.Info[Context, None],
-    slot: Annotated[SlotInput, argument("Which slot, whose criteria say which changes.")],
+    slot: Annotated[SlotInput, argument("The slot; its criteria select the changes.")],
     images: ImagesName = Images.WRITTEN,
     fields: Paths = None,
     mask: MaskRules = None,
@@ -345,7 +345,7 @@ def _append(
         list[ChangeInput], argument("The changes of one transaction, which is written as a whole or not.")
     ],
     producer: Annotated[
-        str | None, argument("Whose transaction it is; with `sequence`, a repetition is harmless.")
+        str | None, argument("The producer of the transaction; with `sequence`, a repetition is ignored.")
     ] = None,
     sequence: Annotated[Long | None, argument("Its number for the transaction, which rises.")] = None,
     expect: Annotated[
@@ -391,7 +391,7 @@ class MutationRoot:
 
     append: AppendOutcome = strawberry.mutation(resolver=_append, description="Appends a transaction.")
     ack_slot: AcknowledgedSlot = strawberry.mutation(
-        resolver=_ack_slot, description="Acknowledges what a slot gave, which it does not give again."
+        resolver=_ack_slot, description="Acknowledges deliveries of a slot, which are not repeated."
     )
     ack_deliveries: int = strawberry.mutation(
         resolver=ack_deliveries,
@@ -414,7 +414,7 @@ class MutationRoot:
     )
 
 
-@strawberry.type(description="What is past, and what there is.")
+@strawberry.type(description="History, logs and schemas.")
 class Query:
     """The root of queries."""
 
@@ -425,7 +425,7 @@ class Query:
     schemas: list[SchemaVersions] = described("The registered schemas, by entity type.", resolver=_schemas)
     history: HistoryPage = described("Past changes, a page at a time.", resolver=_history)
     pending_deliveries: PendingPage = described(
-        "What a group has delivered, and is not acknowledged.", resolver=pending_deliveries
+        "The deliveries of a group that are not acknowledged.", resolver=pending_deliveries
     )
 
 
@@ -442,7 +442,7 @@ class SubscriptionRoot:
     )
     on_delivery: AsyncGenerator[GivenDelivery, None] = strawberry.subscription(
         resolver=on_delivery,
-        description="What a group gives to one of its consumers: each change to one of them, until it is acknowledged.",
+        description="The deliveries of a group to one of its consumers; each change goes to one consumer, until it is acknowledged.",
     )
 
 

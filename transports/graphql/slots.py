@@ -39,7 +39,7 @@ class SlotInput:
         )
 
 
-@strawberry.type(name="SlotPlace", description="Where a slot stands.")
+@strawberry.type(name="SlotPlace", description="The position of a slot.")
 class AcknowledgedSlot:
     """The result of an acknowledgement."""
 

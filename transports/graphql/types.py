@@ -91,11 +91,11 @@ SCALARS: Final[Mapping[object, ScalarDefinition]] = {
     ),
     Value: strawberry.scalar(
         name="Value",
-        description="What a field is compared with: a number, text, true, false or null, or a list of them.",
+        description="The value of a comparison: a number, text, true, false or null, or a list of them.",
     ),
 }
 
-strawberry.enum(Action, name="Action", description="What is done to a field.")
+strawberry.enum(Action, name="Action", description="The action on a field.")
 strawberry.enum(Area, name="Area", description="What part of the system a change concerns.")
 strawberry.enum(Operation, name="Operation", description="What happened.")
 strawberry.enum(Images, name="Images", description="Which images of an entity `body` and `before` show.")
@@ -125,16 +125,14 @@ class ChangeEvent:
     schema_version: Long | None = described("Version of the schema in force.")
     entry_version: Long | None = described("Version of the entity, for conflict resolution.")
     origin: str | None = described("Where the change was first made.")
-    meta: JSON | None = described(
-        "What the application attached: to the transaction (index 0), or to the change."
-    )
-    lacking: list[str] = described("What the images that were asked for need and the log does not hold.")
+    meta: JSON | None = described("The `meta` of the transaction (index 0) or of the change.")
+    lacking: list[str] = described("The parts that the requested images need and the log lacks.")
     expires_at: DateTime | None = described("When the entity expires, or expired.")
     linked: str | None = described("Of the two halves of a key change, the key of the other.")
     field: str | None = described(
         "Path of the one field that a field-level change concerns; null for the entity as a whole."
     )
-    action: Action | None = described("What a field-level change does to the field.")
+    action: Action | None = described("The action of a field-level change on the field.")
     error: str | None = described(
         "What of this change cannot be rendered, and why; it is null in the other fields."
     )
@@ -199,7 +197,7 @@ class SchemaPart:
     """One part of a schema."""
 
     name: str = described("Its name; `entity` describes the entity itself.")
-    body: JSON | None = described("What it says; null if it cannot be rendered.")
+    body: JSON | None = described("The schema; null if it cannot be rendered.")
 
 
 @strawberry.type(name="Schema", description="A schema of entities, as it was registered.")

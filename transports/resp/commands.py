@@ -66,7 +66,7 @@ async def answer(port: RespPort, client: RespClient, words: list[bytes]) -> Any:
         return reply
 
 
-async def _tell(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
+async def _list_commands(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
     """``COMMAND [COUNT | DOCS [name ...] | INFO [name ...]]``."""
     if not given.left:
         return [command.told for command in COMMANDS.values()]
@@ -98,7 +98,7 @@ COMMANDS: Final = {
         RespCommand("CDC.PENDING", list_pending, -3, "Lists deliveries that are not acknowledged"),
         RespCommand("CDC.CLAIM", claim, -5, "Takes over deliveries of other consumers"),
         RespCommand("CLIENT", tell_client, -2, "Names the client"),
-        RespCommand("COMMAND", _tell, -1, "Tells which commands there are"),
+        RespCommand("COMMAND", _list_commands, -1, "Tells which commands there are"),
         RespCommand("ECHO", echo, 2, "Gives back what was said"),
         RespCommand("HELLO", greet, -1, "Chooses the version of the protocol, and shows a token"),
         RespCommand("PING", ping, -1, "Gives back PONG, or what was said"),

@@ -70,7 +70,7 @@ class _Named:
 async def group_(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
     """``CDC.GROUP CREATE | READ | LEAVE | INFO``."""
     word = given.raw("subcommand").upper()
-    subcommands = {b"CREATE": _create, b"READ": _read, b"LEAVE": _leave, b"INFO": _tell}
+    subcommands = {b"CREATE": _create, b"READ": _read, b"LEAVE": _leave, b"INFO": _info}
     if word not in subcommands:
         right = b", ".join(subcommands).decode()
         raise RespError("ERR", f"unknown subcommand {word[:40]!a} of CDC.GROUP, which must be one of {right}")
@@ -228,7 +228,7 @@ async def _leave(port: RespPort, client: RespClient, given: CommandArguments) ->
     return await port.scan(client, work)
 
 
-async def _tell(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+async def _info(port: RespPort, client: RespClient, given: CommandArguments) -> Any:
     """``INFO key group``."""
     named = _Named.of(given)
     given.done()

@@ -430,9 +430,9 @@ class Application:
         elif page is not None:
             await _show(send, page, headers.get("if-none-match", ""), body=body)
         else:
-            await _answer(send, *await self._tell(scope), body=body)
+            await _answer(send, *await self._answer_status(scope), body=body)
 
-    async def _tell(self, scope: Scope) -> StatusAnswer:
+    async def _answer_status(self, scope: Scope) -> StatusAnswer:
         """Answers a status path."""
         path, principal = scope["path"], None
         try:

@@ -92,12 +92,12 @@ class AsgiLink:
         if self._closing is None:
             self._closing = (code, close_reason(reason))
             self._wake.set()
-            self._tell_lost()
+            self._notify_lost()
 
     def abort(self) -> None:
         """Drops the connection and its queued messages."""
         self._aborted.set()
-        self._tell_lost()
+        self._notify_lost()
 
     async def closed(self) -> None:
         """Serves the connection until it ends."""
@@ -116,7 +116,7 @@ class AsgiLink:
             for task in tasks:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
-            self._tell_lost()
+            self._notify_lost()
         for result in results:
             if isinstance(result, Exception):
                 _LOG.debug("the host ended the connection: %r", result)
@@ -154,7 +154,7 @@ class AsgiLink:
                 await self._send({"type": "websocket.close", "code": int(code), "reason": reason})
                 return
 
-    def _tell_lost(self) -> None:
+    def _notify_lost(self) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.lost()

@@ -66,7 +66,7 @@ def statistics(
     system = logs.get(SYSTEM)
     if system is not None:  # last, because it is not a log of the application
         listed[SYSTEM] = system
-    by_log = {name: _told(log, discreet=discreet) for name, log in listed.items()}
+    by_log = {name: _log_statistics(log, discreet=discreet) for name, log in listed.items()}
     for called, each in (latencies or {}).items():
         for name, one in by_log.items():
             took = each.told(listed[name])
@@ -78,7 +78,7 @@ def statistics(
     return {"logs": by_log}
 
 
-def _told(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
+def _log_statistics(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
     """The statistics of one log; only the error's name if the log has failed."""
     try:
         statistics = log.statistics(listed=_LISTED, lag=True)

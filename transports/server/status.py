@@ -179,7 +179,7 @@ class Status:
                 case _ if principal is None:
                     raise Unauthenticated
                 case "/statistics":
-                    return await self._told(principal)
+                    return await self._statistics_answer(principal)
                 case "/metrics":
                     return await self._metrics(principal)
                 case _:
@@ -203,7 +203,7 @@ class Status:
             self._known[asked] = self._access.allows(principal, name, action)
         return self._known[asked]
 
-    async def _told(self, principal: Principal) -> StatusAnswer:
+    async def _statistics_answer(self, principal: Principal) -> StatusAnswer:
         """Returns the statistics of the logs that a principal may operate, and only the ends of those that it may read."""
         statistics = (await self._statistics.get()).told
         logs: dict[str, Any] = {}

@@ -135,7 +135,7 @@ class LinkProtocol(asyncio.Protocol):
             self._transport.pause_reading()
             self.loop.call_soon(self._go_on)
         if self._conn.parser_exc is not None and not self._events:
-            self._tell_lost()
+            self._notify_lost()
             self._cut_off_later()
             # Read and drop the rest of what the peer sends. Closing with unread bytes would reset the connection, and the
             # peer might never see the close frame with the reason.
@@ -210,7 +210,7 @@ class LinkProtocol(asyncio.Protocol):
         for timer in (self._keepalive, self._closer):
             if timer is not None:
                 timer.cancel()
-        self._tell_lost()
+        self._notify_lost()
         if not self._gone.done():
             self._gone.set_result(None)
 
@@ -303,12 +303,12 @@ class LinkProtocol(asyncio.Protocol):
             self._conn.send_close(code, close_reason(reason))
             self._collect()
         self.flush()
-        self._tell_lost()
+        self._notify_lost()
         self._cut_off_later()
 
     def abort(self) -> None:
         """Aborts the connection and drops the unsent bytes."""
-        self._tell_lost()
+        self._notify_lost()
         self._transport.abort()
 
     # Internals.
@@ -419,7 +419,7 @@ class LinkProtocol(asyncio.Protocol):
 
     def _end(self) -> None:
         """Closes behind the unsent bytes, and aborts after ``close_timeout``."""
-        self._tell_lost()
+        self._notify_lost()
         self._transport.close()
         self._cut_off_later()
 
@@ -427,7 +427,7 @@ class LinkProtocol(asyncio.Protocol):
         if self._closer is None:
             self._closer = self.loop.call_later(self.limits.close_timeout, self._transport.abort)
 
-    def _tell_lost(self) -> None:
+    def _notify_lost(self) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.lost()

@@ -39,12 +39,12 @@ class SinkProgress:
         """Forgets what was confirmed, which is then sent again."""
         self.confirmed: Position | None = None
         self.cursor: str | None = None
-        self.unsaved = self.gap_told = False
+        self.unsaved = self.gap_reported = False
 
     def note(self, batch: SinkBatch) -> None:
         """Records a confirmed batch."""
         self.confirmed, self.cursor = batch.next, batch.cursor or self.cursor
-        self.unsaved, self.gap_told = True, self.gap_told or batch.gap is not None
+        self.unsaved, self.gap_reported = True, self.gap_reported or batch.gap is not None
 
 
 class SinkIntake:
@@ -171,7 +171,7 @@ class SinkIntake:
             idle: Whether no change is in flight to the target.
         """
         slot, supply, noted = self.open(), self.supply, self.notes.told
-        if progress.gap_told and noted.gap is not None:
+        if progress.gap_reported and noted.gap is not None:
             self.notes.write(gap=None)
         place = progress.confirmed if progress.unsaved else None
         if noted.rows is not None:

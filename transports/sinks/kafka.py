@@ -238,12 +238,12 @@ class KafkaSink:
         self._gap = gap
         for change in changes:
             if change.area is Area.SCHEMA:
-                self._tell_schema(change)
+                self._send_schema(change)
             elif change.area is Area.DATA and change.entity_type is not None:
-                self._tell(change)
+                self._send_change(change)
         self._settle()
 
-    def _tell(self, change: Change) -> None:
+    def _send_change(self, change: Change) -> None:
         assert change.entity_type is not None
         topic = self._topic.replace("{entity_type}", change.entity_type)
         value = msgspec.json.encode(self._form(change, self._opened, self._source))
@@ -254,7 +254,7 @@ class KafkaSink:
         if self._tombstones and change.operation in _DELETES:
             self._produce(topic, change, None)
 
-    def _tell_schema(self, change: Change) -> None:
+    def _send_schema(self, change: Change) -> None:
         """Sends a schema, and after it a marker to each partition that may hold changes of its entity type."""
         if self._schema_topic is None:
             return

@@ -154,7 +154,7 @@ class LogSinks(Mapping[str, SinkRunner]):
 
     def told(self) -> dict[str, dict[str, Any]]:
         """Returns the statistics of each sink as JSON values, with the names that ``/statistics`` uses."""
-        return {name: _told(runner.statistics()) for name, runner in self._runners.items()}
+        return {name: _status_json(runner.statistics()) for name, runner in self._runners.items()}
 
     def close(self) -> None:
         """Stops all sinks, and stores their positions. Idempotent."""
@@ -205,7 +205,7 @@ def order_of(order: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _told(status: SinkStatus) -> dict[str, Any]:
+def _status_json(status: SinkStatus) -> dict[str, Any]:
     lag, counters = status.lag, status.counters
     return {
         "state": status.state.name,

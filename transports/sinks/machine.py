@@ -189,7 +189,7 @@ class SinkMachine:
                 due, tick = supply.due(now), self._options.tick
                 return self._store_when_due(now, tick if due is None else min(due, tick))
             gap = self._intake.notes.told.gap
-            if gap is not None and not self._progress.gap_told:
+            if gap is not None and not self._progress.gap_reported:
                 batch = replace(batch, gap=SinkGap(gap.first, gap.next))
             over = outbox.take(batch)
             if over is not None:

@@ -63,7 +63,7 @@ def observe(
     server.tell_deliveries(DeliverySpans(tracers).sent)
 
 
-def _told(figures: Figures) -> Mapping[str, Any]:
+def _figures_of(figures: Figures) -> Mapping[str, Any]:
     """Returns the statistics; empty if the server has stopped or does not answer in time."""
     try:
         return figures()
@@ -73,7 +73,7 @@ def _told(figures: Figures) -> Mapping[str, Any]:
 
 def _reading(figures: Figures, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def read(_options: CallbackOptions) -> Iterable[Observation]:
-        for values, value in samples(metric, _told(figures)):
+        for values, value in samples(metric, _figures_of(figures)):
             yield Observation(value, dict(zip(metric.all_labels, values, strict=True)))
 
     return read
@@ -81,7 +81,7 @@ def _reading(figures: Figures, metric: Metric) -> Callable[[CallbackOptions], It
 
 def _part(figures: Figures, metric: Metric, part: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def read(_options: CallbackOptions) -> Iterable[Observation]:
-        for name, buckets, total in read_buckets(metric, _told(figures)):
+        for name, buckets, total in read_buckets(metric, _figures_of(figures)):
             if part == "bucket":
                 yield from (Observation(value, {"log": name, "le": bound}) for bound, value in buckets)
             else:

@@ -211,14 +211,14 @@ class _Copying:
                 write_all(copy, data, at)
                 end += len(data)
                 self.bytes += len(data)
-                self._tell(end, size)
+                self._report_progress(end, size)
             if end != size:
                 raise WalCorrupted(number, end, f"the segment ends before byte {size}")
             if number == self._plan.shown.segment:
                 self._end = _judged(copy, number, self._plan.shown)
             sync_file(copy)
 
-    def _tell(self, at: int, size: int) -> None:
+    def _report_progress(self, at: int, size: int) -> None:
         """Reports progress also within a segment, since there may be only one."""
         if self._progress is not None:
             done = self.linked + self.copied

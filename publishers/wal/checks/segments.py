@@ -279,7 +279,7 @@ class Segments:
             offset, header, _ = piece
             self._last_at = offset
             self._one(file, number, piece, replay)
-            self._tell(offset + header.extent)
+            self._report_progress(offset + header.extent)
             if header.ends and not bads:
                 whole, version = offset + header.extent, chain.version
                 if good and not report.broken:
@@ -339,7 +339,7 @@ class Segments:
         for self._epoch in replay.tables.epochs[-1:]:
             report.met(self._epoch.epoch, self._epoch.random)
 
-    def _tell(self, at: int) -> None:
+    def _report_progress(self, at: int) -> None:
         done = self._report.bytes
         if at - self._told >= _TELL or at < self._told:
             self._told = at

@@ -452,7 +452,7 @@ def test_a_bench_takes_who_comes_later_until_it_is_full_and_others_of_its_kind_o
     while some.place is not None or some.waiting:
         some.clear()
         one.take("c", some, 2)
-        benches.append((some.bench is bench, some.took))
+        benches.append((some.bench is bench, some.drain_count))
     assert sorted(benches) == [(False, 1), (False, 1), (True, TURN)]
     assert one.statistics().live == TURN + 2
 
@@ -550,14 +550,14 @@ def test_benches_that_stand_together_become_one_as_far_as_there_is_room():
         first.clear()
         one.take("c", first, 1)
         first.bench.served(first)
-        assert first.took == TURN
+        assert first.drain_count == TURN
     one.link(chunk(2, 1), 1)
     later, taken = Round(1, 2 * TURN), []
     while later.place is not None or later.waiting:
         later.clear()
         one.take("c", later, 2)
         later.bench.served(later)
-        taken.append(later.took)
+        taken.append(later.drain_count)
         assert all(cursor.bench is later.bench for cursor in later.bench.members)
     assert taken == [2 * TURN, TURN]
     assert one.statistics().live == 3 * TURN
