@@ -307,7 +307,7 @@ class SlotBook:
 
 
 def _wrote(position: Position) -> int:
-    """The newest version with a change before a position."""
+    """The newest version of which a change lies before a position."""
     return position.version if position.index else position.version - 1
 
 

@@ -132,7 +132,7 @@ def _list(chosen: argparse.Namespace) -> int:
         found = groups_of(chosen, url)
     else:
         with followed(chosen.directory, chosen.log) as log:
-            found = [_group_json(log, one) for one in _stored(log)]
+            found = [_told(log, one) for one in _stored(log)]
     rows = [_HEADS, *map(_row, found)]
     show(chosen, {"groups": found}, table(rows) if found else ["no groups yet"])
     return _DONE
@@ -146,7 +146,7 @@ def _info(chosen: argparse.Namespace) -> int:
         info = known[chosen.name]
     else:
         with followed(chosen.directory, chosen.log) as log:
-            info = _group_json(log, _one(log, chosen.name))
+            info = _told(log, _one(log, chosen.name))
     lag = info["lag"]
     lines = [f"{name}: {value}" for name, value in info.items() if name != "lag"]
     show(chosen, info, [*lines, f"lag: {lag['versions']} versions, {seconds_text(lag['seconds'])}"])
@@ -328,7 +328,7 @@ def _one(log: ChangeLog, name: str) -> StoredGroup:
     return known[name]
 
 
-def _group_json(log: ChangeLog, group: StoredGroup) -> dict[str, Any]:
+def _told(log: ChangeLog, group: StoredGroup) -> dict[str, Any]:
     record = group.record
     good = group.state not in (GroupState.LOST, GroupState.FORKED)
     return {

@@ -105,7 +105,7 @@ def _list(chosen: argparse.Namespace) -> int:
         found = [_seen(one) for one in _afar(chosen, url, lambda slots: slots.list())]
     else:
         with followed(chosen.directory, chosen.log) as log:
-            found = [_slot_json(log, one) for one in _stored(log)]
+            found = [_told(log, one) for one in _stored(log)]
     show(chosen, {"slots": found}, table([_HEADS, *map(_row, found)]) if found else ["no slots yet"])
     return _DONE
 
@@ -118,7 +118,7 @@ def _info(chosen: argparse.Namespace) -> int:
             stored = {one.record.name: one for one in _stored(log)}
             if chosen.name not in stored:
                 raise NoSuchSlot(chosen.name, stored)
-            info = _slot_json(log, stored[chosen.name])
+            info = _told(log, stored[chosen.name])
     lag = info["lag"]
     lines = [f"{name}: {value}" for name, value in info.items() if name != "lag"]
     show(chosen, info, [*lines, f"lag: {lag['versions']} versions, {seconds_text(lag['seconds'])}"])
@@ -202,7 +202,7 @@ def _stored(log: ChangeLog) -> list[StoredSlot]:
     return stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of)
 
 
-def _slot_json(log: ChangeLog, slot: StoredSlot) -> dict[str, Any]:
+def _told(log: ChangeLog, slot: StoredSlot) -> dict[str, Any]:
     record, position = slot.record, slot.position
     good = slot.state is SlotState.FREE
     return {

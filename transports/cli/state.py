@@ -54,12 +54,12 @@ def _add(commands: Any, example: str, what: str, run: Any) -> ArgumentParser:
 
 
 def _info(chosen: argparse.Namespace) -> int:
-    info = _state_json(directory_of(chosen.directory, chosen.log))
+    info = _told(directory_of(chosen.directory, chosen.log))
     show(chosen, info, (f"{name}: {value}" for name, value in info.items()))
     return 0
 
 
-def _state_json(path: Path) -> Mapping[str, Any]:
+def _told(path: Path) -> Mapping[str, Any]:
     found = look_at_file(path)
     return {
         "logId": found.log_id,

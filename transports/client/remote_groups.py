@@ -1,4 +1,4 @@
-"""The groups of a remote log: create, inspect, move, pause and drop them, and list their dead letters."""
+"""The groups of a remote log: made, looked at and moved from afar, and what became of their dead letters."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
@@ -17,15 +17,15 @@ _AT_ONCE = 1_000
 
 
 class RemoteGroups:
-    """The groups of a remote log, for the event loop of its connection: ``RemoteLog.groups``.
+    """The groups of a remote log that its server lets the client use; ``RemoteLog.groups``. To be used on the loop of the connection.
 
-    The results are JSON values: ``name``, ``state``, ``cursor``, ``version``, ``generation``, and whether the call has ``changed`` the
-    group. A refusal of the server raises ``RemoteError``, with the code ``GROUP_NOT_FOUND``, ``GROUP_EXISTS``, or ``FORBIDDEN`` if the
-    grant does not name the group. With ``reconnect``, unanswered requests are sent again after a lost connection: a repeated ``create``
-    or ``drop`` may then fail because the first one succeeded.
+    What is answered is as it travels: ``name``, ``state``, ``cursor``, ``version``, ``generation``, and whether it has ``changed``. What the
+    server refuses is a ``RemoteError``: its code is ``GROUP_NOT_FOUND``, ``GROUP_EXISTS``, ``FORBIDDEN`` if the grant does not name the
+    group. After a connection that was lost, with ``reconnect``, what was not answered is asked again: a second ``create`` or ``drop`` may
+    then find what the first one did.
 
     Args:
-        ask: Sends a request, and returns the answer.
+        ask: Has the server answer.
         log: Name of the log; None for the only one.
     """
 
@@ -34,22 +34,22 @@ class RemoteGroups:
         self._log = log
 
     def of(self, log: str) -> "RemoteGroups":
-        """The groups of another log of the server."""
+        """Those of another log of the server."""
         return RemoteGroups(self._ask, log)
 
     async def create(
         self, name: str, *criteria: Criterion | Criteria, start: Since = None, **options: Any
     ) -> dict[str, Any]:
-        """Creates a group; durable when it returns.
+        """Makes a group; durable when it returns.
 
         Args:
-            name: Its name.
-            *criteria: Select its changes; none for all changes.
-            start: Its position, as ``since`` of ``RemoteLog.changes``; the next version by default.
+            name: Of it.
+            *criteria: Which changes; none for all of them.
+            start: Its place, as ``since`` of ``RemoteLog.changes``; the next version by default.
             options: As for ``log.groups.create``.
 
         Raises:
-            InvalidOption: If an argument is invalid; the server checks the options.
+            InvalidOption: If something is not what it must be; the server judges the rest.
         """
         fields: dict[str, Any] = {**start_json(start), "options": options}
         if criteria:
@@ -57,15 +57,15 @@ class RemoteGroups:
         return await self._one("create", name, **fields)
 
     async def reset(self, name: str, place: Since) -> dict[str, Any]:
-        """Moves a group in any state; all its consumers are fenced."""
+        """Moves a group, whatever has become of it; all its consumers are fenced."""
         return await self._one("reset", name, **start_json(place))
 
     async def pause(self, name: str) -> dict[str, Any]:
-        """Stops the deliveries of a group until it is resumed, also over restarts."""
+        """Lets a group give nothing until it is resumed, over restarts too."""
         return await self._one("pause", name)
 
     async def resume(self, name: str) -> dict[str, Any]:
-        """Resumes a group, also after its breaker has paused it."""
+        """Lets a group go on, also after its breaker has paused it."""
         return await self._one("resume", name)
 
     async def drop(self, name: str) -> None:
@@ -73,10 +73,10 @@ class RemoteGroups:
         await self._one("drop", name)
 
     async def pending(self, name: str, limit: int = 100) -> dict[str, Any]:
-        """The pending deliveries: ``total``, and ``rows`` of ``at``, ``consumer``, ``generation``, ``idleMs``, ``count``.
+        """What was delivered and is not acknowledged: ``total``, and ``rows`` of ``at``, ``consumer``, ``generation``, ``idleMs``, ``count``.
 
         Args:
-            name: The group.
+            name: Of the group.
             limit: Most rows, up to 1,000.
         """
         return await self._one("pending", name, limit=limit)
@@ -93,14 +93,14 @@ class RemoteGroups:
                 return
 
     async def discard(self, name: str, positions: Iterable[Position | str] | None = None) -> int:
-        """Removes dead letters, durably.
+        """Takes dead letters away, durably.
 
         Args:
-            name: The group.
-            positions: Their positions, such as ``"42:1"``; None for all.
+            name: Of the group.
+            positions: Which, such as ``"42:1"``; None for all.
 
         Returns:
-            The number of removed letters.
+            How many were there.
         """
         if positions is None:
             return int((await self._one("discard", name))["count"])

@@ -130,12 +130,12 @@ class SinkOutbox:
         if refused and self._options.on_reject == "pause":
             self._batches[0] = batch.only({*refused, *later, *left})
             self._counters.rejected += len(refused)
-            raise TargetRefused(_first_error(batch, refused))
+            raise TargetRefused(_told(batch, refused))
         for place, error in sorted(refused.items()):
             self._reject(batch.changes[place], error)
         if later or left:
             self._batches[0] = batch.only({*later, *left}).again()
-            raise _worst(left.values()) if left else TargetUnavailable(_first_error(batch, later))
+            raise _worst(left.values()) if left else TargetUnavailable(_told(batch, later))
 
     def _transformed(self, batch: SinkBatch) -> Sequence[Change]:
         transform = self._options.transform
@@ -182,7 +182,7 @@ def _worst(errors: Iterable[Exception]) -> Exception:
     return max(errors, key=weight)
 
 
-def _first_error(batch: SinkBatch, errors: dict[int, str]) -> str:
+def _told(batch: SinkBatch, errors: dict[int, str]) -> str:
     """The first of the errors of single changes, and how many there are."""
     place = min(errors)
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
