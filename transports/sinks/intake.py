@@ -29,7 +29,7 @@ class SinkProgress:
         confirmed: The position behind the last confirmed change; None before the first.
         cursor: The cursor of the last confirmed row, or change between rows.
         unsaved: Whether anything is confirmed and not stored.
-        gap_told: Whether the target has confirmed a batch that carries the gap.
+        gap_reported: Whether the target has confirmed a batch that carries the gap.
     """
 
     def __init__(self) -> None:

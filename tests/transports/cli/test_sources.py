@@ -90,7 +90,7 @@ def test_a_table_is_named_by_a_url_or_by_where_that_is_kept(shop, monkeypatch):
         ("=sqlite://#t", "TYPE=URL#TABLE"),
         ("order=sqlite:///shop.db#none", "a table that the database has"),
         ("order=sqlite:///shop.db#notes", "a table with a primary key"),
-        ("order=env:NOT_THERE#orders", "env:NOT_THERE is not there"),
+        ("order=env:NOT_THERE#orders", "env:NOT_THERE is not set"),
         ("order=sqlite:////no/such/place#orders", "unable to open"),
         ("order=nothing://ann:s3cr3t@host/x#orders", "a URL of SQLAlchemy"),
         ("order=s3cr3t#orders", "a URL of SQLAlchemy"),
