@@ -66,7 +66,7 @@ class LogPort:
         self.monotonic = service.clock.monotonic
         self.holds = files.retention.statistics
         self.judge = places.kept
-        self._committed_at = functools.lru_cache(_TIMES_MAX)(self._read_committed_at)
+        self._committed_at = functools.lru_cache(_TIMES_MAX)(places.committed_at)
 
     def find(self, since: Any) -> Position:
         """See `PlaceLog.find`."""
@@ -90,14 +90,14 @@ class LogPort:
         if lag.seconds is not None:
             return lag
         # Committed before the log was opened. Without its age, a consumer that has not come back since would raise no alarm.
-        return admission.behind(position, visible, self._committed_at(position.version))
-
-    def _read_committed_at(self, version: int) -> int:
-        """Returns the commit time of a visible version, in microseconds since the Unix epoch; 0 if it is no longer kept."""
         try:
-            return self._places.committed_at(version)
-        except PenstockError:
-            return 0
+            committed_at = self._committed_at(position.version)
+        except (
+            PenstockError,
+            OSError,
+        ):  # no longer kept, or not readable now: statistics are due all the same
+            return lag
+        return admission.behind(position, visible, committed_at)
 
     def feed(self, criteria: Criteria, since: Position, view: View, check: Callable[[], None]) -> ChangeFeed:
         """See `PlaceLog.feed`."""

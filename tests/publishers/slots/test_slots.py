@@ -1,5 +1,6 @@
 """Slots: places that the log keeps for consumers."""
 
+import errno
 from collections import deque
 
 import pytest
@@ -25,6 +26,7 @@ from publishers import (
     SlotState,
     TooCostly,
 )
+from publishers.log.start import Places
 from tests.publishers.slots.consumers import caught_up, served, take
 from tests.publishers.support import QUICK, Probe, fill, opened, order, scratch, wait_until
 from tests.simulation.workload import Clock
@@ -435,6 +437,21 @@ def test_how_old_the_backlog_of_a_slot_is_is_known_after_a_restart_too():
         assert round(log.slots.info("stock").lag.seconds) == 307
         log.slots.reset("stock", "latest")
         assert log.slots.info("stock").lag.seconds == 0
+
+
+def test_a_backlog_whose_age_cannot_be_read_has_statistics_all_the_same(monkeypatch):
+    """F74: statistics of a log must not fail with its disk."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **QUICK) as log:
+        log.slots.create("stock", start="latest")
+        fill(log, 1, 1)
+
+    def broken(_places, _version):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Places, "committed_at", broken)
+    with ChangeLog.open(path, **QUICK) as log:
+        assert log.slots.info("stock").lag.seconds is None
 
 
 def test_views_apply_to_slots(log):
