@@ -39,7 +39,7 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
     if order.do == "create":
         options = msgspec.structs.asdict(order.settings)
         made = log.groups.create(order.name, order.criteria, start=order.start, **options)
-        return _group_json(name, log, made.info(), changed=True)
+        return _outcome(name, log, made.info(), changed=True)
     group = log.groups.open(order.name)
     match order.do:
         case "info":
@@ -57,10 +57,10 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
             log.groups.drop(order.name)
             return {"log": name, "name": order.name}
         case "reset":
-            return _group_json(name, log, log.groups.reset(order.name, order.start), changed=True)
+            return _outcome(name, log, log.groups.reset(order.name, order.start), changed=True)
         case _:
             changed = group.pause() if order.do == "pause" else group.resume()
-    return _group_json(name, log, group.info(), changed=changed)
+    return _outcome(name, log, group.info(), changed=changed)
 
 
 def _letters(group: ConsumerGroup, order: GroupOrder) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _letters(group: ConsumerGroup, order: GroupOrder) -> dict[str, Any]:
     return {"letters": found, "next": None}
 
 
-def _group_json(name: str, log: "ChangeLog", statistics: GroupStatistics, *, changed: bool) -> dict[str, Any]:
+def _outcome(name: str, log: "ChangeLog", statistics: GroupStatistics, *, changed: bool) -> dict[str, Any]:
     return {
         "log": name,
         "name": statistics.name,
