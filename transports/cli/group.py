@@ -208,11 +208,9 @@ def _pending(chosen: argparse.Namespace) -> int:
 def _claim(chosen: argparse.Namespace) -> int:
     if not 0 <= chosen.min_idle < float("inf"):
         raise InvalidOption("--min-idle", chosen.min_idle, "seconds from 0")
-    if (url := url_of(chosen.directory)) is not None:
-        count = asked_of(chosen, url, lambda groups: groups.release(chosen.name, chosen.min_idle))
-    else:  # consumers live in the process of the owner, so a log that can be opened for writing has none
-        with existing(chosen) as log:
-            count = log.groups.open(chosen.name).release(chosen.min_idle)
+    if (url := url_of(chosen.directory)) is None:  # no other process knows the consumers
+        raise InvalidOption("directory", chosen.directory, "the URL of the server that owns the log")
+    count = asked_of(chosen, url, lambda groups: groups.release(chosen.name, chosen.min_idle))
     show(chosen, {"claimed": count}, [f"{count} deliveries are due now, for every consumer"])
     return _DONE
 
