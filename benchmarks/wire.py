@@ -21,10 +21,12 @@ from benchmarks.client_process import ClientProcess
 from benchmarks.harness import Table, percentile, progress
 from publishers import ChangeLog, upsert
 from transports import serve
+from transports.limits import Limits
 
 SIZE = 10
 CONNECTIONS = (10, 100, 1000)
 EVENTS = 300_000  # delivered in one round, roughly
+_LIMITS = Limits(keepalive=3_600.0)  # the clients answer no pings, as they read no frames
 _AHEAD = 20  # commits that the clients may be behind
 _MARK = b'"entity_type":'
 _OURS = "penstock, WebSocket, commit included"
@@ -45,7 +47,7 @@ def compared(directory: Path, count: int) -> tuple[Table, Table]:
     place = Path(tempfile.mkdtemp(dir=directory))
     with (
         ChangeLog.open(place / "log", sync="os") as log,
-        serve(log, port=0) as server,
+        serve(log, port=0, limits=_LIMITS) as server,
         Clients("wire", server.port, count) as wired,
         Raw(count) as raw,
     ):
@@ -193,6 +195,11 @@ class Counter(asyncio.Protocol):
             short = len(data) < 126
             head = bytes((0x81, 0x80 | len(data))) if short else b"\x81\xfe" + len(data).to_bytes(2, "big")
             self.transport.write(head + bytes(4) + data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # The server's process waits for an answer, and fails without one.
+        print(f"a connection to the server is lost: {exc}", file=sys.stderr)
+        os._exit(1)
 
     def data_received(self, data: bytes) -> None:
         if not self.ready.done():
