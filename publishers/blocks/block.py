@@ -4,9 +4,10 @@ A block is the unit from commit through ring to socket: columns in the layout of
 events and selected rows are derived from it lazily, and shared by all subscriptions that need them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from publishers.blocks.decode import (
     decode_rows,
     decode_run,
     names_of,
+    stored_rows,
 )
 from publishers.blocks.memo import SHELVES_MAX, Shelf
 from publishers.lossless import flaw_of
@@ -187,6 +189,14 @@ class Block:
     def key(self, index: int) -> bytes | None:
         """Returns the key of a change; None for the TRANSACTION event, and for a change of all keys of an entity type."""
         return self.columns.key[index - self.first_index] if index and self.kind(index) != KEYLESS else None
+
+    def rows(self, start: int, stop: int) -> Iterator[tuple[Any, ...]]:
+        """Yields changes as they are stored, without the TRANSACTION event: kind, entity type, key, body, before, changed, meta."""
+        columns = self.columns
+        low, high = start - self.first_index, stop - self.first_index
+        if columns.values is not None:
+            return islice(zip(*columns.values, strict=True), low, high)
+        return stored_rows(columns, low, high)
 
     def body(self, index: int) -> bytes | None:
         """Returns the JSON after the change; for the TRANSACTION event its id and stored bytes."""

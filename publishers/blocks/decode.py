@@ -20,6 +20,7 @@ __all__ = [
     "decode_run",
     "names_of",
     "spliced",
+    "stored_rows",
 ]
 
 KEYLESS: Final = Area.DATA * 16 + Operation.TRUNCATE
@@ -240,6 +241,14 @@ def decode_run(
         else:
             made.append(Change(*fields, **_rare(altered, attached, entry)))
     return made
+
+
+def stored_rows(columns: Columns, start: int, stop: int) -> Iterator[tuple[Any, ...]]:
+    """Yields kind, entity type, key, body, before, changed and meta of the rows from ``start`` up to ``stop``, as stored."""
+    names, ids = columns.entity_types, columns.type_ids
+    types = repeat(names[0]) if ids is None else map(names.__getitem__, ids[start:stop])
+    values = (_values(columns, name, start, stop) for name in ("key", "body", "before", "changed", "meta"))
+    return zip(bytes(columns.kinds[start:stop]), types, *values, strict=False)
 
 
 def _values(columns: Columns, name: str, start: int, stop: int) -> Sequence[bytes | None] | Iterator[None]:

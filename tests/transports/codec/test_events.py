@@ -187,6 +187,27 @@ def test_what_a_client_reads_equals_what_the_log_delivers(mutations, view):
     assert again == everything(made, view)
 
 
+@given(MUTATIONS, st.sampled_from([HEADER, BODY]), st.booleans())
+def test_a_run_of_changes_is_encoded_to_the_bytes_of_its_changes_one_by_one(mutations, view, ends):
+    run, single = block(*mutations, ends=ends), block(*mutations, ends=ends)
+    encoder = EventEncoder(token)
+    one_by_one = encoder.events([Slice(single, [index]) for index in single.indices], view)
+    assert encoder.events([Slice(run, run.indices[1:])], view) == one_by_one[1:]
+    assert encoder.events([Slice(run, run.indices)], view) == one_by_one
+    assert run.memo_bytes == single.memo_bytes
+
+
+@pytest.mark.parametrize("name", ["body", "before"])
+def test_an_image_of_a_run_that_is_no_json_is_left_out_with_its_error(name):
+    sound = upsert("order", "1", {"a": 1}, before={"a": 0})
+    damaged = msgspec.structs.replace(sound, **{name: b'{"a":'})
+    first, second, third = everything(block(sound, damaged, sound), BODY)[1:]
+    assert name not in second
+    assert second["error"].startswith(f"{name}: ")
+    assert "error" not in first
+    assert (third["body"], third["before"], "error" in third) == ({"a": 1}, {"a": 0}, False)
+
+
 def _plain(change):
     """JSON by value: of keys that are not UTF-8 the client keeps the bodies' values, not their spaces."""
     names = ("body_bytes", "before_bytes", "meta_bytes")
