@@ -5,6 +5,7 @@ Every field of an event is a leaf that is read from the change, so the payloads 
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -25,6 +26,7 @@ _INT_MAX: Final = 2**31 - 1  # GraphQL's Int; beyond it graphql-core makes the e
 _AREAS: Final = {area.value: b'"%s"' % area.name.encode() for area in Area}
 _OPERATIONS: Final = {operation.value: b'"%s"' % operation.name.encode() for operation in Operation}
 _NULL: Final = b"null"
+_SHARED: Final = 64  # transactions whose commit time and cursors are kept as text
 
 Read = Callable[[Block, int, View], bytes]
 ReadShown = Callable[[ShownImages], bytes]
@@ -46,6 +48,12 @@ def _time(moment: datetime | None) -> bytes:
     return _NULL if moment is None else b'"%s"' % stamp(moment).encode()
 
 
+@lru_cache(_SHARED)
+def _committed(microseconds: int) -> bytes:
+    """Formats the commit time, which all events of a transaction share."""
+    return _time(time_of(microseconds))
+
+
 def _action(action: Action | None) -> bytes:
     return _NULL if action is None else b'"%s"' % action.name.encode()
 
@@ -63,7 +71,7 @@ _READS: Final[Mapping[str, Read]] = {
     "version": lambda block, _i, _v: b'"%d"' % block.version,
     "index": lambda _b, index, _v: b"%d" % index,
     "count": lambda block, index, view: b"%d" % block.shown_count(index, view),
-    "timestamp": lambda block, _i, _v: b'"%s"' % stamp(time_of(block.committed_at)).encode(),
+    "timestamp": lambda block, _i, _v: _committed(block.committed_at),
     "area": lambda block, index, _v: _AREAS[block.kind(index) >> 4],
     "operation": lambda block, index, _v: _OPERATIONS[block.kind(index) & 15],
     "entity_type": lambda block, index, _v: _text(block.entity_type(index)),
@@ -108,10 +116,14 @@ class PayloadProjection:
     def __init__(
         self, root: str, fields: list[tuple[str, str]], token: Callable[[Position], object], view: View
     ) -> None:
+        @lru_cache(_SHARED)
+        def prefix(version: int) -> bytes:
+            return str(token(Position(version, 1))).rsplit(":", 1)[0].encode()
+
         def cursor(block: Block, index: int, _view: View) -> bytes:
-            last = index + 1 == block.transaction_count
-            after = Position(block.version + 1, 0) if last else Position(block.version, index + 1)
-            return b'"%s"' % str(token(after)).encode()
+            if index + 1 == block.transaction_count:
+                return b'"%s:0"' % prefix(block.version + 1)
+            return b'"%s:%d"' % (prefix(block.version), index + 1)
 
         lead = b'{"data":{%s:{' % msgspec.json.encode(root)
         self._steps: list[tuple[bytes, Read | None, ReadShown | None]] = []
