@@ -2,14 +2,14 @@
 
 import difflib
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from publishers.errors import InvalidCriteria, InvalidOption
+from publishers.model.errors import HIDDEN
 
 __all__ = ["PolicyTable"]
 
 _T = TypeVar("_T")
-_HIDDEN: Final = "what is there"
 
 
 class PolicyTable:
@@ -45,7 +45,7 @@ class PolicyTable:
 
     def wrong(self, key: str, right: str, *, secret: bool = False) -> InvalidOption:
         """Returns the error for a wrong value of a key; ``secret`` hides the value."""
-        return InvalidOption(self._place(key), _HIDDEN if secret else self._told.get(key), right)
+        return InvalidOption(self._place(key), HIDDEN if secret else self._told.get(key), right)
 
     def text(self, key: str, *, secret: bool = False) -> str:
         """Returns a required, non-empty text."""
@@ -88,8 +88,7 @@ class PolicyTable:
                 self._place(f"{key} {error.path}".strip()), error.value, error.right
             ) from None
         except InvalidOption as error:
-            right = str(error).partition(", but must be ")[2]
-            raise InvalidOption(self._place(f"{key}: {error.parameter}"), error.value, right) from None
+            raise InvalidOption(self._place(f"{key}: {error.parameter}"), error.value, error.right) from None
         except TypeError:
             raise self.wrong(key, "of another kind") from None
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
+from publishers.model.errors import HIDDEN
 from publishers.slots.slots import check_slot_name
 from publishers.views.view import Content, View
 from transports.codec.starts import start_of_text
@@ -96,7 +97,7 @@ def read_sinks(path: str | Path) -> SinksFile:
     except OSError as error:
         raise InvalidOption("FILE", str(file), f"a file of sinks: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidOption(str(file), "what is there", f"TOML: {error}") from None
+        raise InvalidOption(str(file), HIDDEN, f"TOML: {error}") from None
     table = ConfigTable(str(file), document, _TOP)
     listed, kinds = document.get("sinks"), document.get("http_kinds", ["webhook"])
     if not isinstance(kinds, list) or not all(kind in _KINDS for kind in kinds):

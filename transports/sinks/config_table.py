@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from publishers.errors import InvalidCriteria, InvalidOption
+from publishers.model.errors import HIDDEN
 
 __all__ = ["ConfigTable"]
 
@@ -35,7 +36,7 @@ class ConfigTable:
 
     def wrong(self, key: str, right: str) -> InvalidOption:
         """Returns the error of a value, which it omits because it may be a secret."""
-        return InvalidOption(f"{self.place} {key}", "what is there", right)
+        return InvalidOption(f"{self.place} {key}", HIDDEN, right)
 
     def text(self, key: str) -> str:
         """Returns a text that must be present; raises ``InvalidOption``."""
@@ -61,9 +62,6 @@ class ConfigTable:
         except InvalidOption as error:
             if error.parameter.startswith(self.place):
                 raise
-            right = str(error).partition(", but must be ")[2]
-            raise self.wrong(error.parameter, right) from None
+            raise self.wrong(error.parameter, error.right) from None
         except (TypeError, AttributeError, ValueError):
-            raise InvalidOption(
-                self.place, "what is there", "values of the kinds that its keys have"
-            ) from None
+            raise InvalidOption(self.place, HIDDEN, "values of the kinds that its keys have") from None

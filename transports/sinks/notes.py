@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from publishers.errors import InvalidOption, PenstockError
+from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from transports.sinks.directory import replace_file
 
@@ -90,7 +91,7 @@ class SinkNotes:
         except FileNotFoundError:
             self._told = SinkNote()
         except msgspec.MsgspecError:
-            raise InvalidOption(str(self._path), "what is there", _RIGHT) from None
+            raise InvalidOption(str(self._path), HIDDEN, _RIGHT) from None
 
     @property
     def told(self) -> SinkNote:

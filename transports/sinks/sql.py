@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from publishers.errors import InvalidOption, PositionError
 from publishers.model.change import Change
+from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.views.view import Images
 from transports.sinks.effects import EntityEffect, Unfit, effect_of
@@ -342,7 +343,7 @@ def _url(text: object) -> sa.URL:
     try:
         url = sa.make_url(text)  # type: ignore[arg-type]  # whatever it is, it is judged
     except (sa.exc.ArgumentError, ValueError, TypeError, AttributeError):
-        raise InvalidOption("url", "what is there", _URLS) from None
+        raise InvalidOption("url", HIDDEN, _URLS) from None
     if url.drivername in ("postgresql", "postgresql+psycopg"):
         import psycopg  # noqa: F401, PLC0415 - the extra postgresql
 
