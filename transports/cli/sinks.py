@@ -204,7 +204,8 @@ def _stand_by(
                 said = None
                 continue
             except LogBusy as error:  # the earlier holder is still closing it, or a server has it open
-                waiting = f"{lease.holder} holds the lease and waits for the log: {error}"
+                writer = f"process {error.pid}" if error.pid else "another process"
+                waiting = f"{lease.holder} holds the lease and waits for the log, which {writer} writes"
         if waiting != said:
             _say(waiting)
             said = waiting
