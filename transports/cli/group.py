@@ -69,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     claiming = _add(
         commands,
         "claim http://127.0.0.1:8765/ pickers --min-idle 60",
-        "take pending deliveries from their consumers: they are due at once, for every consumer",
+        "release pending deliveries: each is due at once, for every consumer (in Python, 'release' of the group; 'claim' there takes deliveries for one consumer)",
         _claim,
         "NAME",
     )
