@@ -166,7 +166,7 @@ class ChangeLog(KeepingLog):
         storage = filesystem or RealFileSystem()
         files: Wal | Follower
         if read_only:
-            files = Follower.open(directory, chosen, filesystem=storage, consumer=consumer)
+            files = Follower.open(directory, filesystem=storage, consumer=consumer)
         elif consumer is not None:
             raise InvalidOption("consumer", consumer, "given with read_only=True only")
         else:

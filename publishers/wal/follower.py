@@ -7,7 +7,6 @@ from uuid import UUID
 
 from publishers.errors import InvalidOption, LogUnreadable, NotALog, PenstockError, WalCorrupted
 from publishers.model.position import LogIdentity, epoch_text
-from publishers.options import LogOptions
 from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem, check_openable, open_file
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
@@ -74,7 +73,6 @@ class Follower:
     def open(
         cls,
         directory: Path | str,
-        options: LogOptions | None = None,
         *,
         filesystem: FileSystem | None = None,
         consumer: str | None = None,
@@ -83,7 +81,6 @@ class Follower:
 
         Args:
             directory: The directory of the log.
-            options: Not used at present.
             filesystem: The file system; the real one if None.
             consumer: Read through the hard links of this consumer, which only `release` removes.
 
