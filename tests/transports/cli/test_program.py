@@ -159,7 +159,6 @@ def test_a_second_writer_is_refused_in_one_line(log, capsys, feed_stdin):
         ("group dead discard DIR pickers", "or give the URL of its server in place of the directory"),
         ("serve DIR --own", "or leave out --own to serve what it writes"),
         ("state rebuild DIR", "stop it first"),
-        ("repair DIR --write", "stop it first"),
     ],
 )
 def test_a_command_that_writes_beside_the_owner_names_what_its_user_can_do(
