@@ -187,15 +187,15 @@ class CompactedState:
         if self._place.version < version:
             raise self._gone()
 
-    def listen(self, version: int, tell: Waiter) -> None:
+    def listen(self, version: int, notify: Waiter) -> None:
         """Calls once the state contains a version, or ends before; on the thread of the state, or at once."""
         with self._moved:
             there = self._place.version >= version or self.ended
             if not there:
-                self._waiters.append((version, tell))
+                self._waiters.append((version, notify))
                 self._hurried = max(self._hurried, version)
         if there:
-            tell()
+            notify()
         else:
             self._called.set()
 
@@ -461,10 +461,10 @@ class CompactedState:
     def _notify_waiters(self) -> None:
         with self._moved:
             version = self._place.version
-            due = [tell for wanted, tell in self._waiters if wanted <= version or self.ended]
+            due = [notify for wanted, notify in self._waiters if wanted <= version or self.ended]
             self._waiters = [one for one in self._waiters if one[0] > version and not self.ended]
-        for tell in due:
-            tell()
+        for notify in due:
+            notify()
 
     def _end(self) -> None:
         with self._moved:

@@ -158,7 +158,7 @@ class Follower:
                 # The old TAIL is dropped, not closed: another thread may be reading it.
                 self._tail = Tail.open(self._filesystem, self.directory)
         first = not self._catalog.entries
-        opening, limit = self._check_told()
+        opening, limit = self._checked_look()
         if limit[1:] >= self._limit[1:] and limit.version >= self._limit.version:
             entries = self._catalog.entries
             if not entries or entries[-1].number < limit.segment:
@@ -185,9 +185,9 @@ class Follower:
         """
         self._presence.check_name()
         self._presence.check_head(head_of(self._head_file))
-        self._check_told()
+        self._checked_look()
 
-    def _check_told(self) -> tuple[tuple[int, int], Limit]:
+    def _checked_look(self) -> tuple[tuple[int, int], Limit]:
         """The result of `_look`, after checks: neither TAIL nor HEAD moved back, and a new epoch continues the known history.
 
         While the epoch is the same and has random bits, TAIL belongs to the same history, so HEAD is not read.

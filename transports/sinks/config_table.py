@@ -19,7 +19,7 @@ class ConfigTable:
 
     Attributes:
         place: The place of the table.
-        told: The table.
+        values: The table.
 
     Raises:
         InvalidOption: If it is not a table, or has another key.
@@ -32,7 +32,7 @@ class ConfigTable:
         for key in value:
             if key not in keys:
                 raise InvalidOption(f"{place} key", key, f"one of {', '.join(keys)}")
-        self.told: Mapping[str, Any] = value
+        self.values: Mapping[str, Any] = value
 
     def wrong(self, key: str, right: str) -> InvalidOption:
         """Returns the error of a value, which it omits because it may be a secret."""
@@ -40,18 +40,18 @@ class ConfigTable:
 
     def text(self, key: str) -> str:
         """Returns a text that must be present; raises ``InvalidOption``."""
-        value = self.told.get(key)
+        value = self.values.get(key)
         if not isinstance(value, str) or not value:
             raise self.wrong(key, "a text that is not empty")
         return value
 
     def picked(self, keys: tuple[str, ...]) -> dict[str, Any]:
         """Returns the values of the keys that are present."""
-        return {key: self.told[key] for key in keys if key in self.told}
+        return {key: self.values[key] for key in keys if key in self.values}
 
     def table(self, key: str, keys: tuple[str, ...]) -> dict[str, Any]:
         """Returns a table within this one, empty if it is missing; raises ``InvalidOption``."""
-        return dict(ConfigTable(f"{self.place} {key}", self.told.get(key, {}), keys).told)
+        return dict(ConfigTable(f"{self.place} {key}", self.values.get(key, {}), keys).values)
 
     def made(self, make: Callable[[], Any]) -> Any:
         """Calls ``make``; its errors name the place in the file, and no values, which may be secrets."""

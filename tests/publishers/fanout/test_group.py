@@ -410,12 +410,12 @@ def test_one_who_gets_events_of_the_process_gets_them_in_order_in_company(tmp_pa
         with monkeypatch.context() as patch:
             # It is put up, and whoever tells has come no further when the next change is committed.
             patch.setattr(HostingSubscription, "heed", lambda reader: late.extend([reader]))
-            store.system.board.tell("x", "FIRST", {})
+            store.system.board.publish("x", "FIRST", {})
             store.create("orders")
         for one in late:
             one.heed()
-        store.system.board.tell("x", "SECOND", {})
-        once(monkeypatch, Ring, "take", lambda: store.system.board.tell("x", "THIRD", {}))
+        store.system.board.publish("x", "SECOND", {})
+        once(monkeypatch, Ring, "take", lambda: store.system.board.publish("x", "THIRD", {}))
         store.create("items")
     for probe in probes:
         versions = [one.version for one in probe.changes]
