@@ -3,7 +3,7 @@
 ::
 
     PenstockError
-    |-- InvalidOption          an option of a log is out of its bounds          (parameter, value)
+    |-- InvalidOption          an option of a log is out of its bounds          (parameter, value, right)
     |-- InvalidName            a log cannot have that name                      (name)
     |-- InvalidCriteria        a criterion is not understood                    (path, value)
     |-- TooCostly              a request costs more than an option allows       (option, cost, limit, cheaper)
@@ -306,9 +306,11 @@ class PublishingOff(LogError):
 class LogBusy(LogError):
     """Another process, or another opening in this one, writes to the log."""
 
-    def __init__(self, path: "Path", pid: int | None) -> None:
+    def __init__(
+        self, path: "Path", pid: int | None, right: str = "open it with read_only=True to follow it"
+    ) -> None:
         owner = f"process {pid}" if pid else "another process"
-        super().__init__(f"{path} is being written by {owner}; open it with read_only=True to follow it")
+        super().__init__(f"{path} is being written by {owner}; {right}")
         self.path = path
         self.pid = pid
 
@@ -560,8 +562,8 @@ class StateIncomplete(LogError):
 
     def __init__(self, since: "Position") -> None:
         super().__init__(
-            f"the log begins at {since}, so the state would lack all earlier changes; open the log without state=True, or restore "
-            "its directory 'state' from a copy"
+            f"the log begins at {since}, so the state would lack all earlier changes; open the log without state=True (serve "
+            "it without --state), or restore its directory 'state' from a copy"
         )
         self.since = since
 

@@ -18,6 +18,7 @@ SUITES = [
     "tests/flow/test_executors.py",
     "tests/flow/broadcast/test_broadcast.py",
     "tests/publishers/fanout/test_group.py",
+    "tests/publishers/fanout/test_group_interrupts.py",
     "tests/publishers/commits/test_group_commit.py",
     "tests/publishers/test_concurrency.py",
     "tests/publishers/fanout/test_subscription.py",

@@ -396,7 +396,7 @@ class RemoteError(PenstockError):
         self.data = dict(data)
 
     @classmethod
-    def told(cls, payload: Mapping[str, Any]) -> "RemoteError":
+    def from_payload(cls, payload: Mapping[str, Any]) -> "RemoteError":
         """Makes the error from the payload of a server."""
         data = dict(payload)
         code, message = str(data.pop("code", "INTERNAL")), str(data.pop("message", ""))

@@ -140,9 +140,9 @@ class _Serving(Generic[T]):
 
     async def _report_lag(self) -> None:
         missed, self._missed = self._missed, 0
-        tell = getattr(self._subscriber, "on_lagged", None)
-        if callable(tell):
-            await tell(missed)
+        handler = getattr(self._subscriber, "on_lagged", None)
+        if callable(handler):
+            await handler(missed)
 
 
 class _Workers:

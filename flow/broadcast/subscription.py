@@ -77,7 +77,7 @@ class BroadcastSubscription(Drain[T]):
     __slots__ = (
         "_hub",
         "_rejoins",
-        "_told",
+        "_reported",
         "blocked",
         "dropped",
         "gating_since",
@@ -98,7 +98,7 @@ class BroadcastSubscription(Drain[T]):
         super().__init__(subscriber, self, executor=executor)
         self._hub = hub
         self._rejoins = 0
-        self._told = 0  # dropped elements that were reported to the subscriber
+        self._reported = 0  # dropped elements that were reported to the subscriber
         self.lag = lag
         self.next = 0
         self.queue: deque[T] | None = deque() if lag is Lag.DROP_LATEST else None
@@ -269,11 +269,11 @@ class BroadcastSubscription(Drain[T]):
             # A drain pulls until a pull is empty: every other pull finds nothing.
             if self.next < hub.ring.end or self.queue:
                 items, room = self._take(limit)
-            missed = self.dropped != self._told
+            missed = self.dropped != self._reported
         if room:
             hub.make_room()
         if missed:
-            self.tell(BroadcastSubscription, self._report_missed, wake=False)
+            self.notify(BroadcastSubscription, self._report_missed, wake=False)
         return items
 
     def outcome(self) -> Outcome | None:
@@ -308,7 +308,7 @@ class BroadcastSubscription(Drain[T]):
 
     def _report_missed(self, subscriber: Any) -> None:
         with self._hub.lock:
-            missed, self._told = self.dropped - self._told, self.dropped
-        tell = getattr(subscriber, "on_lagged", None)
-        if missed and callable(tell):
-            tell(missed)
+            missed, self._reported = self.dropped - self._reported, self.dropped
+        handler = getattr(subscriber, "on_lagged", None)
+        if missed and callable(handler):
+            handler(missed)

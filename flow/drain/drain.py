@@ -141,7 +141,7 @@ class Drain(Strand, Generic[T]):
             self._save(go)
             raise
 
-    def tell(self, key: Hashable, fn: Callable[[Any], object], *, wake: bool = True) -> None:
+    def notify(self, key: Hashable, fn: Callable[[Any], object], *, wake: bool = True) -> None:
         """Call ``fn(subscriber)`` beside the stream: serially, before the next elements or the end; it spends no demand.
 
         A later call under the same key replaces one that was not delivered yet. So at most one call per key is kept, and
@@ -156,9 +156,9 @@ class Drain(Strand, Generic[T]):
         with self._lock:
             if self._ended:
                 return
-            tells = self._pending_calls = self._pending_calls or {}
-            tells.pop(key, None)
-            tells[key] = fn
+            calls = self._pending_calls = self._pending_calls or {}
+            calls.pop(key, None)
+            calls[key] = fn
             wake = wake or self._state == LENT
         if wake:
             self.signal()
@@ -177,7 +177,7 @@ class Drain(Strand, Generic[T]):
     def lend(self, count: int, to: Lender) -> bool:
         """Lend the flag to a group that delivers to many drains at once, if ``count`` elements can be delivered now.
 
-        It is refused before ``on_subscribe``, while a call of `tell` is pending, and if ``count`` exceeds the demand; then
+        It is refused before ``on_subscribe``, while a call of `notify` is pending, and if ``count`` exceeds the demand; then
         `signal` the drain instead. The group may keep the flag and call `deliver` repeatedly within the demand, until it
         returns the flag with `release_hold`. Every wake-up except a request recalls the flag; the group then returns it at
         once.
@@ -349,10 +349,10 @@ class Drain(Strand, Generic[T]):
 
     def _run_calls(self) -> None:
         with self._lock:
-            tells, self._pending_calls = self._pending_calls, None
-        while tells and not self._ended:
-            key = next(iter(tells))
-            self._guard(partial(tells.pop(key), self._subscriber), self._subscriber)
+            calls, self._pending_calls = self._pending_calls, None
+        while calls and not self._ended:
+            key = next(iter(calls))
+            self._guard(partial(calls.pop(key), self._subscriber), self._subscriber)
 
     def _finish(self, outcome: Outcome | None) -> None:
         """Signal the end, unless cancelled, after dropping every reference (rules 1.6, 2.4, 3.13)."""

@@ -156,10 +156,10 @@ class Link(Generic[A, B]):
 
     def _send_signal(self, name: str, what: object) -> None:
         """Send a signal of this name, if downstream has it; a downstream that raises is cancelled and dropped (rule 2.13)."""
-        tell = getattr(self._downstream, name, None)
-        if tell is not None:
+        handler = getattr(self._downstream, name, None)
+        if handler is not None:
             try:
-                tell(what)
+                handler(what)
             except BaseException:
                 self.cancel()
                 raise

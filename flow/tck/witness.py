@@ -95,7 +95,7 @@ class Witness:
         self._signals: deque[tuple[str, Any]] = deque()
         self._faults: list[RuleBroken] = []
         self._inside: list[tuple[int, str]] = []
-        self._told: str | None = None  # the terminal signal, once received
+        self._terminal: str | None = None  # the terminal signal, once received
 
     # Called by the publisher.
 
@@ -259,7 +259,7 @@ class Witness:
     @property
     def ended(self) -> bool:
         """Whether the terminal signal has come."""
-        return self._told is not None
+        return self._terminal is not None
 
     def _expect(self, rule: str, what: str, *kinds: str) -> tuple[str, Any]:
         kind, value = self._take(rule, what)
@@ -278,7 +278,7 @@ class Witness:
     def _end(self, kind: str, error: Any) -> None:
         self._enter(kind)
         with self._changed:
-            self._told = self._told or kind
+            self._terminal = self._terminal or kind
             self._note(kind, error)
         self._leave(kind)
 
@@ -293,7 +293,7 @@ class Witness:
             self._inside.append((me, kind))
             self.deepest = max(self.deepest, sum(name == "on_next" for _, name in self._inside))
             self.nested = self.nested or (kind in ("on_error", "on_complete") and len(self._inside) > 1)
-            waiting = self._told
+            waiting = self._terminal
             early = self.subscription is None and kind != "on_subscribe"
         if foreign is not None:
             self.fault("1.3", f"{kind} was called while {foreign} ran on another thread")

@@ -295,7 +295,7 @@ class Block:
             return ShownImages(*images, self.changed(index))
         if not index:
             return ShownImages(self._event_body(self._annotated(), apart=view.apart) if whole else None)
-        return show(_Row(self, index), view).told(view)
+        return show(_Row(self, index), view).with_integers(view)
 
     def shown_key(self, index: int, view: View) -> str | None:
         """Returns the key as a view renders it. Bytes that are not UTF-8 appear as lone surrogates."""
@@ -310,7 +310,7 @@ class Block:
 
     def shown_meta(self, index: int, view: View) -> bytes:
         """Returns the attached meta as a view renders it; empty for none."""
-        return view.tell(show_meta(bytes(self.attached(index).meta), view, transaction=not index))
+        return view.render_integers(show_meta(bytes(self.attached(index).meta), view, transaction=not index))
 
     def parsed(self, index: int, name: Name) -> Fields | None:
         """Returns the fields of an image, split once for all views; None if it is not an object.

@@ -84,7 +84,7 @@ class MessageListener:
         if self._error is not None:
             self._drain.fail(self._error)
         elif self._unreported and self._hears_of_loss:
-            self._drain.tell("lagged", self._report_loss)
+            self._drain.notify("lagged", self._report_loss)
         else:
             self._drain.signal()
 

@@ -26,7 +26,7 @@ from publishers.criteria.patterns import Pattern
 
 __all__ = ["Cost", "weigh", "weigh_json"]
 
-_WISH: Final = 24
+_CRITERION: Final = 24
 _LONG: Final = 64
 _PART: Final = 2
 _SCAN: Final = 16
@@ -37,14 +37,14 @@ _ASKED: Final = 8
 _LOOKED_UP: Final = frozenset({Comparison.EQ, Comparison.IN})
 
 _CHEAPER: Final = {
-    "": "fewer wishes, as one wish takes many keys and entity types",
-    "entity_types": "fewer entity types in one wish, or a wish of its own for each with its keys",
+    "": "fewer criterions, as one takes many keys and entity types",
+    "entity_types": "fewer entity types in one criterion, or a criterion of its own for each with its keys",
     "keys": "fewer keys, a glob such as order-* in their place, or more subscriptions",
     "key_globs": "fewer globs, each with a beginning that tells it from others, such as order-*",
     "key_patterns": "patterns that begin with literal characters and repeat less, or globs",
     "changed": "fewer names of fields",
     "annotations": "fewer conditions on annotations",
-    "where": "an equality that tells the wish from others, and fewer values",
+    "where": "an equality that tells the criterion from others, and fewer values",
 }
 _FIELDS: Final = tuple(filter(None, _CHEAPER))
 _CONDITIONS: Final = ("annotations", "where")
@@ -75,16 +75,16 @@ def weigh(criteria: Criteria) -> Cost:
     return _cost(parts)
 
 
-def weigh_json(wishes: object, enough: int) -> Cost:
+def weigh_json(criteria: object, enough: int) -> Cost:
     """Returns the cost of criteria in wire form, from lengths only; malformed ones are weighed too, and refused later.
 
     Args:
-        wishes: A list of objects as for ``Criteria.from_json``, or of objects with the attributes of a criterion.
+        criteria: A list of objects as for ``Criteria.from_json``, or of objects with the attributes of a criterion.
         enough: Counting stops above this weight, so that a large message costs little.
     """
     parts = dict.fromkeys(_CHEAPER, 0)
-    listed = wishes if isinstance(wishes, list) else ()
-    parts[""] = total = _WISH * len(listed)
+    listed = criteria if isinstance(criteria, list) else ()
+    parts[""] = total = _CRITERION * len(listed)
     for criterion in listed:
         for name in _FIELDS:
             values = criterion.get(name) if isinstance(criterion, Mapping) else getattr(criterion, name, None)
@@ -101,7 +101,7 @@ def weigh_json(wishes: object, enough: int) -> Cost:
 
 
 def _weigh(criterion: Criterion, parts: dict[str, int]) -> None:
-    parts[""] += _WISH
+    parts[""] += _CRITERION
     for name in ("entity_types", "keys", "changed"):
         parts[name] += _texts(getattr(criterion, name))
     for glob in criterion.key_globs:
@@ -118,7 +118,7 @@ def _weigh(criterion: Criterion, parts: dict[str, int]) -> None:
     )
     places = len(getattr(criterion, leading)) if leading else max(map(_values, criterion.where), default=1)
     spread = places * max(1, len(criterion.entity_types))
-    # Above its bound the index enters a wish for any entity type, and tests the entity type afterwards.
+    # Above its bound the index enters a criterion for any entity type, and tests the entity type afterwards.
     parts["entity_types" if len(criterion.entity_types) > 1 else leading] += (
         spread if spread <= PLACES_MAX else places
     )

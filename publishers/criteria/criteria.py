@@ -117,7 +117,7 @@ class Criterion:
             raise InvalidCriteria("also", also, "a set of Criterion")
         if self.also and not self.asks:
             raise InvalidCriteria(
-                "also", also, "left out where a wish asks for no keys, changed fields or values"
+                "also", also, "left out where a criterion asks for no keys, changed fields or values"
             )
 
     def _check_patterns(self) -> None:
@@ -296,7 +296,7 @@ class Criteria:
             else:
                 raise InvalidCriteria("criteria", wish, "a Criterion, several, or None for everything")
         if len(found) > _VALUES_MAX:
-            raise InvalidCriteria("criteria", f"{len(found)} wishes", f"at most {_VALUES_MAX}")
+            raise InvalidCriteria("criteria", f"{len(found)} criterions", f"at most {_VALUES_MAX}")
         if not found or any(criterion.unconditional for criterion in found):
             found = {_EVERYTHING}
         return cls(frozenset(_widest(found)))

@@ -80,7 +80,7 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
     placed: list[Placed] = []
     loops: set[object] = set()
     count = asks = 0
-    for compiled in predicate.wishes:
+    for compiled in predicate.compiled:
         places = list(places_of(compiled))
         site = Site(entry, compiled, *rest_of(compiled, places))
         asks += asks_of(compiled, places)
@@ -312,8 +312,8 @@ class MatchingIndex(Generic[T]):
         while self.leaving and steps < SWEPT:
             entry = next(iter(self.leaving))
             for site in entry.sites:
-                for place in places_of(site.wish):
-                    self._shared.drop(site.wish.kinds, place, site)
+                for place in places_of(site.compiled):
+                    self._shared.drop(site.compiled.kinds, place, site)
                     steps += 1
             del self.leaving[entry]
 

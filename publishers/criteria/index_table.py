@@ -38,7 +38,7 @@ class Site:
     """One criterion of an entry, with the check that remains for changes that led to it, and its number of questions."""
 
     entry: Entry
-    wish: CompiledCriterion
+    compiled: CompiledCriterion
     rest: Check | None
     questions: int
 

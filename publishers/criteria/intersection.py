@@ -43,7 +43,7 @@ def both(wanted: Criteria, widest: Criteria) -> Criteria:
         others = [criterion for criterion in theirs if not criterion.asks]
         if len(broad) * len(others) > _BROAD:
             raise InvalidCriteria(
-                "criteria", f"{len(mine)} wishes", "fewer wishes, as one takes many entity types"
+                "criteria", f"{len(mine)} criterions", "fewer criterions, as one takes many entity types"
             )
         met.meet(product(broad, others))
         for criterion in mine:
@@ -58,7 +58,7 @@ def both(wanted: Criteria, widest: Criteria) -> Criteria:
 class _Meeting(NamedTuple):
     """A criterion that holds wherever two criterions hold, and whether it holds nowhere else."""
 
-    wish: Criterion
+    criterion: Criterion
     exact: bool
 
 
@@ -74,9 +74,9 @@ class _Met:
             if meeting is None:
                 continue
             if meeting.exact:
-                self._found[meeting.wish] = None
+                self._found[meeting.criterion] = None
             else:
-                self.put(meeting.wish, (other,))
+                self.put(meeting.criterion, (other,))
 
     def put(self, criterion: Criterion, others: Collection[Criterion]) -> None:
         found = self._found.setdefault(criterion, set())

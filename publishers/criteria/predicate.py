@@ -173,16 +173,16 @@ class Predicate:
 
     Attributes:
         criteria: The criteria.
-        wishes: Their compiled criterions.
+        compiled: Their compiled criterions.
     """
 
-    __slots__ = ("_alike", "_broad", "_transactions", "criteria", "wishes")
+    __slots__ = ("_alike", "_broad", "_transactions", "compiled", "criteria")
 
     def __init__(self, criteria: Criteria) -> None:
         self.criteria = criteria
-        self.wishes = tuple(CompiledCriterion(criterion) for criterion in criteria.criterions)
-        self._broad = not any(one.asks or one.annotated is not None for one in self.wishes)
-        self._transactions = any(one.transactions for one in self.wishes)
+        self.compiled = tuple(CompiledCriterion(criterion) for criterion in criteria.criterions)
+        self._broad = not any(one.asks or one.annotated is not None for one in self.compiled)
+        self._transactions = any(one.transactions for one in self.compiled)
         # Whether changes of a kind and an entity type match.
         self._alike: dict[tuple[int, str], bool] = {}
 
@@ -192,13 +192,13 @@ class Predicate:
         kinds = columns.kinds.tobytes()
         if self._broad and columns.type_ids is None and kinds.count(kinds[:1]) == len(kinds):
             alike, first = (kinds[0], columns.entity_types[0]), block.first_index
-            wished = self._alike.get(alike)
-            if wished is None:
+            matched = self._alike.get(alike)
+            if matched is None:
                 if len(self._alike) >= _MEMO:
                     self._alike = {}
-                wished = self._alike[alike] = any(wish.takes(*alike) for wish in self.wishes)
+                matched = self._alike[alike] = any(one.takes(*alike) for one in self.compiled)
             leads = block.leads and self._transactions
-            if not wished:
+            if not matched:
                 return [0] if leads else []
             return range(0 if leads else first, first + block.count)
         return block.selection(self.criteria, self._select)
@@ -206,7 +206,7 @@ class Predicate:
     def _select(self, block: Block) -> Sequence[int]:
         rows: Collection[int] | None = ()
         leads = False
-        for one in self.wishes:
+        for one in self.compiled:
             leads = leads or one.leads(block)
             if rows is not None:
                 found = one.rows(block)

@@ -103,7 +103,7 @@ class ChangeSubscription:
         self.drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
         self.drain.mark = start
         self.cursor.move(Occurrence.ENTER)
-        self._told = self.state
+        self._reported = self.state
         if until is not None:
             service.waiting.bound(self)
 
@@ -251,7 +251,7 @@ class ChangeSubscription:
 
         Only one call is kept: a second one replaces a first one that has not run yet.
         """
-        self._run(partial(self.drain.tell, "between", run))
+        self._run(partial(self.drain.notify, "between", run))
 
     # For the log.
 
@@ -296,7 +296,7 @@ class ChangeSubscription:
         """
         if (
             self.cursor.phase is not _LIVE
-            or (self._observes and self._told is not State.LIVE)
+            or (self._observes and self._reported is not State.LIVE)
             or self.busy()
             or not self.drain.lend(events, self.cursor)
         ):
@@ -363,7 +363,7 @@ class ChangeSubscription:
         if cursor.phase is _PAUSED:
             self._rest()
             return False
-        if self._observes and self._told is not State.LIVE:
+        if self._observes and self._reported is not State.LIVE:
             self._report_state()  # before the changes from the ring
         return True
 
@@ -509,7 +509,7 @@ class ChangeSubscription:
         self._settle(position)
         self._move(Occurrence.ENTER)
         self._report_state()
-        self.drain.tell("seek", partial(_deliver_seek, position))
+        self.drain.notify("seek", partial(_deliver_seek, position))
 
     def _rest(self) -> None:
         """Drops changes that were read and not delivered, for a pause. The caller holds the drain's flag."""
@@ -526,7 +526,7 @@ class ChangeSubscription:
         self._missing.extend(self.cursor.next, self._service.lost(self, oldest).oldest)
         self._go(oldest)
         # Noted before any signal, so that the gap is reported before every change read from now on.
-        self.drain.tell("gap", self._missing.deliver, wake=False)
+        self.drain.notify("gap", self._missing.deliver, wake=False)
         self._run(self.drain.signal)
 
     # Reports to the subscriber and to waiting writers.
@@ -538,17 +538,17 @@ class ChangeSubscription:
                 self._service.admission.nudge()
 
     def _report_state(self) -> None:
-        if self._observes and self.state is not self._told:
-            self._run(partial(self.drain.tell, "state", self._deliver_state))
+        if self._observes and self.state is not self._reported:
+            self._run(partial(self.drain.notify, "state", self._deliver_state))
 
     def _deliver_state(self, subscriber: Any) -> None:
         # Read here, on the drain: the thread that reported last need not be the one that changed the state last.
         state = self.state
-        if state is not self._told:
-            self._told = state
+        if state is not self._reported:
+            self._reported = state
             subscriber.on_state(state)
 
 
 def _deliver_seek(position: Position, subscriber: Any) -> None:
-    if callable(tell := getattr(subscriber, "on_seek", None)):
-        tell(position)
+    if callable(handler := getattr(subscriber, "on_seek", None)):
+        handler(position)

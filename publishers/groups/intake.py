@@ -41,7 +41,7 @@ class GroupIntake:
         self._whole = settings.ack == "transaction"
         self._ordering = settings.ordering
         self._gathered = GatheredTransaction()
-        self._told = changes
+        self._changes = changes
 
     @property
     def head(self) -> Position:
@@ -62,14 +62,14 @@ class GroupIntake:
                 yield from self._made(*one)
         self.reading = after
         while self.resumed and self.resumed[0].position < self._fed:
-            self._told.close_stored(self._next_row().position)  # the change matches no more
+            self._changes.close_stored(self._next_row().position)  # the change matches no more
 
     def prune(self, oldest: Position, head: Position) -> list[Position]:
         """Skips history that retention deleted; returns the positions in ``resumed`` that are lost by this."""
         lost = []
         while self.resumed and self.resumed[0].position < oldest:
             lost.append(self._next_row().position)
-            self._told.close_stored(lost[-1])
+            self._changes.close_stored(lost[-1])
         if self._gathered.version is not None and self._gathered.version < oldest.version:
             self._gathered.forget()
         if self.reading < oldest:
@@ -99,7 +99,7 @@ class GroupIntake:
         unit = GroupUnit(position, lanes, kept, nbytes)
         if position < self.read_before:
             while self.resumed and self.resumed[0].position < position:
-                self._told.close_stored(self._next_row().position)
+                self._changes.close_stored(self._next_row().position)
             if not self.resumed or self.resumed[0].position != position:
                 return ()  # done before the restart
             row = self._next_row()

@@ -81,8 +81,8 @@ class GroupMachine:
         self._timers = GroupTimers(self.units)
         self._ready = ReadyHeap(self.units)
         self.pending = self.parked = 0
-        self._told = JournalChanges(head)
-        self._intake = GroupIntake(settings, head, opens, self._told)
+        self._changes = JournalChanges(head)
+        self._intake = GroupIntake(settings, head, opens, self._changes)
 
     # --- where it is -----------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class GroupMachine:
             taken = self._again(consumer, holder, most)
         again, now, wall = len(taken), self._clock.monotonic(), self._clock.now_us()
         pop, blocker, pending = self._ready.pop, self._plan.blocker, consumer.pending
-        changed = self._told.changed
+        changed = self._changes.changed
         most_given = settings.max_ack_pending - self._intake.resumed_given
         while len(taken) < most and len(pending) < settings.max_consumer_pending:
             unit = pop(consumer.ready, now)
@@ -240,7 +240,7 @@ class GroupMachine:
         consumer.pending[unit.position] = unit
         self.pending += 1
         if unit.stored:  # else take() has added it already
-            self._told.changed.add(unit)
+            self._changes.changed.add(unit)
         if unit.waiters:
             self._wake(unit)
 
@@ -513,7 +513,7 @@ class GroupMachine:
 
     def _uncount(self, unit: GroupUnit) -> None:
         unit.count -= 1
-        self._told.changed.add(unit)
+        self._changes.changed.add(unit)
 
     def _take_back(self, unit: GroupUnit, until: float, *, late: bool = False) -> None:
         """Takes a unit back from its consumer, together with later pending ones of its keys; it is due at ``until``."""
@@ -572,7 +572,7 @@ class GroupMachine:
         del self.units[unit.position]
         if unit.lanes:
             self._plan.remove(unit)
-        self._told.close(unit)
+        self._changes.close(unit)
         if unit.waiters:
             self._wake(unit)
 
@@ -585,7 +585,7 @@ class GroupMachine:
     @property
     def unsynced(self) -> bool:
         """Whether the journal is stale."""
-        return self._told.behind(self.stored_head)
+        return self._changes.behind(self.stored_head)
 
     def opens(self) -> list[OpenRow]:
         """The rows before the stored head that are not done, in order."""
@@ -595,8 +595,8 @@ class GroupMachine:
 
     def news(self) -> tuple[Position, list[OpenRow], list[Position]]:
         """The differences since the last `stored`: head, rows newly open or delivered again, and positions that are done."""
-        return (self.stored_head, *self._told.news())
+        return (self.stored_head, *self._changes.news())
 
     def stored(self, head: Position, opened: Iterable[OpenRow], closed: Iterable[Position]) -> None:
         """Notes that the journal holds these differences durably."""
-        self._told.stored(head, opened, closed, self.units)
+        self._changes.stored(head, opened, closed, self.units)

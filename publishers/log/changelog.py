@@ -166,7 +166,7 @@ class ChangeLog(KeepingLog):
         storage = filesystem or RealFileSystem()
         files: Wal | Follower
         if read_only:
-            files = Follower.open(directory, chosen, filesystem=storage, consumer=consumer)
+            files = Follower.open(directory, filesystem=storage, consumer=consumer)
         elif consumer is not None:
             raise InvalidOption("consumer", consumer, "given with read_only=True only")
         else:
@@ -435,7 +435,7 @@ class ChangeLog(KeepingLog):
         """Returns the schema versions of each entity type that has any, rising. It may read the disk."""
         self._check_open()
         with self._service.noting():
-            return self._schemas.told()
+            return self._schemas.by_type()
 
     # Life.
 
@@ -493,7 +493,7 @@ class ChangeLog(KeepingLog):
         self._service.reason = because
         with contextlib.ExitStack() as last:  # each callback runs, even if an earlier one raises
             last.callback(
-                self._tell, "CLOSED", {"reason": None if because is None else type(because).__name__}
+                self._publish_event, "CLOSED", {"reason": None if because is None else type(because).__name__}
             )
             last.callback(self._files.close)
             if self._slots is not None:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from publishers.commits.group_commit import Committer
 from publishers.criteria.criteria import Criteria
@@ -19,9 +19,6 @@ from publishers.views.view import Content, View
 from publishers.wal import Hold, Wal
 
 __all__ = ["LogPort"]
-
-_TIMES_MAX: Final = 1024
-"""Commit times, of versions before the opening of the log, that are remembered: one for each place that does not move."""
 
 
 class LogPort:
@@ -66,7 +63,9 @@ class LogPort:
         self.monotonic = service.clock.monotonic
         self.holds = files.retention.statistics
         self.judge = places.kept
-        self._committed_at = functools.lru_cache(_TIMES_MAX)(places.committed_at)
+        # Commit times of versions before the opening of the log: one for each slot and group that does not move. Fewer would
+        # be evicted before the next call of statistics, which would read all of them again.
+        self._committed_at = functools.lru_cache(2 * service.options.slots)(places.committed_at)
 
     def find(self, since: Any) -> Position:
         """See `PlaceLog.find`."""

@@ -10,9 +10,9 @@ from publishers.fanout.service import Service
 from publishers.log.start import Places, Since
 from publishers.model.position import Position, Start
 
-__all__ = ["OperatedLog", "Tell"]
+__all__ = ["OperatedLog", "PublishEvent"]
 
-Tell = Callable[[str, Mapping[str, Any]], None]
+PublishEvent = Callable[[str, Mapping[str, Any]], None]
 
 
 class OperatedLog:
@@ -22,7 +22,7 @@ class OperatedLog:
     """
 
     def __init__(self, service: Service, places: Places) -> None:
-        self._tell: Tell = lambda _what, _body: None
+        self._publish_event: PublishEvent = lambda _what, _body: None
         self._service = service
         self._places = places
 
@@ -108,5 +108,5 @@ class OperatedLog:
         if found is None:
             return False
         if do(found) is not False:
-            self._tell(what, {"subscription": found.id, "subscriber": found.name, **more})
+            self._publish_event(what, {"subscription": found.id, "subscriber": found.name, **more})
         return True

@@ -89,9 +89,9 @@ class HostEvent:
         self.key = key
         self.what = what
         self.body = body
-        self.block = self.told(version, 0)
+        self.block = self.render(version, 0)
 
-    def told(self, version: int, missed: int) -> Block:
+    def render(self, version: int, missed: int) -> Block:
         """Renders the event for a subscriber at ``version`` that has missed ``missed`` events before it."""
         meta = {"event": self.what} | ({"missed": missed} if missed else {})
         row = replace(upsert("log", self.key, self.body, meta=meta), area=int(Area.HOST))
@@ -131,7 +131,7 @@ class HostBoard:
         with self._lock:
             self._readers.pop(reader, None)
 
-    def tell(self, key: str, what: str, body: Mapping[str, Any]) -> None:
+    def publish(self, key: str, what: str, body: Mapping[str, Any]) -> None:
         """Publishes an event. The caller must hold no lock, because user code may run here."""
         with self._lock:  # all subscriptions receive the events in the same order
             readers = list(self._readers)
@@ -184,7 +184,7 @@ class HostingSubscription(ChangeSubscription):
     def heed(self) -> None:
         """Wakes the drain for a queued event."""
         if self._missed_ever and self._lags:
-            self._run(partial(self.drain.tell, "lagged", self._deliver_lagged))
+            self._run(partial(self.drain.notify, "lagged", self._deliver_lagged))
         self._run(self.drain.signal)
 
     def _deliver_lagged(self, subscriber: Any) -> None:
@@ -241,7 +241,7 @@ class HostingSubscription(ChangeSubscription):
                 event = self._waiting.popleft()
                 missed, self._missed = self._missed, 0
                 unchanged = version == event.version and not missed
-                slices.append(Slice(event.block if unchanged else event.told(version, missed), (0,)))
+                slices.append(Slice(event.block if unchanged else event.render(version, missed), (0,)))
         if not slices:
             return ()
         return self._pass(Batch(tuple(slices), bound, self.view), self._filled)

@@ -22,7 +22,7 @@ from publishers.errors import (
 from publishers.fanout.gap import OnGap
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.history import History, PageBounds, read_back, read_history
-from publishers.log.operations import OperatedLog, Tell
+from publishers.log.operations import OperatedLog, PublishEvent
 from publishers.log.snapshot_feed import Holding, SnapshotFeed
 from publishers.log.start import Since
 from publishers.model.change import Change, Operation, row_id
@@ -38,7 +38,7 @@ from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View
 
-__all__ = ["ReadableLog", "Tell", "Wishes"]
+__all__ = ["PublishEvent", "ReadableLog", "Wishes"]
 
 Wishes = Criteria | Criterion | Iterable[Criterion] | None
 Source = SnapshotSource | Iterable[SnapshotSource] | None
@@ -253,14 +253,14 @@ class ReadableLog(OperatedLog):
             return partial(SourcePages, self._service, self._source_threads, self._sources)
         return (lambda keys: StatePages(self.state, keys)) if asked else partial(StatePages, self.state)
 
-    def attend(self, tell: Tell, explain: Callable[[Exception], Exception]) -> None:
+    def attend(self, publish: PublishEvent, explain: Callable[[Exception], Exception]) -> None:
         """Connects the log to its store.
 
         Args:
-            tell: Called with each event of the log in this process: an upper-case word, and its details.
+            publish: Called with each event of the log in this process: an upper-case word, and its details.
             explain: Maps the error of a read to the error for the subscriber, such as that the log was dropped.
         """
-        self._tell = tell
+        self._publish_event = publish
         first = self._service.explain
         self._service.explain = lambda error: explain(first(error))
 

@@ -225,7 +225,9 @@ class TransactionWriter:
             if transaction is None:  # it carries schemas, on which later transactions depend
                 if after is not None:
                     after.check()
-                return Submission.of(self._tell(columns, label, stamping, None, expected, **showing))
+                return Submission.of(
+                    self._commit_schemas(columns, label, stamping, None, expected, **showing)
+                )
             outdated = stamping.outdated
         return self._committer.submit(transaction, outdated=outdated, expect=expected, after=after, **showing)
 
@@ -237,8 +239,8 @@ class TransactionWriter:
         **showing: Unpack[Showing],
     ) -> Commit:
         stamping, kept = self._stamped(columns, label)
-        if kept is None or stamping.tells:
-            return self._tell(columns, label, stamping, kept, expect, **showing)
+        if kept is None or stamping.registers:
+            return self._commit_schemas(columns, label, stamping, kept, expect, **showing)
         return self._committer.commit(kept, outdated=stamping.outdated, expect=expect, **showing)
 
     def _expectation(self, expect: Expect | None) -> Expectation | None:
@@ -256,10 +258,10 @@ class TransactionWriter:
         """
         stamping = Stamping(self._schemas)
         if isinstance(columns, list):
-            stamping.tells = any(map(has_schemas, columns))
-        return stamping, None if stamping.tells else self._sealed(stamping.through(columns), label)
+            stamping.registers = any(map(has_schemas, columns))
+        return stamping, None if stamping.registers else self._sealed(stamping.through(columns), label)
 
-    def _tell(
+    def _commit_schemas(
         self,
         columns: Iterable[Columns],
         label: Label,
@@ -273,7 +275,7 @@ class TransactionWriter:
         try:
             self._check()  # in a child of fork a thread of the parent may hold the turn
             with self._schemas.turn:
-                stamped = stamping.telling(columns if kept is None else unsealed(kept))
+                stamped = stamping.registering(columns if kept is None else unsealed(kept))
                 commit = self._committer.commit(
                     self._sealed(stamped, label),
                     woken=woken,

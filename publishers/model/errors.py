@@ -1,8 +1,9 @@
 """Errors of invalid data, and the root of all errors; `publishers.errors` has the whole tree."""
 
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
-__all__ = ["InvalidOption", "PenstockError", "PositionError", "PositionMalformed", "shown"]
+__all__ = ["HIDDEN", "InvalidOption", "PenstockError", "PositionError", "PositionMalformed", "shown"]
 
 
 def shown(value: object) -> str:
@@ -11,6 +12,14 @@ def shown(value: object) -> str:
         return f"{value!r:.200}"
     except Exception:  # noqa: BLE001 - a whole number above 4,300 digits, or a __repr__ that raises
         return f"a {type(value).__name__} that cannot be shown"
+
+
+class _Hidden(Enum):
+    HIDDEN = "hidden"
+
+
+HIDDEN: Final = _Hidden.HIDDEN
+"""The value of an error that omits the value, which may be a secret or is too large to be shown."""
 
 
 class PenstockError(Exception):
@@ -24,12 +33,20 @@ class PenstockError(Exception):
 
 
 class InvalidOption(PenstockError, ValueError):
-    """An option is of the wrong type or out of its bounds."""
+    """An option is of the wrong type or out of its bounds.
+
+    Attributes:
+        parameter: The option.
+        value: Its value; ``HIDDEN`` if the error omits it.
+        right: What would be right.
+    """
 
     def __init__(self, parameter: str, value: object, right: str) -> None:
-        super().__init__(f"{parameter} is {shown(value)}, but must be {right}")
+        wrong = "" if value is HIDDEN else f"is {shown(value)}, but "
+        super().__init__(f"{parameter} {wrong}must be {right}")
         self.parameter = parameter
         self.value = value
+        self.right = right
 
 
 class PositionError(PenstockError):

@@ -32,7 +32,7 @@ from publishers.wal import FileSystem, Follower, Wal
 from publishers.wal import Reader as LogReader
 from publishers.wal.files.mirrored_file import MirroredFile
 
-__all__ = ["SCHEMAS_NAME", "SchemaVersion", "Schemas", "Told"]
+__all__ = ["SCHEMAS_NAME", "RecordedSchema", "SchemaVersion", "Schemas"]
 
 SCHEMAS_NAME: Final = "SCHEMAS"
 
@@ -68,7 +68,7 @@ class SchemaVersion(msgspec.Struct, frozen=True):
         return reader(self.body)
 
 
-class Told(msgspec.Struct, frozen=True):
+class RecordedSchema(msgspec.Struct, frozen=True):
     """One change that registered a schema, or a part of one."""
 
     entity_type: str
@@ -81,7 +81,7 @@ class Told(msgspec.Struct, frozen=True):
 class _File(msgspec.Struct):
     """The content of the file; ``pending`` is the mark: schemas of later versions of the log may be missing."""
 
-    told: list[Told]
+    told: list[RecordedSchema]
     pending: int | None = None
 
 
@@ -110,8 +110,8 @@ class Schemas:
         self._owner = files if isinstance(files, Wal) else None
         self._file = MirroredFile(filesystem, files.directory, SCHEMAS_NAME)
         self._failed = failed
-        self._told: list[Told] | None = None
-        # The mark: a commit behind this version may have registered schemas that are not in ``_told`` yet.
+        self._recorded: list[RecordedSchema] | None = None
+        # The mark: a commit behind this version may have registered schemas that are not in ``_recorded`` yet.
         self._marked: int | None = None
         # The file may lack schemas behind this version. 0, the whole log, until the file was read.
         self._owed: int | None = 0
@@ -121,7 +121,7 @@ class Schemas:
 
     def versions(self, entity_type: str) -> list[int]:
         """The registered versions of an entity type, rising."""
-        if self._told is None or self._owner is None or self._marked is not None:
+        if self._recorded is None or self._owner is None or self._marked is not None:
             self.load()
         return self._versions.get(entity_type, [])
 
@@ -142,7 +142,7 @@ class Schemas:
                 break
         return found
 
-    def told(self) -> dict[str, tuple[int, ...]]:
+    def by_type(self) -> dict[str, tuple[int, ...]]:
         """The visible schema versions by entity type, rising."""
         versions: dict[str, list[int]] = {}
         for schemas in self._shown():
@@ -150,7 +150,7 @@ class Schemas:
                 _note(versions, one)
         return {name: tuple(found) for name, found in sorted(versions.items())}
 
-    def _shown(self) -> Iterator[list[Told]]:
+    def _shown(self) -> Iterator[list[RecordedSchema]]:
         """The visible schemas; then, if there is a mark, the same with those found in the log behind it."""
         # The mark is read before the schemas: while they are copied, a commit may add to them and clear the mark.
         marked, visible = self._marked, self._visible()
@@ -161,13 +161,13 @@ class Schemas:
             more = self._since(marked, schemas, self._files.reader)
             yield schemas + [one for one in more if one.position.version <= visible]
 
-    def adopt(self, schemas: Iterable[Told]) -> None:
+    def adopt(self, schemas: Iterable[RecordedSchema]) -> None:
         """Adds the schemas of a commit, and writes the file; the caller holds the turn."""
-        assert self._told is not None
+        assert self._recorded is not None
         added = list(schemas)
         for one in added:
             _note(self._versions, one)
-        self._told += added  # in one step: concurrent readers see all parts of a version
+        self._recorded += added  # in one step: concurrent readers see all parts of a version
         with contextlib.suppress(OSError):  # the commit is durable; the mark stays, and ``settle`` retries
             self.write(None)
 
@@ -221,7 +221,7 @@ class Schemas:
             self._owed = pending if self._owed is None else min(self._owed, pending)
         if self._owner is None or self._failed():
             return
-        text = msgspec.json.encode(_File(self._told or [], pending))
+        text = msgspec.json.encode(_File(self._recorded or [], pending))
         self._owner.insist(lambda: self._file.write(text))
         self._owed = pending
 
@@ -251,7 +251,7 @@ class Schemas:
         owed = self._owed
         return unseen if owed is None else min(owed + 1, unseen)
 
-    def load(self, *, ours: bool = False) -> list[Told]:
+    def load(self, *, ours: bool = False) -> list[RecordedSchema]:
         """All registered schemas. The owner reads the file once, and scans the log behind a mark whose commit has ended.
 
         Args:
@@ -260,7 +260,7 @@ class Schemas:
         Raises:
             WalCorrupted: If the file is damaged, and cannot be rebuilt from the kept part of the log.
         """
-        schemas = self._told
+        schemas = self._recorded
         if (
             schemas is not None
             and self._owner
@@ -268,7 +268,7 @@ class Schemas:
         ):
             return schemas
         with self._loading:
-            schemas = self._told
+            schemas = self._recorded
             if schemas is None or not self._owner:
                 return self._begin()
             marked = self._marked
@@ -282,7 +282,7 @@ class Schemas:
                 self._marked = None
             return schemas
 
-    def _begin(self) -> list[Told]:
+    def _begin(self) -> list[RecordedSchema]:
         found, even = self._read()
         # The file may still hold schemas that were truncated, or that are withheld from followers.
         last = self._newest()
@@ -296,7 +296,9 @@ class Schemas:
         self._fill(schemas)
         return schemas
 
-    def _since(self, version: int, schemas: Iterable[Told], reader: LogReader | None = None) -> list[Told]:
+    def _since(
+        self, version: int, schemas: Iterable[RecordedSchema], reader: LogReader | None = None
+    ) -> list[RecordedSchema]:
         """The schemas registered in the log behind a version, without the known ones.
 
         Withheld commits may be truncated meanwhile.
@@ -343,23 +345,25 @@ class Schemas:
             raise WalCorrupted(0, 0, why)
         return _File([], 0), False
 
-    def _fill(self, schemas: list[Told]) -> None:
+    def _fill(self, schemas: list[RecordedSchema]) -> None:
         versions: dict[str, list[int]] = {}
         for one in schemas:
             _note(versions, one)
-        self._versions, self._told = versions, schemas  # replaced as a whole, for concurrent readers
+        self._versions, self._recorded = versions, schemas  # replaced as a whole, for concurrent readers
 
 
-def _note(versions: dict[str, list[int]], schema: Told) -> None:
+def _note(versions: dict[str, list[int]], schema: RecordedSchema) -> None:
     known = versions.setdefault(schema.entity_type, [])
     if not known or known[-1] < schema.version:
         known.append(schema.version)
 
 
-def _assembled(schemas: Iterable[Told], entity_type: str, version: int | None) -> SchemaVersion | None:
+def _assembled(
+    schemas: Iterable[RecordedSchema], entity_type: str, version: int | None
+) -> SchemaVersion | None:
     """A version of a schema with all its parts, or the newest; None if it was not registered."""
     parts: dict[str, bytes] = {}
-    last: Told | None = None
+    last: RecordedSchema | None = None
     for one in schemas:
         if one.entity_type == entity_type and (version is None or one.version <= version):
             parts[one.part] = bytes(one.body)
@@ -369,8 +373,8 @@ def _assembled(schemas: Iterable[Told], entity_type: str, version: int | None) -
     return SchemaVersion(entity_type, last.version, last.position, parts)
 
 
-def _part_of(change: Change) -> Told:
-    return Told(
+def _part_of(change: Change) -> RecordedSchema:
+    return RecordedSchema(
         change.entity_type or "",
         change.key or "",
         change.schema_version or 0,

@@ -10,7 +10,7 @@ from publishers.blocks.decode import attached_of, spliced
 from publishers.errors import InvalidChange
 from publishers.model.change import Area
 from publishers.model.position import Position
-from publishers.schemas.registry import Schemas, Told
+from publishers.schemas.registry import RecordedSchema, Schemas
 from publishers.wal import Column, Columns, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED
@@ -30,13 +30,13 @@ class Stamping:
         schemas: The schemas of the log.
 
     Attributes:
-        tells: Whether schemas are among the changes seen so far.
+        registers: Whether schemas are among the changes seen so far.
     """
 
     def __init__(self, schemas: Schemas) -> None:
-        self.tells = False
+        self.registers = False
         self._schemas = schemas
-        self._told: list[Told] = []
+        self._recorded: list[RecordedSchema] = []
         self._forgotten = schemas.forgotten  # read before any version is looked up
         self._versions: dict[str, list[int]] = {}
         self._rows = 0
@@ -44,20 +44,20 @@ class Stamping:
     def through(self, batches: Iterable[Columns]) -> Iterator[Columns]:
         """The same changes, each stamped with the newest schema version of its entity type, if that has a schema.
 
-        From the first batch with a schema on, batches are passed through unchanged, for `telling`.
+        From the first batch with a schema on, batches are passed through unchanged, for `registering`.
 
         Raises:
             InvalidChange: If a change names a version that was not registered before it.
         """
         for columns in batches:
-            self.tells = self.tells or has_schemas(columns)
-            if self.tells:
+            self.registers = self.registers or has_schemas(columns)
+            if self.registers:
                 yield columns
             else:
                 yield self._stamped(columns)
                 self._rows += columns.count
 
-    def telling(self, batches: Iterable[Columns]) -> Iterator[Columns]:
+    def registering(self, batches: Iterable[Columns]) -> Iterator[Columns]:
         """The same changes, with those stamped that `through` left unchanged; the caller holds the turn.
 
         Raises:
@@ -101,12 +101,12 @@ class Stamping:
         """Registers the schemas of the commit, which is now a version of the log; the caller holds the turn."""
         self._schemas.adopt(
             msgspec.structs.replace(part, position=Position(version, part.position.index))
-            for part in self._told
+            for part in self._recorded
         )
 
     def _stamped(self, columns: Columns) -> Columns:
         known = [self._known(name) for name in columns.entity_types]
-        if not (self.tells and has_schemas(columns)):
+        if not (self.registers and has_schemas(columns)):
             if not any(known):
                 return columns
             if columns.meta is None:
@@ -138,16 +138,16 @@ class Stamping:
         given = attached_of(meta).schema_version
         version = newest + 1 if given is None else given
         part = (columns.key[row] or b"").decode("utf-8", "replace")
-        parts = {known.part for known in self._told if known.entity_type == entity_type}
+        parts = {known.part for known in self._recorded if known.entity_type == entity_type}
         if version < newest or (version == newest and (not parts or part in parts)):
             raise InvalidChange("version", version, f"above {newest}, the newest schema of {entity_type!r}")
-        if not self._told:
+        if not self._recorded:
             self._schemas.mark()
         if version > newest:
             versions.append(version)
         body = columns.body[row] if columns.body is not None else None
         place = Position(0, self._rows + row + 1)
-        self._told.append(Told(entity_type, part, version, place, msgspec.Raw(body or b"null")))
+        self._recorded.append(RecordedSchema(entity_type, part, version, place, msgspec.Raw(body or b"null")))
         return _spliced(meta, version) if given is None else meta or b""
 
 

@@ -138,8 +138,8 @@ class NotingSubscriber:
         """Restarts the progress at the new position."""
         self._progress.sought = False
         self._progress.go(position)
-        if callable(tell := getattr(self._subscriber, "on_seek", None)):
-            tell(position)
+        if callable(handler := getattr(self._subscriber, "on_seek", None)):
+            handler(position)
 
     def on_error(self, error: Exception, /) -> None:
         """Ends the progress, and explains the error."""

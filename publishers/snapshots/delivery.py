@@ -61,7 +61,7 @@ class RowDelivery:
         self._bounds = (batch_events, batch_bytes)
         self._executor = executor_of(executor)
         self._began = service.clock.monotonic()
-        self._told = 0
+        self._signals = 0
         self._closed = False
         self._completed = False
         self._reading = False
@@ -137,8 +137,8 @@ class RowDelivery:
         entries = self._entries
         while entries and not isinstance(signal := entries[0], SnapshotChange):
             entries.popleft()
-            self._told += 1  # under a key of its own, as none may replace another
-            self._drain.tell(("snapshot", self._told), delivering(signal), wake=wake)
+            self._signals += 1  # under a key of its own, as none may replace another
+            self._drain.notify(("snapshot", self._signals), delivering(signal), wake=wake)
 
     @property
     def _ending(self) -> bool:

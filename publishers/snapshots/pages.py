@@ -62,7 +62,7 @@ class Pages(Protocol):
         """
         ...
 
-    def listen(self, tell: Callable[[], object]) -> None:
+    def listen(self, notify: Callable[[], object]) -> None:
         """Calls once it makes sense to read again: at once, or from another thread. After ``read`` has answered None."""
         ...
 
@@ -101,9 +101,9 @@ class StatePages:
             rows, more = wanted, more and len(wanted) == len(rows)
         return SnapshotPage(rows, page.version, page.version, more)
 
-    def listen(self, tell: Callable[[], object]) -> None:
+    def listen(self, notify: Callable[[], object]) -> None:
         """See `Pages.listen`."""
-        self._state.listen(self._needed, tell)
+        self._state.listen(self._needed, notify)
 
     def leave(self) -> None:
         """See `Pages.leave`."""
@@ -144,22 +144,22 @@ class SourcePages:
             self._wanted = lambda: self._next(after, types, position)
         return found
 
-    def listen(self, tell: Callable[[], object]) -> None:
+    def listen(self, notify: Callable[[], object]) -> None:
         """See `Pages.listen`."""
         wanted = self._wanted
         assert wanted is not None  # ``read`` has answered None
-        self._threads.send(self, lambda: self._fetch(wanted, tell))
+        self._threads.send(self, lambda: self._fetch(wanted, notify))
 
     def leave(self) -> None:
         """See `Pages.leave`."""
         self._threads.forget(self)
 
-    def _fetch(self, wanted: Callable[[], SnapshotPage], tell: Callable[[], object]) -> None:
+    def _fetch(self, wanted: Callable[[], SnapshotPage], notify: Callable[[], object]) -> None:
         try:
             self._found = wanted()
         except Exception as error:  # noqa: BLE001 - the subscriber must get every error
             self._found = error
-        tell()
+        notify()
 
     def _next(self, after: RowPlace | None, types: Sequence[str] | None, position: Position) -> SnapshotPage:
         """Returns the next page that has rows, or the last page."""

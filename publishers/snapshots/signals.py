@@ -58,5 +58,5 @@ def delivering(signal: SnapshotSignal) -> Any:
 
 
 def _deliver_to(signal: SnapshotSignal, subscriber: Any) -> None:
-    if callable(tell := getattr(subscriber, "on_snapshot", None)):
-        tell(signal)
+    if callable(handler := getattr(subscriber, "on_snapshot", None)):
+        handler(signal)

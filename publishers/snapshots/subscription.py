@@ -238,8 +238,8 @@ class SnapshotSubscription:
         if cancelled:
             current.cancel()
             return
-        if rows is None and callable(tell := getattr(subscriber, "on_following", None)):
-            tell(current)
+        if rows is None and callable(handler := getattr(subscriber, "on_following", None)):
+            handler(current)
         if not known:
             subscriber.on_subscribe(self)
         elif left:

@@ -178,7 +178,7 @@ def key_column(schema: StructType, names: Sequence[str]) -> Column:
     With several columns, ``%`` and ``/`` inside a text become ``%25`` and ``%2F``, so that different rows never share a
     key.
     """
-    texts = [_text(column_named(name), _type_of(schema, name)) for name in names]
+    texts = [_text_column(column_named(name), _type_of(schema, name)) for name in names]
     if len(texts) == 1:
         return texts[0]
     parts: list[Column] = []
@@ -264,7 +264,7 @@ def _check_key(dtype: DataType, name: str) -> None:
         raise SchemaRefused(name, f"is of type {dtype.simpleString()}, which has no single text; a key is made of text, numbers, dates and times")  # fmt: skip
 
 
-def _text(column: Column, dtype: DataType) -> Column:
+def _text_column(column: Column, dtype: DataType) -> Column:
     """Returns the value as text: the same text as in the body, without quotes."""
     kind = type_kind(dtype)
     if kind in _CAST:
@@ -304,7 +304,7 @@ def _json_form(column: Column, dtype: DataType) -> Column:
             if _altered(values):
                 column = F.transform_values(column, lambda _, value: _json_form(value, values))
             if type_kind(keys) in _REWRITTEN:
-                column = F.transform_keys(column, lambda key, _: _text(key, keys))
+                column = F.transform_keys(column, lambda key, _: _text_column(key, keys))
             return column
         case _:
             return column

@@ -248,7 +248,7 @@ class _RowEncoder:
         for part, escaped in zip(parts, self._escaped, strict=True):
             if part is None:
                 return None
-            text = _text(part)
+            text = _key_text(part)
             texts.append(text.replace("%", "%25").replace("/", "%2F") if escaped else text)
         return KEY_SEPARATOR.join(texts).encode()
 
@@ -260,7 +260,7 @@ class _RowEncoder:
             raise RowRefused("*", why) from None
 
 
-def _text(value: Any) -> str:
+def _key_text(value: Any) -> str:
     """Returns the text of a key value: its JSON form without quotes."""
     match value:
         case bool():
@@ -296,7 +296,7 @@ def _plain(dtype: DataType) -> Callable[[Any], Any] | None:
             )
         case MapType():
             of = _plain(dtype.valueType) or (lambda value: value)
-            return lambda value: {_text(k): None if v is None else of(v) for k, v in value}
+            return lambda value: {_key_text(k): None if v is None else of(v) for k, v in value}
         case _ if dtype.typeName() == "timestamp":
             return lambda value: value.astimezone(UTC)
         case _:

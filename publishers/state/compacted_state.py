@@ -1,4 +1,4 @@
-"""The compacted state of an open log: follows what becomes visible, on a thread of its own, and answers questions."""
+"""The compacted state of an open log: a thread follows the visible changes, and any thread reads the rows."""
 
 import logging
 import sqlite3
@@ -51,18 +51,19 @@ Waiter = Callable[[], object]
 class CompactedState:
     """The newest body of each entity of a log.
 
-    A thread reads what becomes visible, in batches, and stores rows and place in one transaction of an SQLite file, after
-    the log's HEAD was made to cover the place. What it has not read is held back from retention, within the caps of
-    ``slot_keep_bytes`` and ``slot_keep_age``. A commit costs it one wake for each batch at most. While commits come it works in
-    ``state_share`` of the time only, unless it is waited for, read, made anew or ``state_behind_bytes`` behind.
+    A thread reads the visible changes in batches. It stores the rows and the place of a batch in one transaction of an SQLite
+    file, after the HEAD of the log covers that place. A hold protects the unread history from retention, within
+    ``slot_keep_bytes`` and ``slot_keep_age``. Commits wake the thread at most once for each batch. While the log is written, the
+    thread works in ``state_share`` of the time, unless a caller waits for it or reads, the file is being rebuilt, or it is
+    ``state_behind_bytes`` behind.
 
     Args:
-        log: What it needs of the log.
-        service: The log's watermark.
-        directory: Where its file is.
+        log: The log.
+        service: The watermark of the log.
+        directory: The directory of the file.
 
     Raises:
-        StateIncomplete: If there is no file that goes on where the log begins, and that is not at version 1.
+        StateIncomplete: If no file continues at the beginning of the log, and that is not version 1.
         StateUnusable: If the file is of another application or a newer version of penstock, or cannot be opened.
     """
 
@@ -80,10 +81,8 @@ class CompactedState:
         self._resting = False
         self._location: Location | None = None
         self._read_at = 0
-        self._spoilt = False  # a reader has met damage
-        self._due = (
-            0  # before it has this version it was not made as far as there was a log, and nothing is answered
-        )
+        self._spoilt = False  # a reader has found damage
+        self._due = 0  # the watermark at the beginning of a rebuild: reads are refused until it is reached
         self.ended = False
         self.failure: PenstockError | None = None
         self.batches = self.rebuilds = self.failures = 0
@@ -99,19 +98,19 @@ class CompactedState:
         """Begins to follow the log."""
         self._thread.start()
 
-    # What may be asked, from any thread.
+    # For any thread.
 
     @property
     def position(self) -> Position:
-        """The position after the last change that it contains."""
+        """The position after the last change that the state contains."""
         return Position(self._place.version + 1)
 
     def get(self, entity_type: str, key: str | bytes) -> EntityRow | None:
-        """An entity; None if there is none as of ``position``, which is a moment behind the log. It reads the disk.
+        """Returns an entity as of ``position``, a moment behind the log; None if there is none. Reads the disk.
 
         Raises:
             InvalidChange: If the entity type or the key is none.
-            StateIncomplete, StateUnusable: If there is no state, or it is being made of the log.
+            StateIncomplete, StateUnusable: If there is no state, or it is being built.
             LogClosed: If the log was closed.
         """
         check_entity_type(entity_type)
@@ -127,18 +126,18 @@ class CompactedState:
         limit: int = _PAGE,
         max_bytes: int = _PAGE_BYTES,
     ) -> StatePage:
-        """Entities in the order of their keys, all as of one place. It reads the disk.
+        """Returns entities in the order of their keys, all as of one position. Reads the disk.
 
         Args:
-            entity_type: Of which entities; None for all, which come type by type.
+            entity_type: The entity type; None for all, one after the other.
             after: The last row of the page before, or, with ``entity_type``, its key; None for the first page.
             limit: Most rows, from 1 to 100,000.
-            max_bytes: Bytes after which the page ends; it holds one row at least.
+            max_bytes: Bytes after which the page ends; it has at least one row.
 
         Raises:
             InvalidOption: If ``limit`` or ``max_bytes`` is out of its bounds.
             InvalidChange: If the entity type or the key is none.
-            StateIncomplete, StateUnusable: If there is no state, or it is being made of the log.
+            StateIncomplete, StateUnusable: If there is no state, or it is being built.
             LogClosed: If the log was closed.
         """
         check_whole("limit", limit, "a whole number from 1 to 100000", 1, 100_000)
@@ -160,23 +159,23 @@ class CompactedState:
     def read(
         self, after: RowPlace | None, types: tuple[str, ...] | None, limit: int, max_bytes: int
     ) -> TablePage:
-        """A page of rows as they are stored; see `StateTable.read`."""
+        """Returns a page of stored rows; see `StateTable.read`."""
         return self._asked(lambda table: table.read(after, types, limit, max_bytes))
 
     def find(self, places: Collection[RowPlace]) -> TablePage:
-        """Those of some rows that there are, as they are stored, all as of one version."""
+        """Returns the rows that exist at these places, as stored, all as of one version."""
         return self._asked(lambda table: table.find(places))
 
     def wait(self, version: int, timeout: float | None = None) -> None:
-        """Waits until the state contains a version; it does not wait for the next interval then.
+        """Waits until the state contains a version, without waiting for ``state_interval``.
 
         Args:
-            version: Such as ``commit`` has returned.
+            version: The version, such as that of a commit.
             timeout: Most seconds; None for no bound.
 
         Raises:
-            TimeoutError: If that took too long.
-            StateIncomplete, StateUnusable, LogClosed: If it will never contain it.
+            TimeoutError: After ``timeout`` seconds.
+            StateIncomplete, StateUnusable, LogClosed: If the state will never contain the version.
         """
         check_whole("version", version, "a version, from 0")
         come = threading.Event()
@@ -188,20 +187,20 @@ class CompactedState:
         if self._place.version < version:
             raise self._gone()
 
-    def listen(self, version: int, tell: Waiter) -> None:
-        """Calls once the state contains a version, or will never do; on its thread, or at once."""
+    def listen(self, version: int, notify: Waiter) -> None:
+        """Calls once the state contains a version, or ends before; on the thread of the state, or at once."""
         with self._moved:
             there = self._place.version >= version or self.ended
             if not there:
-                self._waiters.append((version, tell))
+                self._waiters.append((version, notify))
                 self._hurried = max(self._hurried, version)
         if there:
-            tell()
+            notify()
         else:
             self._called.set()
 
     def statistics(self) -> StateStatistics:
-        """What it is at this moment."""
+        """Returns the statistics of this moment."""
         service, place = self._service, self._place
         position = Position(place.version + 1)
         return StateStatistics(
@@ -216,11 +215,11 @@ class CompactedState:
         )
 
     def wake(self) -> None:
-        """See `publishers.fanout.ports.Wakeable`: something has become visible."""
+        """See `publishers.fanout.ports.Wakeable`: the watermark has advanced."""
         self._called.set()
 
     def close(self) -> None:
-        """Ends the thread after the batch in progress, and closes the file; again is harmless."""
+        """Ends the thread after the batch in progress, and closes the file. Idempotent."""
         self._end()
         if self._thread.ident is not None:
             self._thread.join()
@@ -238,9 +237,7 @@ class CompactedState:
             try:
                 found = ask(table)
             except sqlite3.Error as error:
-                with (
-                    self._swapping
-                ):  # what is read while the file is made anew, is read again from the new one
+                with self._swapping:  # the file was replaced during the read: read the new one
                     if table is not self._table:
                         continue
                 if damaged(error):
@@ -259,11 +256,15 @@ class CompactedState:
     # Opening and rebuilding.
 
     def _open(self) -> tuple[StateTable, TablePlace]:
-        """The file and its place: as it is, if it is good and of this history, else new."""
+        """Opens the file, or a new one if it is damaged or of another history; returns it and its place."""
         table = None
         try:
             table = StateTable(self._directory, self._log.log_id)
             place = self._judged(table.place)
+        except StateIncomplete:
+            assert table is not None
+            table.close()
+            raise
         except sqlite3.Error as error:
             if not damaged(error):
                 raise StateUnusable(self._directory, f"not to be opened ({error})") from error
@@ -279,7 +280,7 @@ class CompactedState:
         return self._anew()
 
     def _judged(self, place: TablePlace | None) -> TablePlace | None:
-        """The place, if it is one of this history from which the log goes on."""
+        """Returns the place if the log continues there; None if it belongs to another history."""
         if place is None:
             return None
         try:
@@ -314,7 +315,7 @@ class CompactedState:
         self._table.sync()
 
     def _rebuild(self) -> None:
-        """Makes the file anew; by the thread."""
+        """Replaces the file by a new one; called by the thread."""
         self._spoilt = False
         self._hold.release()
         self._location = None
@@ -350,7 +351,7 @@ class CompactedState:
             self._rebuild()
 
     def _step(self) -> None:
-        """Follows the log to its end, and waits for more."""
+        """Follows the log to the watermark, and waits for the next change."""
         self._called.clear()
         upto = self._service.watermark.visible
         try:
@@ -365,9 +366,7 @@ class CompactedState:
         except HistoryPruned as error:
             if error.oldest > self.position:
                 raise
-            self._location = (
-                None  # only what had been looked up is gone: the end of a segment that was read whole
-            )
+            self._location = None  # it was the end of a segment that is read and now deleted
             self._table.rollback()
             return
         except (sqlite3.Error, OSError, LogFull) as error:
@@ -394,7 +393,7 @@ class CompactedState:
             left = self._service.options.state_interval - (time.monotonic() - began)
 
     def _is_urgent(self) -> bool:
-        """Whether it follows as fast as it can, though that takes time from commits."""
+        """Whether the thread works without pauses, although that takes time from commits."""
         version, options = self._place.version, self._service.options
         if version < max(self._hurried, self._asked_at, self._due):
             return True
@@ -413,7 +412,7 @@ class CompactedState:
         return ahead >= most
 
     def _rest(self, seconds: float) -> None:
-        """Leaves the interpreter to writers, as long as they commit and nothing is urgent."""
+        """Leaves the interpreter to writers while they commit and nothing is urgent."""
         until = time.monotonic() + seconds
         seen = self._service.watermark.visible
         self._resting = True
@@ -428,7 +427,7 @@ class CompactedState:
         self._resting = False
 
     def _batch(self, upto: int) -> None:
-        """Stores what some versions have changed, in one transaction."""
+        """Stores the changes of some versions in one transaction."""
         log, table, place, pace = self._log, self._table, self._place, self._pace
         location = self._location or log.reader.locate(place.version + 1)
         rows, size, deeds = place.rows, 0, RowDeeds()
@@ -462,10 +461,10 @@ class CompactedState:
     def _notify_waiters(self) -> None:
         with self._moved:
             version = self._place.version
-            due = [tell for wanted, tell in self._waiters if wanted <= version or self.ended]
+            due = [notify for wanted, notify in self._waiters if wanted <= version or self.ended]
             self._waiters = [one for one in self._waiters if one[0] > version and not self.ended]
-        for tell in due:
-            tell()
+        for notify in due:
+            notify()
 
     def _end(self) -> None:
         with self._moved:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from publishers.errors import StateUnusable
+from publishers.errors import StateIncomplete, StateUnusable
+from publishers.model.position import Position
 from publishers.state.rows import EntityRow, RowPlace, shown_row
 from publishers.state.table import check_file, file_of, row_at
 
@@ -32,15 +33,25 @@ class StateFile:
     nbytes: int
 
 
-def look_at_file(directory: Path) -> StateFile:
-    """Reads the place of the file in the directory of a log. Whether it is of the history of that log, the owner judges alone.
+def look_at_file(directory: Path, oldest: Position) -> StateFile:
+    """Reads the place of the file in the directory of a log. Only the owner judges whether it is of the history of that log.
+
+    Args:
+        directory: The directory of the log.
+        oldest: The oldest position of the log.
 
     Raises:
+        StateIncomplete: If the log begins behind the place of the file, or behind version 1 without a file: no owner
+            can use or make the state then.
         StateUnusable: If there is no file, or it cannot be read.
     """
+    path = file_of(directory)
+    if not path.is_file() and oldest.version > 1:
+        raise StateIncomplete(oldest)
     with _reading(directory) as connection:
         found = connection.execute("SELECT log_id, token, version, rows FROM place").fetchone()
-    path = file_of(directory)
+    if (0 if found is None else found[2]) + 1 < oldest.version:
+        raise StateIncomplete(oldest)
     if found is None:
         raise StateUnusable(path, "empty: its log has had no changes yet, or it is being made")
     log_id, token, version, rows = found

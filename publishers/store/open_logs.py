@@ -70,7 +70,7 @@ class OpenLogs:
     refused: dict[str, PenstockError | OSError] = field(default_factory=dict)
     closed: bool = False
     inherited: LogForked | None = None
-    _told: Position | None = None
+    _applied: Position | None = None
     _steps: deque[LogStep] = field(default_factory=deque)  # applied to ``entries``, not carried out yet
     # By log id: names change, directories are used again.
     _handles: dict[str, ChangeLog] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class OpenLogs:
         log.name = entry.name
         found = replace_entry(entry, log_id=log.log_id.hex)
         log.attend(
-            lambda what, body: self.system.board.tell(log.name, what, body),
+            lambda what, body: self.system.board.publish(log.name, what, body),
             lambda error: LogDropped(log.name) if self._gone(found) else error,
         )
         self._handles[found.log_id] = log
@@ -160,15 +160,15 @@ class OpenLogs:
 
     def catch_up(self) -> None:
         """Applies new changes of the system log to ``entries``; the caller then calls ``carry_out`` without the lock."""
-        while self._told is None or self._told < self.system.head:
+        while self._applied is None or self._applied < self.system.head:
             page = self.system.history(
-                Criterion(areas={Area.ENGINE}), self._told, limit=_PAGE, content=Content.BODY
+                Criterion(areas={Area.ENGINE}), self._applied, limit=_PAGE, content=Content.BODY
             )
             for change in page.changes:
                 step = self.entries.apply(change)
                 if step is not None:
                     self._steps.append(step)
-            self._told = page.next
+            self._applied = page.next
 
     # Doubts that a dead process left. What fails here is left to the next opening.
 
@@ -212,7 +212,7 @@ class OpenLogs:
                 opened = self.refused[entry.log_id] = error
         if isinstance(opened, Exception):
             if not isinstance(opened, NoSuchLog):
-                self.system.board.tell(
+                self.system.board.publish(
                     name, "FAILED", {"error": type(opened).__name__, "message": str(opened)}
                 )
             raise opened
@@ -251,7 +251,7 @@ class OpenLogs:
             "head": str(log.head),
             "readOnly": log.read_only,
         }
-        self.system.board.tell(log.name, "OPENED", body)
+        self.system.board.publish(log.name, "OPENED", body)
 
     def carry_out(self) -> None:
         """Closes dropped logs, renames open ones, and opens new ones if ``eager``; may run user code."""

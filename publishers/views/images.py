@@ -74,11 +74,13 @@ class ShownImages(NamedTuple):
     changed: bytes | None = None
     lacking: tuple[str, ...] = ()
 
-    def told(self, view: View) -> "ShownImages":
+    def with_integers(self, view: View) -> "ShownImages":
         """Returns the images with whole numbers in the form that the view asks for."""
         if view.integers is Integers.NUMBER:
             return self
-        body, before = (None if text is None else view.tell(text) for text in (self.body, self.before))
+        body, before = (
+            None if text is None else view.render_integers(text) for text in (self.body, self.before)
+        )
         return self._replace(body=body, before=before)
 
 

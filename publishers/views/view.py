@@ -160,7 +160,7 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
         shown = self.images is Images.WRITTEN and not self.lenses and self.integers is Integers.NUMBER
         return shown and not self.apart
 
-    def tell(self, json: bytes) -> bytes:
+    def render_integers(self, json: bytes) -> bytes:
         """Returns JSON with whole numbers in the form that the view asks for."""
         return json if self.integers is Integers.NUMBER else text_integers(json)
 

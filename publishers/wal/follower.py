@@ -7,7 +7,6 @@ from uuid import UUID
 
 from publishers.errors import InvalidOption, LogUnreadable, NotALog, PenstockError, WalCorrupted
 from publishers.model.position import LogIdentity, epoch_text
-from publishers.options import LogOptions
 from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem, check_openable, open_file
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
@@ -74,7 +73,6 @@ class Follower:
     def open(
         cls,
         directory: Path | str,
-        options: LogOptions | None = None,
         *,
         filesystem: FileSystem | None = None,
         consumer: str | None = None,
@@ -83,7 +81,6 @@ class Follower:
 
         Args:
             directory: The directory of the log.
-            options: Not used at present.
             filesystem: The file system; the real one if None.
             consumer: Read through the hard links of this consumer, which only `release` removes.
 
@@ -161,7 +158,7 @@ class Follower:
                 # The old TAIL is dropped, not closed: another thread may be reading it.
                 self._tail = Tail.open(self._filesystem, self.directory)
         first = not self._catalog.entries
-        opening, limit = self._check_told()
+        opening, limit = self._checked_look()
         if limit[1:] >= self._limit[1:] and limit.version >= self._limit.version:
             entries = self._catalog.entries
             if not entries or entries[-1].number < limit.segment:
@@ -188,9 +185,9 @@ class Follower:
         """
         self._presence.check_name()
         self._presence.check_head(head_of(self._head_file))
-        self._check_told()
+        self._checked_look()
 
-    def _check_told(self) -> tuple[tuple[int, int], Limit]:
+    def _checked_look(self) -> tuple[tuple[int, int], Limit]:
         """The result of `_look`, after checks: neither TAIL nor HEAD moved back, and a new epoch continues the known history.
 
         While the epoch is the same and has random bits, TAIL belongs to the same history, so HEAD is not read.

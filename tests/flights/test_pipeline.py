@@ -110,4 +110,4 @@ def test_what_is_printed_while_spark_starts_goes_to_a_file(tmp_path, monkeypatch
 def test_a_failure_is_told_in_one_line_and_by_its_cause(tmp_path, error, of_the_sink, said):
     pipeline = Pipeline(tmp_path / "noise")
     pipeline._sink = Sink(of_the_sink)
-    assert pipeline._told(error) == said
+    assert pipeline._described(error) == said

@@ -239,7 +239,7 @@ GROUPING = [
     _mutant(
         "a count is told once only",
         _MACHINE + "_give",
-        "self._told.changed.add(unit)",
+        "self._changes.changed.add(unit)",
         "pass",
     ),
     _mutant(

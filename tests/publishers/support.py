@@ -66,6 +66,21 @@ def everything(log: ChangeLog, *wishes: Any) -> list[Position]:
     return [change.position for change in log.history(wishes or None, limit=1_000_000).changes]
 
 
+class CountedLock:
+    """A lock that counts how often it was acquired."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock = lock
+        self.taken = 0
+
+    def __enter__(self) -> Any:
+        self.taken += 1
+        return self.lock.__enter__()
+
+    def __exit__(self, *error: object) -> Any:
+        return self.lock.__exit__(*error)
+
+
 class Probe:
     """Records what it is told, and what would break a rule."""
 

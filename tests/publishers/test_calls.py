@@ -9,7 +9,7 @@ import flow
 from publishers import Criterion, upsert
 from publishers.blocks.block import Block
 from publishers.views.view import View
-from tests.publishers.support import ManualExecutor, SteppedLoop, opened
+from tests.publishers.support import CountedLock, ManualExecutor, SteppedLoop, opened
 
 MARGIN = 1.1
 
@@ -74,21 +74,6 @@ def test_a_commit_of_ten_changes_enters_no_more_functions_than_one_of_a_single_c
         log.commit(rows)
         log.commit(rows[:1])
         assert len(calls_of(lambda: log.commit(rows))) <= len(calls_of(lambda: log.commit(rows[:1]))) + 1
-
-
-class CountedLock:
-    """A lock that tells how often it was taken."""
-
-    def __init__(self, lock):
-        self.lock = lock
-        self.taken = 0
-
-    def __enter__(self):
-        self.taken += 1
-        return self.lock.__enter__()
-
-    def __exit__(self, *error):
-        return self.lock.__exit__(*error)
 
 
 @pytest.mark.parametrize(("make", "most"), [(lambda: flow.INLINE, 2), (SteppedLoop, 3), (ManualExecutor, 3)])

@@ -9,6 +9,7 @@ import pytest
 
 import publishers
 from publishers import Content, InvalidChange, LogIdentity, PenstockError, Position, errors, upsert
+from publishers.model.errors import HIDDEN
 
 
 class Unspeakable:
@@ -33,6 +34,7 @@ def test_every_error_can_be_caught_by_its_public_name():
         errors.LogBusy(Path("/var/orders"), 7),
         errors.NoSuchLog("orders", ["users"]),
         errors.InvalidOption("limit", 0, "a whole number"),
+        errors.InvalidOption("token", HIDDEN, "a text"),
         errors.HistoryPruned(Position(7, 2)),
         errors.LogFailed("unknown", "EIO"),
         errors.LogGone(Path("/var/orders")),
@@ -53,6 +55,13 @@ def test_the_error_of_a_fork_says_where_it_was_opened_and_what_would_be_right():
     """F143."""
     told = str(errors.LogForked(Path("/var/orders"), 7))
     assert told == "/var/orders was opened in process 7; open it here with read_only=True"
+
+
+def test_the_error_of_a_hidden_value_is_a_sentence_without_it():
+    """F24: the value may be a secret."""
+    error = errors.InvalidOption("token", HIDDEN, "a text that is not empty")
+    assert str(error) == "token must be a text that is not empty"
+    assert error.right == "a text that is not empty"
 
 
 @pytest.mark.parametrize("value", [10**5000, Unspeakable()], ids=["long", "unspeakable"])

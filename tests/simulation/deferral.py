@@ -102,7 +102,7 @@ class DeferralTrial(Trial):
 
     def follow(self, wal: Wal) -> None:
         super().follow(wal)
-        follower = Follower.open("/log", self.options, filesystem=self.system)
+        follower = Follower.open("/log", filesystem=self.system)
         try:
             assert all(line is None or follower.visible <= line for line in self.lines)
             self.shown = max(self.shown, follower.visible)

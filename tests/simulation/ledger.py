@@ -19,7 +19,7 @@ import msgspec
 from publishers.errors import LogFull
 from publishers.model.position import Position
 from publishers.options import LogOptions
-from publishers.schemas.registry import Schemas, Told
+from publishers.schemas.registry import RecordedSchema, Schemas
 from publishers.wal import Follower, Reader, Wal, seal_transaction
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, PRODUCERS, Clock, Given, columns_of
@@ -342,7 +342,7 @@ class Life:
                 assert not attempt
         self.commit(kind=SCHEMA, bodies=(body,))
         place = Position(self.wal.appended, 1)
-        self.schemas.adopt([Told("Product", "entity", number, place, msgspec.Raw(body))])
+        self.schemas.adopt([RecordedSchema("Product", "entity", number, place, msgspec.Raw(body))])
 
     def link(self) -> None:
         for attempt in range(2):

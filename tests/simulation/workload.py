@@ -372,7 +372,7 @@ class Trial:
     def follow(self, wal: Wal) -> None:
         """Nobody is shown what is not durable; what he is shown counts as acknowledged."""
         self.model.acknowledged = max(self.model.acknowledged, wal.visible)  # as a reader in the process is
-        follower = Follower.open(LOG, self.options, filesystem=self.system)
+        follower = Follower.open(LOG, filesystem=self.system)
         try:
             assert follower.visible <= wal.durable
             assert follower.visible <= self.model.acknowledged or follower.visible <= wal._writer.synced

@@ -345,7 +345,7 @@ async def test_the_client_refuses_at_once_what_cannot_be_asked(log, serving, unt
 
 def test_a_server_that_begins_what_was_not_asked_for_is_told():
     entry = ClientSubscription("a", {"start": "state"})
-    entry.wish()
+    entry.payload()
     entry.subscribed = True
     entry.ask_again({})
     assert entry.unasked() == [{}]

@@ -441,7 +441,7 @@ async def test_rows_are_objects_of_a_class_too(log, serving):
 
 def test_a_reply_that_names_no_place_is_refused():
     with pytest.raises(Violation):
-        SnapshotEndReply("a", "0123456789abcdef", "nonsense").told()
-    assert ChunkEndReply("a", "anything").told().cursor == "anything"
+        SnapshotEndReply("a", "0123456789abcdef", "nonsense").signal()
+    assert ChunkEndReply("a", "anything").signal().cursor == "anything"
     with pytest.raises(PositionMalformed):
         opened("n1:x::y", Position(1)) and SnapshotCursor.parse("n1:x::y")

@@ -182,8 +182,9 @@ def narrow(grant: Grant, wanted: View, criteria: Criteria) -> tuple[View, Criter
         view = wanted.within(grant.view)
     if grant.criteria is None:
         return view, criteria
-    if any(wish.annotations for wish in criteria.criterions) and not any(
-        CompiledCriterion(wish).transactions and not wish.annotations for wish in grant.criteria.criterions
+    if any(criterion.annotations for criterion in criteria.criterions) and not any(
+        CompiledCriterion(criterion).transactions and not criterion.annotations
+        for criterion in grant.criteria.criterions
     ):
         raise Forbidden("annotations", _NO_ANNOTATIONS)
     return view.within(_APART), both(criteria, grant.criteria)

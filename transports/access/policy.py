@@ -63,7 +63,7 @@ _GRANT: Final = (
     "slots",
     "groups",
 )
-_WISH: Final = (
+_CRITERION: Final = (
     "areas",
     "entity_types",
     "keys",
@@ -88,7 +88,7 @@ class _Rule(NamedTuple):
     logs: tuple[str, ...]
     actions: frozenset[LogAction]
     view: View | None
-    wishes: tuple[Mapping[str, Any], ...]
+    criterions: tuple[Mapping[str, Any], ...]
     slots: tuple[str, ...]
     groups: tuple[str, ...]
 
@@ -105,11 +105,11 @@ class _Rule(NamedTuple):
 
     def grant(self, principal: Principal) -> Grant | None:
         """Returns the grant for a principal; None if the principal lacks a claim that the criteria name."""
-        if not self.wishes:
+        if not self.criterions:
             slots, groups = (_all_filled(patterns, principal) for patterns in (self.slots, self.groups))
             return Grant(self.actions, self.view, slots=slots, groups=groups)
         found = []
-        for criterion in self.wishes:
+        for criterion in self.criterions:
             remaining = dict(criterion)
             for name in _FILLED:
                 texts = [_filled(text, principal) for text in criterion.get(name, ())]
@@ -320,7 +320,7 @@ def _rule(table: PolicyTable) -> _Rule:
     actions = frozenset(
         table.made("actions", lambda given: [_member(LogAction, one) for one in _listed(given)], ["READ"])
     )
-    criterions = table.each("criteria", _WISH)
+    criterions = table.each("criteria", _CRITERION)
     for criterion in criterions:
         for name in _FILLED:
             for text in criterion.texts(name):

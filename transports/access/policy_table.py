@@ -2,14 +2,14 @@
 
 import difflib
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from publishers.errors import InvalidCriteria, InvalidOption
+from publishers.model.errors import HIDDEN
 
 __all__ = ["PolicyTable"]
 
 _T = TypeVar("_T")
-_HIDDEN: Final = "what is there"
 
 
 class PolicyTable:
@@ -30,7 +30,7 @@ class PolicyTable:
         self._name = name
         if not isinstance(value, Mapping):
             raise InvalidOption(self._place(""), type(value).__name__, f"a table with {', '.join(keys)}")
-        self._told = value
+        self._values = value
         for key in value:
             if key not in keys:
                 near = difflib.get_close_matches(str(key), keys, 1, 0.5)
@@ -38,25 +38,25 @@ class PolicyTable:
                 raise InvalidOption(self._place("key"), key, f"one of {', '.join(keys)}{hint}")
 
     def __contains__(self, key: str) -> bool:
-        return key in self._told
+        return key in self._values
 
     def _place(self, key: str) -> str:
         return ": ".join(filter(None, (self._file, " ".join(filter(None, (self._name, key))))))
 
     def wrong(self, key: str, right: str, *, secret: bool = False) -> InvalidOption:
         """Returns the error for a wrong value of a key; ``secret`` hides the value."""
-        return InvalidOption(self._place(key), _HIDDEN if secret else self._told.get(key), right)
+        return InvalidOption(self._place(key), HIDDEN if secret else self._values.get(key), right)
 
     def text(self, key: str, *, secret: bool = False) -> str:
         """Returns a required, non-empty text."""
-        value = self._told.get(key)
+        value = self._values.get(key)
         if not isinstance(value, str) or not value:
             raise self.wrong(key, "a text that is not empty", secret=secret)
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Returns a list of texts; empty if the key is absent."""
-        value = self._told.get(key, [])
+        value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
             raise self.wrong(key, 'a list of texts, such as ["a", "b"]')
         return tuple(value)
@@ -64,15 +64,15 @@ class PolicyTable:
     def table(self, key: str, keys: Collection[str]) -> "PolicyTable":
         """Returns a subtable."""
         name = f"[{self._name.strip('[]')}.{key}]" if self._name else f"[{key}]"
-        return PolicyTable(self._file, name, self._told[key], keys)
+        return PolicyTable(self._file, name, self._values[key], keys)
 
     def names(self) -> list[str]:
         """Returns the keys."""
-        return list(self._told)
+        return list(self._values)
 
     def each(self, key: str, keys: Collection[str]) -> "list[PolicyTable]":
         """Returns the tables of an array of tables."""
-        listed = self._told.get(key, [])
+        listed = self._values.get(key, [])
         if not isinstance(listed, list):
             raise self.wrong(key, f"a list of tables: [[{key}]]")
         name = f"{self._name} {key}" if self._name else f"[[{key}]]"
@@ -80,7 +80,7 @@ class PolicyTable:
 
     def made(self, key: str, make: Callable[[Any], _T], default: Any = None) -> _T:
         """Converts a value; errors name its location."""
-        value = self._told.get(key, default)
+        value = self._values.get(key, default)
         try:
             return make(value)
         except InvalidCriteria as error:
@@ -88,11 +88,10 @@ class PolicyTable:
                 self._place(f"{key} {error.path}".strip()), error.value, error.right
             ) from None
         except InvalidOption as error:
-            right = str(error).partition(", but must be ")[2]
-            raise InvalidOption(self._place(f"{key}: {error.parameter}"), error.value, right) from None
+            raise InvalidOption(self._place(f"{key}: {error.parameter}"), error.value, error.right) from None
         except TypeError:
             raise self.wrong(key, "of another kind") from None
 
     def plain(self) -> dict[str, Any]:
         """Returns the content as a dict."""
-        return dict(self._told)
+        return dict(self._values)

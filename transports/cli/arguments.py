@@ -41,7 +41,9 @@ class ArgumentParser(argparse.ArgumentParser):
     # Kinds of arguments.
 
     def value(self, name: str, metavar: str, what: str, **named: Any) -> None:
-        """Adds an argument, or an option with a value."""
+        """Adds an argument, or an option with a value; ``takes_url`` is set if it may be the URL of a server."""
+        if "URL" in metavar.split("|"):
+            self.set_defaults(takes_url=True)
         self.add_argument(name, metavar=metavar, help=what, **named)
 
     def each(self, name: str, metavar: str, what: str) -> None:

@@ -13,7 +13,7 @@ from transports.cli.progress import progress_bar
 from transports.cli.source import check_directory
 from transports.cli.verify import verdict_of
 
-__all__ = ["CODES", "add_arguments", "run", "told"]
+__all__ = ["CODES", "add_arguments", "report", "run"]
 
 CODES: Final = (
     "Exit codes: 0 done, and sound; 1 refused or failed, the line on standard error says why; 2 what was copied is damaged, "
@@ -40,10 +40,10 @@ def run(chosen: argparse.Namespace) -> int:
     check_directory(chosen.target)
     with progress_bar(f"backup {Path(chosen.directory).name}") as progress:
         done = backup(chosen.directory, chosen.target, copy=chosen.copy, progress=progress)
-    return told(chosen, done)
+    return report(chosen, done)
 
 
-def told(chosen: argparse.Namespace, done: BackupReport) -> int:
+def report(chosen: argparse.Namespace, done: BackupReport) -> int:
     """Prints the summary, and returns the verdict as the exit code."""
     show(chosen, done.as_json(), _lines(done))
     return int(done.verdict)

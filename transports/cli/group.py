@@ -69,7 +69,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     claiming = _add(
         commands,
         "claim http://127.0.0.1:8765/ pickers --min-idle 60",
-        "take pending deliveries from their consumers: they are due at once, for every consumer",
+        "release pending deliveries: each is due at once, for every consumer (in Python, 'release' of the group; 'claim' there takes deliveries for one consumer)",
         _claim,
         "NAME",
     )
@@ -219,9 +219,9 @@ def _create(chosen: argparse.Namespace) -> int:
     since, criteria = start_of_text("--since", chosen.since), criteria_of(chosen)
     options = {"ordering": chosen.ordering, "ack": chosen.ack, "max_deliver": chosen.max_deliver}
     if (url := url_of(chosen.directory)) is not None:
-        wished = () if criteria is None else (criteria,)
+        wanted = () if criteria is None else (criteria,)
         place = _place(
-            asked_of(chosen, url, lambda groups: groups.create(chosen.name, *wished, start=since, **options))
+            asked_of(chosen, url, lambda groups: groups.create(chosen.name, *wanted, start=since, **options))
         )
     else:
         with existing(chosen) as log:

@@ -31,7 +31,7 @@ def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
     if name not in logs:
         raise LogNotFound(name, known)
     try:
-        return [_told(name, one) for name, one in sorted(logs[name].get("consumerGroups", {}).items())]
+        return [_group_json(name, one) for name, one in sorted(logs[name].get("consumerGroups", {}).items())]
     except (LookupError, TypeError, AttributeError):
         raise ConnectionError(f"{url} answers with statistics of another version") from None
 
@@ -49,7 +49,7 @@ def asked_of(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGrou
     )
 
 
-def _told(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
+def _group_json(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
     waiting = {what: group[what] for what in ("pending", "due", "parked", "dying")}
     return {
         "name": name,

@@ -51,7 +51,7 @@ def run(chosen: argparse.Namespace) -> int:
         "principal": principal.name,
         "roles": sorted(principal.roles),
         "log": chosen.log,
-        "grants": {action.name: _told(grant) for action, grant in grants.items() if grant is not None},
+        "grants": {action.name: _grant_json(grant) for action, grant in grants.items() if grant is not None},
     }
     show(chosen, document, _lines(document))
     return 0 if document["grants"] else 1
@@ -73,7 +73,7 @@ def _principal(policy: Policy, chosen: argparse.Namespace) -> Principal:
     return Principal(chosen.name, roles, claims)
 
 
-def _told(grant: Grant) -> dict[str, Any]:
+def _grant_json(grant: Grant) -> dict[str, Any]:
     view = grant.view
     return {
         "view": None if view is None else _view(view),

@@ -18,6 +18,7 @@ from publishers.errors import (
     InvalidCriteria,
     InvalidName,
     InvalidOption,
+    LogBusy,
     PenstockError,
     PositionMalformed,
 )
@@ -124,7 +125,18 @@ def _run(arguments: list[str]) -> int:
         parser.print_help(sys.stderr)
         return USAGE
     lines.begin(chosen)
-    return command(chosen)
+    try:
+        return command(chosen)
+    except LogBusy as error:  # the error itself recommends what only a program can do
+        raise LogBusy(error.path, error.pid, _instead_of_writing(chosen)) from error
+
+
+def _instead_of_writing(chosen: argparse.Namespace) -> str:
+    if getattr(chosen, "own", False):
+        return "stop it first, or leave out --own to serve what it writes"
+    if getattr(chosen, "takes_url", False):
+        return "stop it first, or give the URL of its server in place of the directory"
+    return "stop it first"
 
 
 def _parser(plugins: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:

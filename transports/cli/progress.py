@@ -43,9 +43,9 @@ def progress_bar(title: str) -> Iterator[Progress | None]:
 
 
 def _plain(title: str) -> Callable[[int, int], None]:
-    def tell(done: int, total: int) -> None:
+    def draw(done: int, total: int) -> None:
         part = done / total if total else 1.0
         drawn = "#" * round(part * _WIDTH)
         print(f"\r{title} [{drawn:<{_WIDTH}}] {part:4.0%}", end="", file=sys.stderr, flush=True)
 
-    return tell
+    return draw

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from publishers.backups import restore
 from transports.cli.arguments import ArgumentParser
-from transports.cli.backup import CODES, told
+from transports.cli.backup import CODES, report
 from transports.cli.progress import progress_bar
 from transports.cli.source import check_directory
 
@@ -33,4 +33,4 @@ def run(chosen: argparse.Namespace) -> int:
     check_directory(chosen.directory)
     with progress_bar(f"restore {Path(chosen.directory).name}") as progress:
         done = restore(chosen.backup, chosen.directory, replace=chosen.replace, progress=progress)
-    return told(chosen, done)
+    return report(chosen, done)

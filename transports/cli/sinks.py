@@ -60,18 +60,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         ("again", "send rows of the present state once more, and then changes again: to repair a target"),
     ):
         example = f"{name} penstock.toml hook" + (" 42" if name == "seek" else "")
-        telling = _add(commands, example, what, _tell)
-        telling.value("name", "NAME", "name of a sink")
+        ordering = _add(commands, example, what, _order)
+        ordering.value("name", "NAME", "name of a sink")
         if name == "seek":
-            telling.value("place", "PLACE", _PLACE)
+            ordering.value("place", "PLACE", _PLACE)
         elif name == "on":
-            telling.value("--place", "PLACE", f"where the sink continues, by default latest: {_PLACE}")
+            ordering.value("--place", "PLACE", f"where the sink continues, by default latest: {_PLACE}")
         elif name == "again":
-            telling.each("--entity-type", "ENTITY_TYPE", "only rows of this entity type")
-            telling.value("--after", "KEY", "only rows behind this key, with one entity type")
-            telling.value("--until", "KEY", "only rows up to this key")
-        telling.json()
-        telling.set_defaults(do=name)
+            ordering.each("--entity-type", "ENTITY_TYPE", "only rows of this entity type")
+            ordering.value("--after", "KEY", "only rows behind this key, with one entity type")
+            ordering.value("--until", "KEY", "only rows up to this key")
+        ordering.json()
+        ordering.set_defaults(do=name)
     _add(
         commands,
         "test penstock.toml",
@@ -204,7 +204,8 @@ def _stand_by(
                 said = None
                 continue
             except LogBusy as error:  # the earlier holder is still closing it, or a server has it open
-                waiting = f"{lease.holder} holds the lease and waits for the log: {error}"
+                writer = f"process {error.pid}" if error.pid else "another process"
+                waiting = f"{lease.holder} holds the lease and waits for the log, which {writer} writes"
         if waiting != said:
             _say(waiting)
             said = waiting
@@ -238,7 +239,7 @@ def _status(chosen: argparse.Namespace) -> int:
 
 def _stored(log: ChangeLog, name: str) -> dict[str, Any]:
     """Returns what is stored of a sink that does not run."""
-    note = SinkNotes(log.path, name).told
+    note = SinkNotes(log.path, name).current
     position, what = note.place(log.position_of), ""
     if note.off is not None:
         what = " (off)"
@@ -258,7 +259,7 @@ def _line(one: dict[str, Any]) -> str:
     return f"{one['name']}: {one['state']}{where}" + (f": {why}" if why else "")
 
 
-def _tell(chosen: argparse.Namespace) -> int:
+def _order(chosen: argparse.Namespace) -> int:
     declared = read_sinks(chosen.file)
     if chosen.name not in declared.sinks:
         raise SinkError(

@@ -60,7 +60,9 @@ def _info(chosen: argparse.Namespace) -> int:
 
 
 def _state_json(path: Path) -> Mapping[str, Any]:
-    found = look_at_file(path)
+    with ChangeLog.open(path, read_only=True) as log:
+        oldest = log.oldest
+    found = look_at_file(path, oldest)
     return {
         "logId": found.log_id,
         "position": found.token,

@@ -231,7 +231,7 @@ class RemoteSubscription:
             self._buffer.extend(events)
         self._drain.signal()
 
-    def told(self, item: SubscribedReply | JoinedReply | Item) -> None:
+    def confirm(self, item: SubscribedReply | JoinedReply | Item) -> None:
         """Records the server's confirmation, or a checkpoint."""
         if isinstance(item, JoinedReply):
             return
@@ -289,7 +289,7 @@ class RemoteSubscription:
             return
         self._delivered = signal.cursor
         self._signals += 1  # a key of its own, so that no signal replaces another
-        self._drain.tell(("snapshot", self._signals), delivering(signal.signal))
+        self._drain.notify(("snapshot", self._signals), delivering(signal.signal))
 
     def _jump(self, gap: RemoteGap) -> None:
         """Queues a gap, which the subscriber gets before the next change; under the lock, on the drain."""
@@ -297,7 +297,7 @@ class RemoteSubscription:
             gap = replace(gap, begin=self._gap.begin, begin_cursor=self._gap.begin_cursor)
         self._gap = gap
         self._delivered = gap.end_cursor
-        self._drain.tell("gap", self._deliver_gap)
+        self._drain.notify("gap", self._deliver_gap)
 
     def _deliver_gap(self, subscriber: Any) -> None:
         gap, self._gap = self._gap, None

@@ -362,7 +362,7 @@ class _DeliverySubscription(RemoteSubscription):
         self._over: Exception | None = None
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
-    def told(self, item: SubscribedReply | JoinedReply | Item) -> None:
+    def confirm(self, item: SubscribedReply | JoinedReply | Item) -> None:
         """Handles the server's reply to the joining.
 
         Buffered deliveries of an older generation are dropped and requested again: they do not belong to this consumer any more.

@@ -374,7 +374,7 @@ class RemoteLog:
             LogForked: In a child of ``fork``.
         """
         return await self._commit(
-            self._wish(mutations, meta=meta, producer=producer, expect=expect, wait=wait, log=log)
+            self._append_fields(mutations, meta=meta, producer=producer, expect=expect, wait=wait, log=log)
         )
 
     def commit(self, mutations: Iterable[Mutation], **committing: Unpack[RemoteCommitting]) -> RemoteCommit:
@@ -391,10 +391,10 @@ class RemoteLog:
         if here:
             raise InvalidTransactionState(self.url, _Place.LOOP, "await log.commit_async(...) there")
         return asyncio.run_coroutine_threadsafe(
-            self._commit(self._wish(mutations, **committing)), loop
+            self._commit(self._append_fields(mutations, **committing)), loop
         ).result()
 
-    def _wish(
+    def _append_fields(
         self,
         mutations: Iterable[Mutation],
         *,
@@ -526,7 +526,7 @@ class RemoteLog:
                 case Deliver(entry, events, cursor):
                     self._subscriptions[entry].buffer(events, cursor)
                 case Progress(entry, item):
-                    self._subscriptions[entry].told(item)
+                    self._subscriptions[entry].confirm(item)
                 case Acked(entry, n, refused):
                     self._subscriptions[entry].acked(n, refused)
                 case Called(consumer, n, result, refused):

@@ -33,7 +33,7 @@ class AppendPayload(msgspec.Struct, frozen=True):
     wait: Any = None
     first: Any = None
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Returns all fields but the changes, by name."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "changes"}
 

@@ -83,7 +83,7 @@ def _raw(value: bytes | None) -> msgspec.Raw | None:
 
 
 def _number(number: int | None, integers: Integers) -> msgspec.Raw | None:
-    return None if number is None else msgspec.Raw(View(integers=integers).tell(b"%d" % number))
+    return None if number is None else msgspec.Raw(View(integers=integers).render_integers(b"%d" % number))
 
 
 def _stamp(moment: datetime) -> str:
@@ -280,9 +280,9 @@ class EventEncoder:
         attached = block.attached(index)
         parts = []
         if attached.schema_version is not None:
-            parts.append(b',"schema_version":' + view.tell(b"%d" % attached.schema_version))
+            parts.append(b',"schema_version":' + view.render_integers(b"%d" % attached.schema_version))
         if attached.entry_version is not None and attached.entry_version != block.version:
-            parts.append(b',"entry_version":' + view.tell(b"%d" % attached.entry_version))
+            parts.append(b',"entry_version":' + view.render_integers(b"%d" % attached.entry_version))
         if attached.origin is not None:
             parts.append(b',"origin":' + encode_text(attached.origin))
         if meta := block.shown_meta(index, view):

@@ -276,7 +276,7 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
         jump: Whether to resume at the oldest position where history is missing, and report the gap.
         whole: Whether to send a transaction from its beginning if the start lies inside it.
         snapshot: When rows are delivered.
-        wishes: The criteria as raw objects while they are not parsed.
+        raw_criteria: The criteria as raw objects while they are not parsed.
         slot: The slot to open, which has the criteria; None without one.
         heartbeat: Seconds without a ``next`` until a checkpoint is sent; 0 for never.
         empty: Whether the list of criteria was empty; on the system log an empty list selects nothing.
@@ -298,7 +298,7 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
     jump: bool = False
     whole: bool = False
     snapshot: SnapshotMode | None = None
-    wishes: object = None
+    raw_criteria: object = None
     slot: SlotRequest | None = None
 
     @property
@@ -322,13 +322,13 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
         Raises:
             InvalidCriteria: If the criteria are invalid.
         """
-        criteria = Criteria.from_json(self.wishes) if self.criteria is None else self.criteria
+        criteria = Criteria.from_json(self.raw_criteria) if self.criteria is None else self.criteria
         hash(criteria)  # computes the hash here, which the criteria cache
         return criteria, weigh(criteria)
 
     def bare(self) -> "SubscribeRequest":
         """Returns the request without the criteria, which the publisher keeps."""
-        return msgspec.structs.replace(self, criteria=None, wishes=None)
+        return msgspec.structs.replace(self, criteria=None, raw_criteria=None)
 
     @classmethod
     def of(cls, payload: Mapping[str, Any], limits: Limits) -> "SubscribeRequest":
@@ -348,8 +348,8 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
         slot = slot_of(payload)
         if "criteria" not in payload and slot is None:
             raise InvalidCriteria("criteria", None, "a list of objects; an empty one for everything")
-        wishes = payload.get("criteria", [])
-        cost = weigh_json(wishes, limits.subscription_weight)
+        raw_criteria = payload.get("criteria", [])
+        cost = weigh_json(raw_criteria, limits.subscription_weight)
         check_weight(cost, limits)
         heavy = cost.weight > limits.inline_weight
         since = typed(payload, "since", str, "text")
@@ -364,9 +364,9 @@ class SubscribeRequest(msgspec.Struct, frozen=True):
         )
         return cls(
             log=typed(payload, "log", str, "text"),
-            criteria=None if heavy else Criteria.from_json(wishes),
-            wishes=wishes if heavy else None,
-            empty=wishes == [],
+            criteria=None if heavy else Criteria.from_json(raw_criteria),
+            raw_criteria=raw_criteria if heavy else None,
+            empty=raw_criteria == [],
             slot=slot,
             view=View.of(
                 Content(word(payload, "content", "HEADER", [content.value for content in Content])),

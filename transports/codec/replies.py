@@ -357,7 +357,7 @@ class SnapshotBeginReply(msgspec.Struct, tag_field="type", tag="snapshot_begin")
     cursor: str
     asked: int | None = None
 
-    def told(self, asked: int | None) -> RemoteSignal:
+    def signal(self, asked: int | None) -> RemoteSignal:
         """Returns the signal for the subscriber, with the subscriber's number of the request."""
         return RemoteSignal(SnapshotBegin(self.snapshot, _position(self.cursor), asked), self.cursor)
 
@@ -368,7 +368,7 @@ class ChunkEndReply(msgspec.Struct, tag_field="type", tag="chunk_end"):
     id: str
     cursor: str
 
-    def told(self) -> RemoteSignal:
+    def signal(self) -> RemoteSignal:
         """Returns the signal for the subscriber."""
         return RemoteSignal(ChunkEnd(self.cursor), self.cursor)
 
@@ -380,7 +380,7 @@ class SnapshotEndReply(msgspec.Struct, tag_field="type", tag="snapshot_end"):
     snapshot: str
     cursor: str
 
-    def told(self) -> RemoteSignal:
+    def signal(self) -> RemoteSignal:
         """Returns the signal for the subscriber."""
         return RemoteSignal(SnapshotEnd(self.snapshot, _position(self.cursor)), self.cursor)
 
@@ -423,7 +423,7 @@ class Schema(msgspec.Struct, tag_field="type", tag="schema"):
     id: str
     payload: SchemaAnswer | None
 
-    def told(self) -> SchemaVersion | None:
+    def answer(self) -> SchemaVersion | None:
         """Returns the schema as an in-process object."""
         return None if self.payload is None else self.payload.found()
 
@@ -434,7 +434,7 @@ class SlotsReply(msgspec.Struct, tag_field="type", tag="slot"):
     id: str
     payload: list[SlotTold]
 
-    def told(self) -> list[SlotTold]:
+    def answer(self) -> list[SlotTold]:
         """Returns the slots."""
         return self.payload
 
@@ -445,7 +445,7 @@ class GroupsReply(msgspec.Struct, tag_field="type", tag="groups"):
     id: str
     payload: dict[str, Any]
 
-    def told(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """It."""
         return self.payload
 

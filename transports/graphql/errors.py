@@ -13,7 +13,7 @@ from transports.problems import Problem, describe
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["RequestRefused", "formatted", "problem_of", "told"]
+__all__ = ["RequestRefused", "formatted", "problem_of", "resolver_error"]
 
 
 class RequestRefused(Exception):
@@ -33,7 +33,7 @@ def problem_of(error: BaseException, log: "ChangeLog | None") -> Problem:
     return describe(error) if log is None else describe(error, lambda position: str(log.token(position)))
 
 
-def told(error: PenstockError, log: "ChangeLog | None" = None) -> GraphQLError:
+def resolver_error(error: PenstockError, log: "ChangeLog | None" = None) -> GraphQLError:
     """Returns an error of the log or of the transport in the form that resolvers raise."""
     return GraphQLError(**graphql_error(problem_of(error, log)))
 

@@ -36,7 +36,7 @@ from transports.appends import Appending
 from transports.graphql.context import Context
 from transports.graphql.cost import beyond, check_variables
 from transports.graphql.documents import Document, Documents
-from transports.graphql.errors import RequestRefused, formatted, told
+from transports.graphql.errors import RequestRefused, formatted, resolver_error
 from transports.graphql.groups import GivenDelivery
 from transports.graphql.openings import NOTHING_OPEN, Openings
 from transports.graphql.probe import SelectionProbe
@@ -112,7 +112,7 @@ class Engine:
             document = self._documents.read(query)
         except TooCostly as error:
             self.refused += 1
-            raise RequestRefused([told(error)]) from None
+            raise RequestRefused([resolver_error(error)]) from None
         executor = Executor.build(
             self._schema,
             document.node,
@@ -140,7 +140,7 @@ class Engine:
             self.refused += 1
             cheaper = "ask for smaller pages, or fewer fields"
             error = beyond("answer_bytes", nbytes, self._limits, cheaper, "bytes of the answer")
-            result = ExecutionResult(None, [told(error)])
+            result = ExecutionResult(None, [resolver_error(error)])
         return encode_response(result)
 
     def statistics(self) -> dict[str, int]:

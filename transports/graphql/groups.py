@@ -12,7 +12,7 @@ from publishers.model.position import Position
 from transports.codec.group_calls import claim_for, pending_of, speak_for
 from transports.codec.groups import AckCall, ClaimCall, JoinRequest, PendingCall, SpokenCall, call_of
 from transports.graphql.context import Context
-from transports.graphql.errors import told
+from transports.graphql.errors import resolver_error
 from transports.graphql.sources import OperationSource
 from transports.graphql.types import ChangeEvent, Cursor, Long, argument, described
 
@@ -52,8 +52,8 @@ class ConsumerInput:
         "lost connection, and acts as the consumer with it."
     )
 
-    def wish(self, *, history: bool = False) -> JoinRequest:
-        """Checks the input and builds the wish to join.
+    def request(self, *, history: bool = False) -> JoinRequest:
+        """Checks the input and builds the request to join.
 
         Raises:
             InvalidRequest, InvalidOption: If a field is not valid.
@@ -150,11 +150,11 @@ def on_delivery(
     """Returns the source of the deliveries; joins no group yet."""
     found: ChangeLog | None = None
     try:
-        request = consumer.wish(history=history)
+        request = consumer.request(history=history)
         name, found, grant = info.context.find_group(request.group, log)
         source = OperationSource(found, Criteria.of(()), None, None, name=name, grant=grant, member=request)
     except PenstockError as error:
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None
     return cast("AsyncGenerator[GivenDelivery, None]", source)
 
 
@@ -253,7 +253,7 @@ def pending_deliveries(
         listed = [PendingDelivery.of(row, str(found.token(row.position))) for row in rows]
         return PendingPage(total=total, rows=listed)
     except PenstockError as error:
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None
 
 
 def _spoken(context: Context, consumer: ConsumerInput, do: str, log: str | None, **payload: Any) -> int:
@@ -277,8 +277,8 @@ def _as_consumer(
 ) -> _T:
     found: ChangeLog | None = None
     try:
-        request = consumer.wish()
+        request = consumer.request()
         _, found, _ = context.find_group(request.group, log)
         return work(found, context.openings.member(found, request, context.principal))
     except PenstockError as error:
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None

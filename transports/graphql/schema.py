@@ -26,7 +26,7 @@ from transports.codec.starts import asks_for_state, checked_snapshot, explained,
 from transports.errors import InvalidRequest
 from transports.graphql.appends import AppendOutcome, ChangeInput, KeyInput
 from transports.graphql.context import Context
-from transports.graphql.errors import told
+from transports.graphql.errors import resolver_error
 from transports.graphql.groups import (
     ClaimedRows,
     GivenDelivery,
@@ -174,7 +174,7 @@ def _schema(
         _, found, grant = info.context.find(log)
         told_schema = schema_for(grant, found, entity_type, version)
     except PenstockError as error:
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None
     if told_schema is None:
         return None
     return SchemaState.of(told_schema, str(found.token(told_schema.position)))
@@ -187,7 +187,7 @@ def _schemas(info: strawberry.Info[Context, None], log: LogName = None) -> list[
         _, found, grant = info.context.find(log)
         listed = schemas_for(grant, found)
     except PenstockError as error:
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None
     return [
         SchemaVersions(entity_type=name, versions=[Long(version) for version in versions])
         for name, versions in listed.items()
@@ -235,7 +235,7 @@ def _history(
             check=context.check,
         )
     except PenstockError as error:
-        raise told(explained(error, place), found) from None
+        raise resolver_error(explained(error, place), found) from None
     context.left -= page.nbytes
     token = found.token
     changes = [ChangeEvent.of(change, str(token(change.after))) for change in page.changes]
@@ -293,7 +293,7 @@ def _on_change(
             snapshot=mode,
         )
     except PenstockError as error:
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None
     # strawberry needs the annotation for the type of an event; graphql-core needs the value
     return cast("AsyncGenerator[ChangeEvent, None]", source)
 
@@ -310,13 +310,13 @@ def _on_slot(
     """Resolves ``onSlot`` to the source of the events, without opening the slot yet."""
     found: ChangeLog | None = None
     try:
-        request = slot.wish()
+        request = slot.request()
         name, found, grant = info.context.find_slot(request.name, log)
         everything = Criteria.of(())
         view, _ = info.context.view(grant, everything, images, fields, mask, integers)
         source = OperationSource(found, everything, None, None, view, name=name, grant=grant, slot=request)
     except PenstockError as error:
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None
     return cast("AsyncGenerator[ChangeEvent, None]", source)
 
 
@@ -336,7 +336,7 @@ def _ack_slot(
         held = context.openings.slot(found, slot, opening, context.principal)
         return AcknowledgedSlot.acknowledge(found, held, cursor, durable=durable)
     except PenstockError as error:
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None
 
 
 def _append(
@@ -375,12 +375,12 @@ def _append(
             version = Repetitions().version(found, context.principal, request)
             commit = commit._replace(version=version)
         appending.figures.reached(found, came)
-        appending.figures.told(found, came)
+        appending.figures.replied(found, came)
         appending.figures.count(outcome_of(commit))
         return AppendOutcome.of(commit, cursor_behind(found, commit))
     except PenstockError as error:
         appending.figures.count(describe(error).code)
-        raise told(error, found) from None
+        raise resolver_error(error, found) from None
     finally:
         appending.figures.gone()
 

@@ -28,7 +28,7 @@ class SlotInput:
         "Name of the owner, shown to other consumers; the name of the principal if left out.", default=None
     )
 
-    def wish(self) -> SlotRequest:
+    def request(self) -> SlotRequest:
         """Returns the request, validated.
 
         Raises:

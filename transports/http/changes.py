@@ -236,7 +236,7 @@ class _Request:
                     return await self._commit(request, await run(lambda: list(read_lines(_rewound(spool)))))
                 with self._under_way(log):
                     commit = await run(partial(self._stream, log, request, spool))
-                return await self._told(log, request, commit)
+                return await self._answered(log, request, commit)
             finally:
                 self._appending.spooled.give_for(self._principal.name, taken)
 
@@ -266,7 +266,7 @@ class _Request:
         with self._under_way(log):
             submission = await self._pool.run(self._client, work)
             commit = await asyncio.wrap_future(submission.future(request.wait))
-        return await self._told(log, request, commit)
+        return await self._answered(log, request, commit)
 
     @contextlib.contextmanager
     def _under_way(self, log: "ChangeLog") -> Iterator[None]:
@@ -276,11 +276,11 @@ class _Request:
         try:
             yield
             figures.reached(log, came)
-            figures.told(log, came)
+            figures.replied(log, came)
         finally:
             figures.gone()
 
-    async def _told(
+    async def _answered(
         self, log: "ChangeLog", request: AppendRequest, commit: Commit
     ) -> tuple[Commit, str | None]:
         self._appending.figures.count(outcome_of(commit), 0 if commit.duplicate else self._taken)
@@ -342,7 +342,7 @@ def _asked(query: bytes) -> dict[str, Any]:
     return found
 
 
-def _wish(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> AppendRequest:
+def _request_of(fields: Mapping[str, Any], asked: Mapping[str, Any]) -> AppendRequest:
     """Merges the fields of a transaction in its body and in the query string."""
     given = {name: value for name, value in fields.items() if value is not None}
     for name in asked:
@@ -359,7 +359,7 @@ def _json(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendRequest, list[Mu
         payload = _payload.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidChange("the body", body[:100], f'JSON such as {{"changes": [...]}} ({error})') from None
-    return _wish(payload.told(), asked), read_array(payload.changes)
+    return _request_of(payload.fields(), asked), read_array(payload.changes)
 
 
 def _packed(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendRequest, list[Mutation]]:
@@ -370,4 +370,4 @@ def _packed(body: bytes, asked: Mapping[str, Any]) -> tuple[AppendRequest, list[
     changes = document.pop("changes", None) if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(changes, list):
         raise InvalidChange("changes", changes, "an array of changes in a map")
-    return _wish(document, asked), read_objects(changes)
+    return _request_of(document, asked), read_objects(changes)

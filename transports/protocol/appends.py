@@ -41,7 +41,7 @@ class Write(Effect, frozen=True):
     """
 
     entry: AppendEntry
-    wish: AppendRequest
+    request: AppendRequest
     changes: bytes
 
 

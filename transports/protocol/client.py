@@ -155,7 +155,7 @@ class ClientSession:
         if not self.ready or entry.id in self._asked:
             return []  # the new connection has subscribed it already, before the retry was due
         self._asked.add(entry.id)
-        return self._say(entry.kind, entry, payload=entry.wish())
+        return self._say(entry.kind, entry, payload=entry.payload())
 
     def request(self, entry: ClientSubscription) -> list[Effect]:
         """Requests the outstanding demand; before the connection is ready, ``subscribe`` carries it instead."""
@@ -235,7 +235,7 @@ class ClientSession:
             case replies.Schema() | replies.SlotsReply() | replies.GroupsReply() if (
                 question := self._questions.pop(reply.id, None)
             ):
-                return [Answered(question, reply.told())]
+                return [Answered(question, reply.answer())]
             case replies.Done() if (entry := self._subscriptions.get(reply.id)) is not None:
                 self._forget(entry)
                 return [Ended(entry, None)]
@@ -289,7 +289,7 @@ class ClientSession:
             return []
         n, error = entry.slot.answered(reply), None
         if reply.error is not None:
-            error = RemoteError.told(reply.error)
+            error = RemoteError.from_payload(reply.error)
         return [Acked(entry, n, error), *self.acknowledge(entry)]
 
     def _consume(
@@ -311,9 +311,9 @@ class ClientSession:
     def _in_snapshot(self, entry: ClientSubscription, reply: _Signalled) -> list[Effect]:
         entry.cursor, entry.attempts = reply.cursor, 0
         if isinstance(reply, replies.SnapshotBeginReply):
-            answer = reply.told(entry.begun(reply.asked))
+            answer = reply.signal(entry.begun(reply.asked))
         else:
-            answer = reply.told()
+            answer = reply.signal()
         effects: list[Effect] = [Deliver(entry, [answer], reply.cursor)]
         if isinstance(reply, replies.SnapshotEndReply) and entry.ends_with_rows:
             # The completion follows. If it were lost, the client would have a cursor to resume at but nothing left to read.
@@ -335,7 +335,7 @@ class ClientSession:
         return effects
 
     def _failed(self, reply: replies.Failure) -> list[Effect]:
-        error = RemoteError.told(reply.payload)
+        error = RemoteError.from_payload(reply.payload)
         entry, question = self._subscriptions.get(reply.id), self._questions.get(reply.id)
         if reply.id in self.appends:
             return self.appends.refused(reply.id, error)

@@ -41,7 +41,7 @@ class ClientConsumer(ClientSubscription):
         self._sent = 0  # number of the newest call that was sent on this connection
         self._last = 0
 
-    def wish(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, Any]:
         """Returns the payload for joining, the first time or again."""
         self._open = False
         payload = {**self._payload, "credits": self.credits()}
@@ -104,7 +104,7 @@ class ClientConsumer(ClientSubscription):
                 self,
                 reply.n,
                 bytes(reply.result),
-                None if reply.error is None else RemoteError.told(reply.error),
+                None if reply.error is None else RemoteError.from_payload(reply.error),
             )
         ]
 

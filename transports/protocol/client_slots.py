@@ -35,7 +35,7 @@ class ClientSlot:
         self.cursor: str | None = None
         self.paused = False
         self.last = 0
-        self._wish = {"name": name, "opening": opening, "owner": owner, "takeOver": take_over or None}
+        self._fields = {"name": name, "opening": opening, "owner": owner, "takeOver": take_over or None}
         self._place: str | None = None  # cursor of the newest acknowledgement
         self._sent = 0  # the newest acknowledgement that was sent on this connection
         self._durable = 0  # the newest durable acknowledgement
@@ -43,9 +43,9 @@ class ClientSlot:
         self._storing = False  # whether a durable acknowledgement is in flight
         self._open = False  # whether the server has opened the slot on this connection; it drops earlier acknowledgements
 
-    def wish(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, Any]:
         """Returns the ``slot`` field of ``subscribe``."""
-        fields: dict[str, Any] = {name: value for name, value in self._wish.items() if value is not None}
+        fields: dict[str, Any] = {name: value for name, value in self._fields.items() if value is not None}
         if self.generation is not None:
             fields.pop("takeOver", None)
             fields["generation"] = self.generation

@@ -29,11 +29,11 @@ class ClientSubscription(WireEntry):
 
     __slots__ = (
         "_again",
+        "_again_sent",
         "_announced",
         "_came",
         "_numbers",
         "_payload",
-        "_told",
         "attempts",
         "cursor",
         "slot",
@@ -56,16 +56,16 @@ class ClientSubscription(WireEntry):
         )
         self._numbers = itertools.count(1)
         self._again: dict[int, Mapping[str, Any]] = {}  # requests for rows that have not begun
-        self._told: list[int] = []  # the numbers of those that were sent on this connection, in order
+        self._again_sent: list[int] = []  # the numbers of those that were sent on this connection, in order
         self._announced = 0  # the part of ``wanted`` that was requested on this connection,
         self._came = 0  # and the events that have arrived
 
-    def wish(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, Any]:
         """Returns the payload for subscribing, the first time or again."""
-        self._told, self.subscribed = [], False
+        self._again_sent, self.subscribed = [], False
         payload = {**self._payload, "credits": self.credits()}
         if self.slot is not None:
-            payload["slot"] = self.slot.wish()
+            payload["slot"] = self.slot.payload()
         if self.cursor is not None:
             payload["since"] = self.cursor
             if self.cursor != self._payload.get("since"):
@@ -86,8 +86,10 @@ class ClientSubscription(WireEntry):
         """Returns the requests for rows that are not sent on this connection yet; they count as sent."""
         if not self.subscribed:
             return []
-        found = {number: payload for number, payload in list(self._again.items()) if number not in self._told}
-        self._told += found
+        found = {
+            number: payload for number, payload in list(self._again.items()) if number not in self._again_sent
+        }
+        self._again_sent += found
         return list(found.values())
 
     def begun(self, asked: int | None) -> int | None:
@@ -98,9 +100,9 @@ class ClientSubscription(WireEntry):
         """
         if asked is None:
             return None
-        if not 1 <= asked <= len(self._told):
+        if not 1 <= asked <= len(self._again_sent):
             raise Violation(CloseCode.BAD_REQUEST, f"rows began that were asked for as number {asked}")
-        number = self._told[asked - 1]
+        number = self._again_sent[asked - 1]
         self._again.pop(number, None)
         return number
 

@@ -76,7 +76,7 @@ class JoinGroup(Effect, frozen=True):
     """Join a consumer to its group, and call ``joined`` or ``ServerSession.failed``."""
 
     entry: ConsumerEntry
-    wish: JoinRequest
+    request: JoinRequest
 
 
 class DemandDeliveries(Effect, frozen=True):

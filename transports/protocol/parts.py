@@ -28,20 +28,20 @@ class TransactionEntry(WireEntry):
     """A transaction in parts that is not committed yet.
 
     Attributes:
-        wish: Its request, without the annotations.
+        request: Its request, without the annotations.
         nbytes: The bytes of the messages of its parts.
         waiting: The bytes of each part that is not stored yet, in order of arrival.
         parts: The number of stored parts.
         touched: The time at which its last part arrived.
     """
 
-    __slots__ = ("_meta", "nbytes", "parts", "touched", "waiting", "wish")
+    __slots__ = ("_meta", "nbytes", "parts", "request", "touched", "waiting")
 
     def __init__(self, name: str, request: AppendRequest, now: float) -> None:
         super().__init__(name, b"")
         # Kept as text: objects take many times the memory, for as long as the client likes.
         self._meta = None if request.meta is None else encode_value("meta", request.meta)
-        self.wish = msgspec.structs.replace(request, meta=None)
+        self.request = msgspec.structs.replace(request, meta=None)
         self.nbytes = 0
         self.waiting: list[int] = []
         self.parts = 0
@@ -77,7 +77,7 @@ class WriteSpool(Effect, frozen=True):
     """As ``Write``, for the stored parts of a transaction, which the machine has forgotten."""
 
     entry: AppendEntry
-    wish: AppendRequest
+    request: AppendRequest
     transaction: TransactionEntry
 
 

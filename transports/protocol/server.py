@@ -235,7 +235,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         try:
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            request = AppendRequest.of(message.payload.told())
+            request = AppendRequest.of(message.payload.fields())
             self.window.admit(entry, request)
         except PenstockError as error:
             self._spend()  # an append that is refused at once counts as a control message
@@ -275,7 +275,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
                 raise NoTransaction(message.id)
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            request = transaction.wish.behind(message.payload.first)
+            request = transaction.request.behind(message.payload.first)
             self.window.admit(entry, request)
         except PenstockError as error:
             return [*self.append_failed(entry, describe(error)), *self._drop(transaction)]
@@ -337,14 +337,14 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         entry.stage = EntryStage.ACTIVE
         # A subscription that begins in RESYNC gets a checkpoint at once.
         entry.resync = entry.changed = resync
-        entry.told = entry.checked = now
+        entry.reported = entry.checked = now
         return [Send(encode({"type": "subscribed", "id": entry.id, **reply}))]
 
     def next(self, entry: SubscriptionEntry, batch: Batch, encoder: EventEncoder, now: float) -> bytes | None:
         """Returns the ``next`` message for a batch; None if the subscription is not active."""
         if entry.stage is not EntryStage.ACTIVE:
             return None
-        entry.told = now
+        entry.reported = now
         entry.unsettled = not batch.boundary
         return encoder.next(entry.head, batch)
 
@@ -361,7 +361,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         """
         if entry.stage is not EntryStage.ACTIVE:
             return None
-        entry.told, entry.unsettled = now, True
+        entry.reported, entry.unsettled = now, True
         return b'%s%s],"cursor":"%s","boundary":false}' % (entry.head, b",".join(events), cursor.encode())
 
     def snapshot(self, entry: SubscriptionEntry, kind: str, cursor: str, **reply: object) -> list[Effect]:
@@ -487,7 +487,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         effects = []
         for entry, cursor, head, live, resync in items:
             if entry.stage is EntryStage.ACTIVE:
-                entry.told = entry.checked = now
+                entry.reported = entry.checked = now
                 entry.changed = entry.unsettled = False
                 entry.resync = resync
                 state = "RESYNC" if resync else "LIVE"

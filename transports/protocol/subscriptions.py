@@ -22,13 +22,13 @@ class SubscriptionEntry(WireEntry):
         heartbeat: Seconds without a ``next`` until a checkpoint; infinite for never.
         resync: Whether it reads from the WAL because it lags.
         unsettled: Whether the last ``next`` left a transaction open.
-        told: The time at which a ``next`` or a checkpoint last sent its cursor.
+        reported: The time at which a ``next`` or a checkpoint last sent its cursor.
         checked: The time of its last checkpoint.
         changed: Whether its state has changed since the last checkpoint.
         storing: Whether a durable acknowledgement of its slot is in progress.
     """
 
-    __slots__ = ("changed", "checked", "heartbeat", "resync", "storing", "told", "unsettled")
+    __slots__ = ("changed", "checked", "heartbeat", "reported", "resync", "storing", "unsettled")
 
     def __init__(self, subscription: str, heartbeat: float, now: float) -> None:
         super().__init__(subscription, next_head(subscription))
@@ -36,7 +36,7 @@ class SubscriptionEntry(WireEntry):
         self.resync = False
         self.unsettled = False
         self.changed = self.storing = False
-        self.told = self.checked = now
+        self.reported = self.checked = now
 
     def due(self, limits: Limits) -> float:
         """Returns the time at which its next checkpoint is due."""
@@ -46,15 +46,15 @@ class SubscriptionEntry(WireEntry):
             return -math.inf
         soon = limits.resync_checkpoint
         if self.resync:  # however many changes are sent, the client also needs the head and the state
-            return min(self.told + self.heartbeat, self.checked + soon)
-        return self.told + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
+            return min(self.reported + self.heartbeat, self.checked + soon)
+        return self.reported + (min(self.heartbeat, soon) if self.unsettled else self.heartbeat)
 
 
 class Open(Effect, frozen=True):
     """Subscribe, and call ``subscribed`` or ``failed``."""
 
     entry: SubscriptionEntry
-    wish: SubscribeRequest
+    request: SubscribeRequest
 
 
 class AckSlot(Effect, frozen=True):
@@ -70,7 +70,7 @@ class AskRows(Effect, frozen=True):
     """Request more rows of a subscription."""
 
     entry: SubscriptionEntry
-    wish: AgainRequest
+    request: AgainRequest
 
 
 class SchemaEntry(WireEntry):

@@ -83,7 +83,7 @@ class Pools:
         preparing: Parses and validates large GraphQL requests and heavy criteria, and compiles the latter.
         scanning: Answers requests that may read the disk.
         appending: Parses, validates and encodes appends.
-        telling: Gathers statistics.
+        gathering: Gathers statistics.
         judging: Authenticates clients with authenticators that may block.
 
     Args:
@@ -99,13 +99,13 @@ class Pools:
         self.appending = Pool(
             "append", limits.append_threads, -(-limits.append_threads // 2), limits.scans_waiting
         )
-        self.telling = Pool("tell", 1, 1, limits.scans_waiting)
+        self.gathering = Pool("gather", 1, 1, limits.scans_waiting)
         most = limits.authenticate_threads
         self.judging = Pool("judge", most, -(-most // 2), limits.scans_waiting)
 
     def close(self) -> None:
         """Ends running work at its next step, and accepts no more."""
-        self.telling.close()
+        self.gathering.close()
         self.appending.close()
         self.judging.close()
         self.preparing.close()

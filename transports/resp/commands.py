@@ -7,7 +7,7 @@ from typing import Any, Final
 from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.errors import reply_of
-from transports.resp.greeting import authenticate, choose, echo, greet, ping, quit_, tell_client
+from transports.resp.greeting import answer_client, authenticate, choose, echo, greet, ping, quit_
 from transports.resp.grouping import acknowledge, claim, group_, list_pending, refuse
 from transports.resp.polling import poll
 from transports.resp.port import RespPort
@@ -40,7 +40,7 @@ class RespCommand:
     what: str
 
     @property
-    def told(self) -> list[Any]:
+    def entry(self) -> list[Any]:
         """The entry of ``COMMAND``: name, arity, flags, first, last and step of keys, categories, tips, key specifications, subcommands."""
         free = ["fast", "no_auth"] if self.name in _FREE else ["readonly"]
         return [self.name.lower(), self.arity, list(map(SimpleString, free)), 0, 0, 0, [], [], [], []]
@@ -69,14 +69,14 @@ async def answer(port: RespPort, client: RespClient, words: list[bytes]) -> Any:
 async def _list_commands(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
     """``COMMAND [COUNT | DOCS [name ...] | INFO [name ...]]``."""
     if not given.left:
-        return [command.told for command in COMMANDS.values()]
+        return [command.entry for command in COMMANDS.values()]
     word = given.raw("subcommand").upper()
     names = [given.raw("name").upper().decode("ascii", "replace") for _ in range(given.left)]
     if word == b"COUNT" and not names:
         return len(COMMANDS)
     if word == b"INFO":
         found = (COMMANDS.get(name) for name in names or COMMANDS)
-        return [None if one is None else one.told for one in found]
+        return [None if one is None else one.entry for one in found]
     if word == b"DOCS":
         return {
             name.lower(): {"summary": COMMANDS[name].what, "group": "penstock"}
@@ -97,7 +97,7 @@ COMMANDS: Final = {
         RespCommand("CDC.NACK", refuse, -5, "Refuses deliveries"),
         RespCommand("CDC.PENDING", list_pending, -3, "Lists deliveries that are not acknowledged"),
         RespCommand("CDC.CLAIM", claim, -5, "Takes over deliveries of other consumers"),
-        RespCommand("CLIENT", tell_client, -2, "Names the client"),
+        RespCommand("CLIENT", answer_client, -2, "Names the client"),
         RespCommand("COMMAND", _list_commands, -1, "Tells which commands there are"),
         RespCommand("ECHO", echo, 2, "Gives back what was said"),
         RespCommand("HELLO", greet, -1, "Chooses the version of the protocol, and shows a token"),

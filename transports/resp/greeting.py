@@ -10,7 +10,7 @@ from transports.resp.port import RespPort
 from transports.resp.replies import RespError, SimpleString
 from transports.server.version import version
 
-__all__ = ["authenticate", "choose", "echo", "greet", "ping", "quit_", "tell_client"]
+__all__ = ["answer_client", "authenticate", "choose", "echo", "greet", "ping", "quit_"]
 
 _OK: Final = SimpleString("OK")
 _DEFAULT: Final = "default"
@@ -102,7 +102,7 @@ async def greet(port: RespPort, client: RespClient, given: CommandArguments) -> 
     }
 
 
-async def tell_client(_port: RespPort, client: RespClient, given: CommandArguments) -> Any:
+async def answer_client(_port: RespPort, client: RespClient, given: CommandArguments) -> Any:
     """``CLIENT ID | GETNAME | SETNAME name | SETINFO LIB-NAME|LIB-VER text``."""
     word = given.raw("subcommand").upper()
     subcommands: dict[bytes, Callable[[], Any]] = {

@@ -17,7 +17,7 @@ from transports.server.outcomes import raising
 
 __all__ = ["AppendLane"]
 
-Told = Callable[[Callable[[], Commit]], None]
+Answered = Callable[[Callable[[], Commit]], None]
 """Called with a function that returns the commit, or raises the reason why the transaction failed."""
 
 
@@ -26,7 +26,7 @@ class _Append:
     run: int
     submit: Callable[[Submission | None], Submission]
     wait: Wait
-    told: Told
+    answered: Answered
     alone: bool
 
 
@@ -60,7 +60,7 @@ class AppendLane:
         run: int,
         wait: Wait,
         submit: Callable[[Submission | None], Submission],
-        told: Told,
+        answered: Answered,
         *,
         alone: bool = False,
     ) -> None:
@@ -70,12 +70,12 @@ class AppendLane:
             run: The run that the append belongs to.
             wait: How far the append must have progressed before it is answered.
             submit: Submits the append behind the submission that it receives; runs on a thread.
-            told: Called exactly once on the loop, unless the loop is closed, whatever happens to the append or the
+            answered: Called exactly once on the loop, unless the loop is closed, whatever happens to the append or the
                 connection. It must not raise.
             alone: Whether the append takes long, so that a thread handles it separately and earlier appends are answered
                 first.
         """
-        self._waiting.append(_Append(run, submit, wait, told, alone))
+        self._waiting.append(_Append(run, submit, wait, answered, alone))
         self._start()
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class AppendLane:
 
     def _drop(self) -> None:
         while self._waiting:
-            self._waiting.popleft().told(raising(GoingAway()))
+            self._waiting.popleft().answered(raising(GoingAway()))
 
     def _start(self) -> None:
         while self._turn is None and self._waiting:
@@ -98,7 +98,7 @@ class AppendLane:
             except Exception as error:  # noqa: BLE001 - the pool is closed, or too much waits
                 self._refused = True
                 while appends:  # a turn that was queued in spite of the error must find nothing to submit
-                    appends.popleft().told(raising(error))
+                    appends.popleft().answered(raising(error))
                 continue  # appends that arrived behind these would never start otherwise
             done = asyncio.wrap_future(self._turn.result, loop=self._loop)
             done.add_done_callback(partial(self._done, appends, found))
@@ -145,9 +145,9 @@ class AppendLane:
             if isinstance(result, Submission):
                 result.future(append.wait).add_done_callback(partial(self._arrived, append))
             else:
-                append.told(raising(result))
+                append.answered(raising(result))
         for append in appends:
-            append.told(raising(GoingAway()))
+            append.answered(raising(GoingAway()))
         if self._closed:
             self._drop()
         self._start()
@@ -155,6 +155,6 @@ class AppendLane:
     def _arrived(self, append: _Append, future: Any) -> None:
         """Runs on a thread of the log."""
         try:
-            self._executor.submit(partial(append.told, future.result))
+            self._executor.submit(partial(append.answered, future.result))
         except RuntimeError:
             return  # the loop is closed, so no connection is left to answer

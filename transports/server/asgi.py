@@ -449,7 +449,7 @@ class Application:
                     {"error": problem.message, "code": problem.code, "retryable": problem.retryable},
                 )
         query = scope.get("query_string", b"")
-        return await self._status.tell(path, query, principal, client_of(scope))
+        return await self._status.answer(path, query, principal, client_of(scope))
 
     async def _principal(self, scope: Scope) -> Principal:
         if self._access.open:

@@ -37,9 +37,9 @@ from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
 from transports.server.member_leases import MemberLeases
 from transports.server.outbound import Lane
+from transports.server.requested_feeds import narrowed, requested_feed
 from transports.server.slot_leases import SlotLease, SlotLeases
 from transports.server.subscriber import WireSubscriber
-from transports.server.wishes import narrowed, requested_feed
 from transports.telemetry.latency import Latency
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
     """The subscriber behind one subscription of the connection.
 
     Attributes:
-        wish: The client's subscribe request.
+        subscribe_request: The client's subscribe request.
         log: The log that it reads.
         encoder: Encodes the events of that log.
         latency: Records the latency of the deliveries.
@@ -64,7 +64,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         view: The view in which the client sees changes.
     """
 
-    __slots__ = ("encoder", "integers", "latency", "log", "place", "view", "wish")
+    __slots__ = ("encoder", "integers", "latency", "log", "place", "subscribe_request", "view")
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
             grant=grant,
             stated=request.stated,
         )
-        self.wish = request
+        self.subscribe_request = request
         self.log = log
         self.encoder = encoder
         self.latency = latency
@@ -106,7 +106,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
     @property
     def slot(self) -> str | None:
         """The name of the slot that it opens; None without one."""
-        return None if self.wish.slot is None else self.wish.slot.name
+        return None if self.subscribe_request.slot is None else self.subscribe_request.slot.name
 
     def fenced(self, error: Fenced, /) -> None:
         """Ends the subscription because another connection has opened its slot."""
@@ -240,14 +240,14 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
     def _do(self, effect: Effect) -> None:
         match effect:
-            case Open(entry, wish):
-                self._open(entry, wish)
+            case Open(entry, request):
+                self._open(entry, request)
             case LookUp(question, asked):
                 self._schemas.look_up(question, asked, self._principal)
             case AckSlot():
                 self._slots.acknowledge(effect)
-            case AskRows(entry, wish):
-                self._ask_rows(self._subscribers[entry], wish)
+            case AskRows(entry, request):
+                self._ask_rows(self._subscribers[entry], request)
             case JoinGroup() | CallGroup() | DemandDeliveries():
                 self._groups.do(effect, self._principal, lost=self._is_lost)
             case _ if isinstance(effect, APPENDS):
@@ -270,7 +270,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             return
         encoder = self._encoders.setdefault(log, EventEncoder(log.token))
         lane = self._outbound.lane(request.batch_bytes, request.linger)
-        kept = request if request.wishes is None else request.bare()
+        kept = request if request.raw_criteria is None else request.bare()
         subscriber = self._subscribers[entry] = ChangeSubscriber(
             self,
             entry,
@@ -366,7 +366,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                 cursor=subscriber.cursor(),
                 oldest=cursor(log.oldest),
                 head=cursor(log.head),
-                **self._slots.told(subscriber.entry),
+                **self._slots.slot_field(subscriber.entry),
             )
         except Exception as error:  # noqa: BLE001 - the client waits for an answer, and the error is one
             self._fail(subscriber, error)
@@ -411,7 +411,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
 
     def snapshot(self, subscriber: ChangeSubscriber, signal: ChunkEnd | SnapshotBegin | SnapshotEnd) -> None:
         """Writes the messages of a snapshot that are not rows."""
-        tell, entry = self._session.snapshot, subscriber.entry
+        send, entry = self._session.snapshot, subscriber.entry
         match signal:
             case SnapshotBegin(name, position, asked):
                 if subscriber.place is None:  # a snapshot that the client asked for later
@@ -422,15 +422,15 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
                     subscriber.subscription, subscriber.stated = None, True
                     subscriber.place = subscriber.text(begin)
                 fields = {} if asked is None else {"asked": asked}
-                self._perform(tell(entry, "snapshot_begin", subscriber.place, snapshot=name, **fields))
+                self._perform(send(entry, "snapshot_begin", subscriber.place, snapshot=name, **fields))
             case ChunkEnd(cursor):
                 if subscriber.grant.criteria is not None:
                     return  # it would reveal the number of hidden rows
                 subscriber.place = subscriber.text(cursor)
-                self._perform(tell(entry, "chunk_end", subscriber.place))
+                self._perform(send(entry, "chunk_end", subscriber.place))
             case SnapshotEnd(name, position):
                 subscriber.place = subscriber.encoder.cursor(position)
-                self._perform(tell(entry, "snapshot_end", subscriber.place, snapshot=name))
+                self._perform(send(entry, "snapshot_end", subscriber.place, snapshot=name))
 
     def followed(self, subscriber: ChangeSubscriber) -> None:
         """Records whether the changes after a snapshot begin LIVE or in RESYNC."""
@@ -445,7 +445,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         entry = subscriber.entry
         if (
             resync
-            and subscriber.wish.fail_on_lag
+            and subscriber.subscribe_request.fail_on_lag
             and not entry.resync
             and subscriber.subscription is not None
         ):

@@ -88,8 +88,8 @@ class ConnectionAppends:
     def do(self, effect: Effect, principal: Principal) -> None:
         """Performs an effect of the machine."""
         match effect:
-            case Write(entry, wish, changes):
-                self._append(entry, wish, changes, principal)
+            case Write(entry, request, changes):
+                self._append(entry, request, changes, principal)
             case BeginSpool(transaction):
                 self._begin(transaction, principal)
             case Spool(transaction, changes):
@@ -97,8 +97,8 @@ class ConnectionAppends:
             case DropSpool(transaction):
                 if (spool := self._spools.pop(transaction, None)) is not None:
                     self._discard(spool)
-            case WriteSpool(entry, wish, transaction):
-                self._append_spool(entry, wish, transaction, principal)
+            case WriteSpool(entry, request, transaction):
+                self._append_spool(entry, request, transaction, principal)
             case _:
                 raise TypeError(f"{effect!r} is no effect of one who appends")
 
@@ -139,7 +139,7 @@ class ConnectionAppends:
         figures = self._appending.figures
         came = figures.come()
 
-        def told(result: Callable[[], Commit]) -> None:
+        def answered(result: Callable[[], Commit]) -> None:
             release()
             figures.gone()
             try:
@@ -170,16 +170,16 @@ class ConnectionAppends:
             self._perform(effects)
             while self._reached and self._reached[0][0].ended:
                 _, where, since = self._reached.popleft()
-                figures.told(where, since)
+                figures.replied(where, since)
 
-        self._lane.put(entry.run, request.wait, submit, told, alone=alone)
+        self._lane.put(entry.run, request.wait, submit, answered, alone=alone)
 
     # Transactions in several parts.
 
     def _begin(self, transaction: TransactionEntry, principal: Principal) -> None:
         appending = self._appending
         try:
-            appending.target(principal, transaction.wish.log)  # authorises before any part is stored
+            appending.target(principal, transaction.request.log)  # authorises before any part is stored
             spool = PartSpool(principal.name, appending.spooled, appending.memory, appending.unanswered)
         except Exception as error:  # noqa: BLE001 - any error concerns only this transaction
             self._perform(self._session.part_failed(transaction, describe(error)))

@@ -103,7 +103,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
             lost: Returns whether the connection is lost.
         """
         if isinstance(effect, JoinGroup):
-            entry, request = effect.entry, effect.wish
+            entry, request = effect.entry, effect.request
             try:
                 name, log, grant = self._access.find(self._logs, request.log, principal, LogAction.CONSUME)
                 grant.check_group(request.group)
@@ -121,7 +121,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
     # Messages to the consumer.
 
     def _write(self, consumer: _Consumer, lease: MemberLease, deliveries: Sequence[GroupDelivery]) -> None:
-        answer = deliveries_json(tuple(deliveries), consumer.log.token, consumer.wish.integers)
+        answer = deliveries_json(tuple(deliveries), consumer.log.token, consumer.join_request.integers)
         lease.held.note(deliveries)
         self._perform(consumer.entry.delivered(answer))
 
@@ -136,7 +136,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
 
     def _begin(self, consumer: _Consumer, lease: MemberLease) -> None:
         """Confirms the joining and starts the deliveries; deliveries sent before that did not arrive are sent again first."""
-        held, entry, request = lease.held, consumer.entry, consumer.wish
+        held, entry, request = lease.held, consumer.entry, consumer.join_request
         reply = MemberReply(held.group.name, held.member.name, held.generation)
         feed = held.member.deliveries(history=request.history, nbytes=consumer.lane.batch_bytes)
         missing = held.missing(request.received if request.generation == held.generation else 0)

@@ -71,11 +71,11 @@ class ConnectionSchemas:
                 return carry_out_group(name, log, grant, asked)
             return schema_json(name, schema_for(grant, log, asked.entity_type, asked.version), log.token)
 
-        def told(result: Callable[[], SchemaAnswer | list[SlotTold] | dict[str, Any] | None]) -> None:
+        def answered(result: Callable[[], SchemaAnswer | list[SlotTold] | dict[str, Any] | None]) -> None:
             try:
                 answer = self._session.answered(entry, result())
             except Exception as error:  # noqa: BLE001 - any error concerns only this question
                 answer = self._session.failed(entry, describe(error))
             self._perform(answer)
 
-        self._jobs.send(self._pools.scanning, entry, find, told)
+        self._jobs.send(self._pools.scanning, entry, find, answered)

@@ -142,7 +142,7 @@ class ConnectionSlots(HeldSlots):
         self._jobs = jobs
         self._perform = perform
 
-    def told(self, entry: SubscriptionEntry) -> dict[str, Any]:
+    def slot_field(self, entry: SubscriptionEntry) -> dict[str, Any]:
         """Returns the ``slot`` field of ``subscribed``; empty if the subscription has no slot."""
         held = self._held.get(entry)
         if held is None:

@@ -110,7 +110,7 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
         self.on_error(error)
         self.lane.settle()
 
-    def telling(self, payloads: list[bytes]) -> list[bytes]:
+    def with_extensions(self, payloads: list[bytes]) -> list[bytes]:
         """Returns the payloads; the first one reports a gap and snapshots before it in ``extensions``."""
         if not payloads or not (self.gap or self.snapshots):
             return payloads
@@ -363,7 +363,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     def deliver(self, subscriber: OperationSubscriber, batch: Batch) -> None:
         """Writes a ``next`` for each event."""
         try:
-            payloads = subscriber.telling(subscriber.operation.payloads(batch.slices))
+            payloads = subscriber.with_extensions(subscriber.operation.payloads(batch.slices))
         except Exception as error:  # noqa: BLE001 - events that cannot be executed end the operation with an error
             self.ended(subscriber, error)
             return
@@ -377,7 +377,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         """Writes a ``next`` for each row, and for each change between them."""
         operation = subscriber.operation
         try:
-            payloads = subscriber.telling([operation.payload(change) for change in changes])
+            payloads = subscriber.with_extensions([operation.payload(change) for change in changes])
             subscriber.place = operation.source.cursor(changes[-1])
         except Exception as error:  # noqa: BLE001 - events that cannot be executed end the operation with an error
             self.ended(subscriber, error)

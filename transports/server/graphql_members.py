@@ -88,7 +88,7 @@ class OperationMembers(HeldMembers[_Consumer]):
         again = lease.held.begun
         lease.held.begun = True
         feed = lease.held.member.deliveries(
-            history=consumer.wish.history or again, nbytes=consumer.lane.batch_bytes
+            history=consumer.join_request.history or again, nbytes=consumer.lane.batch_bytes
         )
 
         def begin(_: object = None) -> None:

@@ -37,13 +37,13 @@ class MemberSubscriber(Generic[_Entry]):
     Args:
         members: The consumers of the connection.
         entry: The entry of the subscription in the protocol machine.
-        wish: The group and the name to join as.
+        join_request: The group and the name to join as.
         lane: The executor of the consumer.
         name: The name of the log, as the client knows it.
         log: The log.
 
     Attributes:
-        entry, wish, lane, name, log: The arguments.
+        entry, join_request, lane, name, log: The arguments.
         lease: The lease of the joined consumer; None before it has joined.
         gone: Whether the connection was lost, once the consumer has ended; None before. The lease is released when the
             acknowledgements that arrived before the end are done.
@@ -59,7 +59,7 @@ class MemberSubscriber(Generic[_Entry]):
         log: "ChangeLog",
     ) -> None:
         self.entry = entry
-        self.wish = request
+        self.join_request = request
         self.lane = lane
         self.name = name
         self.log = log
@@ -191,7 +191,9 @@ class HeldMembers(ABC, Generic[_Subscriber]):
             except Exception as error:  # noqa: BLE001 - any error concerns only this consumer
                 self.ended(consumer, error)
 
-        self._leases.join(consumer.log, consumer.wish, principal, consumer, client=self._client, then=joined)
+        self._leases.join(
+            consumer.log, consumer.join_request, principal, consumer, client=self._client, then=joined
+        )
 
     def left(self, entry: WireEntry, *, lost: bool) -> None:
         """Ends a consumer; ``lost`` says whether its connection was lost. Acknowledgements that have arrived are done first."""
@@ -216,7 +218,7 @@ class HeldMembers(ABC, Generic[_Subscriber]):
             try:
                 if now is None:
                     raise Forbidden("log", _CHANGED)
-                now.check_group(consumer.wish.group)
+                now.check_group(consumer.join_request.group)
             except Forbidden:
                 self.ended(consumer, Forbidden("group", _CHANGED))
 
@@ -244,9 +246,9 @@ class HeldMembers(ABC, Generic[_Subscriber]):
             then(raising(error))
             return
 
-        def told(done: "asyncio.Future[Any]") -> None:
+        def finished(done: "asyncio.Future[Any]") -> None:
             if not done.cancelled():
                 done.exception()  # read, so that asyncio does not report it as never retrieved
             then(done.result)
 
-        asyncio.wrap_future(turn.result).add_done_callback(told)
+        asyncio.wrap_future(turn.result).add_done_callback(finished)

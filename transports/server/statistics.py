@@ -69,7 +69,7 @@ def statistics(
     by_log = {name: _log_statistics(log, discreet=discreet) for name, log in listed.items()}
     for called, each in (latencies or {}).items():
         for name, one in by_log.items():
-            took = each.told(listed[name])
+            took = each.histogram(listed[name])
             if took is not None and "failure" not in one:
                 one[called] = took
     for name, found in sinks().items():

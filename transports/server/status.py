@@ -99,13 +99,13 @@ class _Gathered(NamedTuple):
     """The statistics of a server.
 
     Attributes:
-        told: The statistics for the wire, each log already encoded.
+        encoded: The statistics for the wire, each log already encoded.
         figures: The same for the metrics table, with the ``/health`` status of each log.
         texts: The metrics text by the set of logs that a principal may operate and whether it may operate the server; filled
             on demand.
     """
 
-    told: Mapping[str, Any]
+    encoded: Mapping[str, Any]
     figures: Mapping[str, Any]
     texts: dict[tuple[frozenset[str], bool], bytes]
 
@@ -160,7 +160,7 @@ class Status:
         self._known: dict[tuple[str, Principal, LogAction], Grant | None] = {}
         self._known_until = -math.inf
 
-    async def tell(
+    async def answer(
         self, path: str, query: bytes, principal: Principal | None, client: Hashable
     ) -> StatusAnswer:
         """Answers a request for one of ``paths``.
@@ -205,7 +205,7 @@ class Status:
 
     async def _statistics_answer(self, principal: Principal) -> StatusAnswer:
         """Returns the statistics of the logs that a principal may operate, and only the ends of those that it may read."""
-        statistics = (await self._statistics.get()).told
+        statistics = (await self._statistics.get()).encoded
         logs: dict[str, Any] = {}
         for name, log in statistics["logs"].items():
             operates = self._allows(principal, name, LogAction.OPERATE)
@@ -231,7 +231,7 @@ class Status:
         if text is None:
             make = partial(exposition, {**(found.figures if whole else {}), "logs": seen})
             # On a thread, because a store may have many logs.
-            text = await self._pools.telling.run(None, make)
+            text = await self._pools.gathering.run(None, make)
             found.texts[key] = text
         return StatusAnswer(HTTPStatus.OK, text, CONTENT_TYPE)
 
@@ -250,14 +250,14 @@ class Status:
             "mostConnectionWeight": max((weight for _, weight in loads), default=0),
         }
         found_statistics |= self._costs()
-        tell = partial(
+        gather = partial(
             statistics,
             self._logs,
             discreet=not self._access.uniform,
             latencies=self._latencies,
             sinks=self._sinks,
         )
-        found: dict[str, dict[str, Any]] = (await self._pools.telling.run(None, tell))["logs"]
+        found: dict[str, dict[str, Any]] = (await self._pools.gathering.run(None, gather))["logs"]
         _, healths = await self._healths.get()
         figures = {
             name: found.get(name, {})
@@ -265,14 +265,14 @@ class Status:
             for name, health in healths.items()
         }
         return _Gathered(
-            found_statistics | {"logs": await self._pools.telling.run(None, partial(_encoded, found))},
+            found_statistics | {"logs": await self._pools.gathering.run(None, partial(_encoded, found))},
             found_statistics | {"logs": found | figures},
             {},
         )
 
     async def _look(self) -> "tuple[str, dict[str, dict[str, Any]]]":
         """Returns the overall status and the status of each log, gathered on a thread."""
-        return await self._pools.telling.run(None, partial(_healths, self._logs, self._sinks))
+        return await self._pools.gathering.run(None, partial(_healths, self._logs, self._sinks))
 
     async def _sound(self, principal: Principal | None, *, ready: bool) -> StatusAnswer:
         """Answers ``/health`` or ``/ready``.

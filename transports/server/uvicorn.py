@@ -91,7 +91,7 @@ class Server(ServedPort):
             asked.cancel()
             raise ServerFailed(self.host, self.port, f"it tells no statistics within {timeout:g} s") from None
 
-    def tell_deliveries(self, delivered: "Callable[[Batch, str], None] | None") -> None:
+    def observe_deliveries(self, delivered: "Callable[[Batch, str], None] | None") -> None:
         """Sets a callback for each batch that is written to a client, on connections that open from now on.
 
         Args:

@@ -9,6 +9,7 @@ import redis
 
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
+from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.options import check_whole
 from publishers.views.view import Images
@@ -220,7 +221,7 @@ def _later(error: Exception) -> bool:
 
 def _checked(url: object) -> str:
     if not isinstance(url, str) or urlsplit(url).scheme not in ("redis", "rediss", "unix"):
-        raise InvalidOption("url", "what is there", _URLS)
+        raise InvalidOption("url", HIDDEN, _URLS)
     return url
 
 

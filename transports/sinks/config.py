@@ -8,6 +8,7 @@ from typing import Final
 
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
+from publishers.model.errors import HIDDEN
 from publishers.slots.slots import check_slot_name
 from publishers.views.view import Content, View
 from transports.codec.starts import start_of_text
@@ -96,7 +97,7 @@ def read_sinks(path: str | Path) -> SinksFile:
     except OSError as error:
         raise InvalidOption("FILE", str(file), f"a file of sinks: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidOption(str(file), "what is there", f"TOML: {error}") from None
+        raise InvalidOption(str(file), HIDDEN, f"TOML: {error}") from None
     table = ConfigTable(str(file), document, _TOP)
     listed, kinds = document.get("sinks"), document.get("http_kinds", ["webhook"])
     if not isinstance(kinds, list) or not all(kind in _KINDS for kind in kinds):
@@ -142,7 +143,7 @@ def declared_sink(place: str, value: object, folder: Path) -> DeclaredSink:
 
 
 def _options(table: ConfigTable, folder: Path) -> SinkOptions:
-    declared = table.told
+    declared = table.values
     criteria = Criteria.from_json(declared["criteria"]) if "criteria" in declared else None
     if "entity_types" in declared:
         if criteria is not None:
@@ -161,7 +162,7 @@ def _options(table: ConfigTable, folder: Path) -> SinkOptions:
 
 
 def _file(table: ConfigTable, folder: Path) -> Sink:
-    named = {"name": table.told["files"]} if "files" in table.told else {}
+    named = {"name": table.values["files"]} if "files" in table.values else {}
     return FileSink(folder / table.text("directory"), **named, **table.picked(("max_bytes", "max_age")))
 
 
@@ -179,7 +180,7 @@ def _webhook(table: ConfigTable, folder: Path) -> Sink:
         **table.picked(_WEBHOOK),
         source=WebhookSource(**table.picked(("service", "node"))),
         tls=_tls(table, folder),
-        oauth=ClientCredentials(**table.table("oauth", _OAUTH)) if "oauth" in table.told else None,
+        oauth=ClientCredentials(**table.table("oauth", _OAUTH)) if "oauth" in table.values else None,
     )
 
 
@@ -205,7 +206,7 @@ def _kafka(table: ConfigTable, folder: Path) -> Sink:
     except ImportError as error:
         raise ExtraMissing("kind = 'kafka'", error.name or "confluent_kafka", "kafka") from None
     source = WebhookSource(**table.picked(("service", "node")))
-    make = ExactlyOnceKafkaSink if table.told.get("exactly_once", False) is True else KafkaSink
+    make = ExactlyOnceKafkaSink if table.values.get("exactly_once", False) is True else KafkaSink
     return make(table.text("servers"), source=source, tls=_tls(table, folder), **table.picked(_KAFKA))
 
 
@@ -222,7 +223,7 @@ def _sql(table: ConfigTable, folder: Path) -> Sink:
         from transports.sinks.sql import SqlSink, SqlTable  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise ExtraMissing("kind = 'sql'", error.name or "sqlalchemy", "sql") from None
-    tables = table.told.get("tables")
+    tables = table.values.get("tables")
     if isinstance(tables, Mapping):
         tables = {kind: SqlTable(**one) if isinstance(one, Mapping) else one for kind, one in tables.items()}
     try:

@@ -47,7 +47,7 @@ def lease_of(table: ConfigTable, folder: Path) -> DeclaredLease:
     kind = table.table("lease", every).get("kind")
     if not isinstance(kind, str) or kind not in _OF_KIND:
         raise InvalidOption(f"{table.place} lease kind", kind, f"one of {', '.join(_OF_KIND)}")
-    options = ConfigTable(f"{table.place} lease", table.told["lease"], (*_KEYS, *_OF_KIND[kind]))
+    options = ConfigTable(f"{table.place} lease", table.values["lease"], (*_KEYS, *_OF_KIND[kind]))
     durations = options.picked(_KEYS[1:])
 
     def made() -> Lease:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from publishers.errors import InvalidCriteria, InvalidOption
+from publishers.model.errors import HIDDEN
 
 __all__ = ["ConfigTable"]
 
@@ -18,7 +19,7 @@ class ConfigTable:
 
     Attributes:
         place: The place of the table.
-        told: The table.
+        values: The table.
 
     Raises:
         InvalidOption: If it is not a table, or has another key.
@@ -31,26 +32,26 @@ class ConfigTable:
         for key in value:
             if key not in keys:
                 raise InvalidOption(f"{place} key", key, f"one of {', '.join(keys)}")
-        self.told: Mapping[str, Any] = value
+        self.values: Mapping[str, Any] = value
 
     def wrong(self, key: str, right: str) -> InvalidOption:
         """Returns the error of a value, which it omits because it may be a secret."""
-        return InvalidOption(f"{self.place} {key}", "what is there", right)
+        return InvalidOption(f"{self.place} {key}", HIDDEN, right)
 
     def text(self, key: str) -> str:
         """Returns a text that must be present; raises ``InvalidOption``."""
-        value = self.told.get(key)
+        value = self.values.get(key)
         if not isinstance(value, str) or not value:
             raise self.wrong(key, "a text that is not empty")
         return value
 
     def picked(self, keys: tuple[str, ...]) -> dict[str, Any]:
         """Returns the values of the keys that are present."""
-        return {key: self.told[key] for key in keys if key in self.told}
+        return {key: self.values[key] for key in keys if key in self.values}
 
     def table(self, key: str, keys: tuple[str, ...]) -> dict[str, Any]:
         """Returns a table within this one, empty if it is missing; raises ``InvalidOption``."""
-        return dict(ConfigTable(f"{self.place} {key}", self.told.get(key, {}), keys).told)
+        return dict(ConfigTable(f"{self.place} {key}", self.values.get(key, {}), keys).values)
 
     def made(self, make: Callable[[], Any]) -> Any:
         """Calls ``make``; its errors name the place in the file, and no values, which may be secrets."""
@@ -61,9 +62,6 @@ class ConfigTable:
         except InvalidOption as error:
             if error.parameter.startswith(self.place):
                 raise
-            right = str(error).partition(", but must be ")[2]
-            raise self.wrong(error.parameter, right) from None
+            raise self.wrong(error.parameter, error.right) from None
         except (TypeError, AttributeError, ValueError):
-            raise InvalidOption(
-                self.place, "what is there", "values of the kinds that its keys have"
-            ) from None
+            raise InvalidOption(self.place, HIDDEN, "values of the kinds that its keys have") from None

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from publishers.errors import InvalidOption
+from publishers.model.errors import HIDDEN
 from transports.sinks.config import DeclaredSink, declared_sink
 from transports.sinks.directory import replace_file
 from transports.sinks.errors import SinkError
@@ -45,9 +46,7 @@ class StoredSinks:
             try:
                 document = msgspec.json.decode(path.read_bytes())
             except msgspec.MsgspecError:
-                raise InvalidOption(
-                    str(path), "what is there", "a declaration of a sink; delete the file"
-                ) from None
+                raise InvalidOption(str(path), HIDDEN, "a declaration of a sink; delete the file") from None
             yield declared_sink(str(path), document, self._folder)
 
     def put(self, declaration: Mapping[str, Any], kinds: Collection[str]) -> DeclaredSink:
@@ -65,7 +64,7 @@ class StoredSinks:
             raise InvalidOption("kind", kind, f"a kind that may be declared over HTTP: {', '.join(kinds)}")
         for key in _LOCAL:
             if key in declaration:
-                raise InvalidOption(key, "what is there", "left out: only a file of the server may have it")
+                raise InvalidOption(key, HIDDEN, "left out: only a file of the server may have it")
         _check_secrets("sink", declaration)
         made = declared_sink("sink", declaration, self._folder)
         self._folder.mkdir(exist_ok=True)
@@ -101,7 +100,7 @@ def _check_secrets(place: str, part: object) -> None:
         for one in part:
             _check_secrets(place, one)
     elif isinstance(part, str) and part.startswith(("env:", "file:")) and not part.startswith(_OWN):
-        raise InvalidOption(place, "what is there", f"a reference that begins with {_OWN}")
+        raise InvalidOption(place, HIDDEN, f"a reference that begins with {_OWN}")
 
 
 def _check_url(place: str, text: str) -> None:
@@ -111,4 +110,4 @@ def _check_url(place: str, text: str) -> None:
     except ValueError:
         good = False
     if not good:
-        raise InvalidOption(place, "what is there", f"an address without credentials, or {_OWN}NAME")
+        raise InvalidOption(place, HIDDEN, f"an address without credentials, or {_OWN}NAME")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from publishers.errors import InvalidCriteria, InvalidOption, PenstockError
+from publishers.model.errors import HIDDEN
 from transports.access.access import Access
 from transports.access.grant import LogAction
 from transports.access.principal import Principal
@@ -172,7 +173,7 @@ async def _read(scope: Scope, receive: Receive) -> dict[str, Any]:
     try:
         return msgspec.json.decode(bytes(body) or b"{}", type=dict[str, Any])
     except msgspec.MsgspecError:
-        raise InvalidRequest("body", "what is there", "an object of JSON") from None
+        raise InvalidOption("body", HIDDEN, "an object of JSON") from None
 
 
 def _refusal(error: PenstockError) -> tuple[HTTPStatus, Any]:

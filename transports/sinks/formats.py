@@ -255,7 +255,7 @@ def _text(value: str | None) -> msgspec.Raw | str | None:
 
 
 def _number(number: int | None, context: SinkContext) -> msgspec.Raw | None:
-    return None if number is None else msgspec.Raw(context.view.tell(b"%d" % number))
+    return None if number is None else msgspec.Raw(context.view.render_integers(b"%d" % number))
 
 
 FORMATS: Final = {

@@ -86,17 +86,17 @@ class SinkIntake:
     @property
     def gives_rows(self) -> bool:
         """Whether the supply delivers rows; the slot keeps its position until they have ended."""
-        return self.notes.told.rows is not None
+        return self.notes.current.rows is not None
 
     @property
     def off(self) -> bool:
         """Whether the sink is switched off."""
-        return self.notes.told.off is not None
+        return self.notes.current.off is not None
 
     @property
     def completed(self) -> bool:
         """Whether the sink is for rows only, and has carried them."""
-        return self._options.snapshot == "initial_only" and self.notes.told.done is not None
+        return self._options.snapshot == "initial_only" and self.notes.current.done is not None
 
     def open(self) -> Slot:
         """Returns the slot, and opens it if it is closed."""
@@ -109,7 +109,7 @@ class SinkIntake:
 
     def make(self) -> None:
         """Creates the slot if it does not exist, and notes whether rows come first."""
-        there, wanted, note = self._name in self._log.slots, self._options.snapshot, self.notes.told
+        there, wanted, note = self._name in self._log.slots, self._options.snapshot, self.notes.current
         done, start = note.done, self._options.start
         if start == Start.LATEST:
             start = self._latest
@@ -137,7 +137,7 @@ class SinkIntake:
                 "linger": options.linger,
                 "wake": self._wake,
             }
-            rows = self.notes.told.rows
+            rows = self.notes.current.rows
             if rows is None:
                 self.supply = SinkSupply(slot.changes(view=self._view), **bounds)
             else:
@@ -154,7 +154,7 @@ class SinkIntake:
 
     def settle(self, place: Position, target: SinkTarget) -> None:
         """Continues at the position that the target stores, which overrides the slot's, unless it lies before the end of a gap."""
-        slot, gap = self.open(), self.notes.told.gap
+        slot, gap = self.open(), self.notes.current.gap
         if self.gives_rows:
             return
         if gap is not None and place < self._log.position_of(gap.next):
@@ -170,7 +170,7 @@ class SinkIntake:
             target: The target.
             idle: Whether no change is in flight to the target.
         """
-        slot, supply, noted = self.open(), self.supply, self.notes.told
+        slot, supply, noted = self.open(), self.supply, self.notes.current
         if progress.gap_reported and noted.gap is not None:
             self.notes.write(gap=None)
         place = progress.confirmed if progress.unsaved else None
@@ -230,7 +230,7 @@ class SinkIntake:
 
     def rows_anew(self) -> None:
         """Starts the rows again, because their snapshot cannot be resumed."""
-        rows = self.notes.told.rows
+        rows = self.notes.current.rows
         self.notes.write(rows=None if rows is None else msgspec.structs.replace(rows, cursor=None))
 
     def rows_after_loss(self) -> None:
@@ -243,7 +243,7 @@ class SinkIntake:
         slots = self._log.slots
         if not self.off:
             place = slots.info(self._name).position if self._name in slots else self._log.head
-            gap = self.notes.told.gap  # a gap that the target has not got yet becomes part of the next one
+            gap = self.notes.current.gap  # a gap that the target has not got yet becomes part of the next one
             self.notes.write(
                 off=str(self._log.token(place)) if gap is None else gap.first, gap=None, rows=None, done=None
             )
@@ -257,7 +257,7 @@ class SinkIntake:
 
     def switch_on(self, place: Any) -> Position:
         """Creates the slot at a position, and notes the gap."""
-        slots, off = self._log.slots, self.notes.told.off
+        slots, off = self._log.slots, self.notes.current.off
         self.drop_slot()  # left over from an interrupted switch-off
         self._make(place)
         position: Position = slots.info(self._name).position

@@ -89,7 +89,7 @@ class Lease:
         self._store, self._clock = store, clock
         self._seconds, self._every, self._margin = seconds, every, margin
         self._until = self._next = clock.monotonic()
-        self._told: list[Callable[[], object]] = []
+        self._listeners: list[Callable[[], object]] = []
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -102,7 +102,7 @@ class Lease:
 
     def notify(self, listener: Callable[[], object]) -> None:
         """Registers a listener that is called, on the thread of the lease, when it is gained or lost; it must not wait or raise."""
-        self._told.append(listener)
+        self._listeners.append(listener)
 
     def held(self) -> bool:
         """Returns whether to send now. Ask before each request, because the term also ends without a ``step``."""
@@ -120,7 +120,7 @@ class Lease:
             self._step()
         finally:
             if self.epoch != before:
-                for listener in self._told:
+                for listener in self._listeners:
                     listener()
 
     def _run(self) -> None:

@@ -90,7 +90,7 @@ class SinkMachine:
 
     def status(self) -> SinkStatus:
         """Returns the status of the sink."""
-        failures, noted = self._failures, self._intake.notes.told
+        failures, noted = self._failures, self._intake.notes.current
         place, lag = noted.place(self._log.position_of), None
         with contextlib.suppress(PenstockError):  # the log is closed, or the slot does not exist
             info = self._log.slots.info(self.name)
@@ -188,7 +188,7 @@ class SinkMachine:
                     return 0.0
                 due, tick = supply.due(now), self._options.tick
                 return self._store_when_due(now, tick if due is None else min(due, tick))
-            gap = self._intake.notes.told.gap
+            gap = self._intake.notes.current.gap
             if gap is not None and not self._progress.gap_reported:
                 batch = replace(batch, gap=SinkGap(gap.first, gap.next))
             over = outbox.take(batch)
@@ -394,7 +394,7 @@ class SinkMachine:
         _LOG.warning(
             "sink %s is off: changes from %s on are not sent",
             self.name,
-            self._intake.notes.told.off,
+            self._intake.notes.current.off,
         )
 
     def switch_on(self, place: Any) -> Position:
@@ -404,7 +404,7 @@ class SinkMachine:
             raise SinkError(f"sink {self.name!r} is on; seek moves a sink that is on")
         position = self._intake.switch_on(place)
         self._move(SinkEvent.SWITCH_ON)
-        gap = self._intake.notes.told.gap
+        gap = self._intake.notes.current.gap
         if gap is not None:
             _LOG.error("sink %s is on; changes from %s to %s were not sent", self.name, gap.first, gap.next)
         return position

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from publishers.errors import InvalidOption, PenstockError
+from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from transports.sinks.directory import replace_file
 
@@ -86,16 +87,16 @@ class SinkNotes:
     def read(self) -> None:
         """Reads the note again, because another runner may have changed it; raises ``InvalidOption`` if the file is not a note."""
         try:
-            self._told = msgspec.json.decode(self._path.read_bytes(), type=SinkNote)
+            self._current = msgspec.json.decode(self._path.read_bytes(), type=SinkNote)
         except FileNotFoundError:
-            self._told = SinkNote()
+            self._current = SinkNote()
         except msgspec.MsgspecError:
-            raise InvalidOption(str(self._path), "what is there", _RIGHT) from None
+            raise InvalidOption(str(self._path), HIDDEN, _RIGHT) from None
 
     @property
-    def told(self) -> SinkNote:
+    def current(self) -> SinkNote:
         """The note."""
-        return self._told
+        return self._current
 
     def write(self, **changed: Any) -> None:
         """Changes the note; durable when it returns.
@@ -103,12 +104,12 @@ class SinkNotes:
         Raises:
             OSError: If the disk is full or fails; nothing has changed.
         """
-        note = msgspec.structs.replace(self._told, **changed)
-        if note == self._told:
+        note = msgspec.structs.replace(self._current, **changed)
+        if note == self._current:
             return
         if note == SinkNote():
             self._path.unlink(missing_ok=True)
         else:
             self._path.parent.mkdir(exist_ok=True)
             replace_file(self._path, msgspec.json.encode(note))
-        self._told = note
+        self._current = note

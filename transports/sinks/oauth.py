@@ -10,6 +10,7 @@ import msgspec
 
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.errors import InvalidOption
+from publishers.model.errors import HIDDEN
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.secrets import SecretReference
 
@@ -65,7 +66,7 @@ class ClientCredentials:
     ) -> None:
         for name, value in (("token_url", token_url), ("client_id", client_id)):
             if not isinstance(value, str) or not value:
-                raise InvalidOption(name, "what is there", "a text that is not empty")
+                raise InvalidOption(name, HIDDEN, "a text that is not empty")
         if auth not in ("basic", "body"):
             raise InvalidOption("auth", auth, "'basic' or 'body'")
         self.token_url = token_url

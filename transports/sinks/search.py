@@ -10,6 +10,7 @@ import urllib3
 
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
+from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.views.view import Images
 from transports.sinks.effects import EntityEffect, effect_of
@@ -64,7 +65,7 @@ class SearchSink:
     ) -> None:
         if not isinstance(url, str) or not url.startswith(("http://", "https://", "env:", "file:")):
             raise InvalidOption(
-                "url", "what is there", "https://HOST:9200, or a reference to it: env:NAME or file:PATH"
+                "url", HIDDEN, "https://HOST:9200, or a reference to it: env:NAME or file:PATH"
             )
         if not isinstance(index, str) or _INDEX.fullmatch(index.replace("{entity_type}", "x")) is None:
             raise InvalidOption("index", index, "small letters, digits, '_', '.' and '-', and {entity_type}")

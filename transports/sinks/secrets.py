@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from publishers.errors import InvalidOption
+from publishers.model.errors import HIDDEN
 from transports.sinks.errors import TargetRefused
 
 __all__ = ["SecretReference"]
@@ -29,7 +30,7 @@ class SecretReference:
     def __init__(self, text: str) -> None:
         kind, colon, what = text.partition(":") if isinstance(text, str) else ("", "", "")
         if kind not in (*_KINDS, "plain") or not colon or (kind in _KINDS and not what):
-            raise InvalidOption("secret", "what is there", "a reference: env:NAME or file:PATH")
+            raise InvalidOption("secret", HIDDEN, "a reference: env:NAME or file:PATH")
         self._kind, self._what = kind, what
 
     def value(self) -> str:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from publishers.errors import InvalidOption, PositionError
 from publishers.model.change import Change
+from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.views.view import Images
 from transports.sinks.effects import EntityEffect, Unfit, effect_of
@@ -94,7 +95,7 @@ class SqlSink:
             check_seconds("tombstone_ttl", tombstone_ttl, 1.0, 10 * 366 * 86400.0)
         if tables is not None and not isinstance(tables, Mapping):
             raise InvalidOption("tables", tables, "entity types, with the table of each")
-        self._told = None if tables is None else {kind: _table(one) for kind, one in tables.items()}
+        self._declared = None if tables is None else {kind: _table(one) for kind, one in tables.items()}
         self._create, self._ttl, self._timeout = create_tables, tombstone_ttl, float(timeout)
         self._tls = tls
         self._places = SqlPlaces(places, gaps, create=create_tables)
@@ -275,13 +276,13 @@ class SqlSink:
         if kind is None:
             return None
         if kind not in self._tables:
-            if self._told is None:
+            if self._declared is None:
                 try:
                     table: SqlTable | None = SqlTable(name=kind)
                 except InvalidOption as error:
                     raise Unfit(f"no table has the name of its entity type: {error}") from None
             else:
-                table = self._told.get(kind)
+                table = self._declared.get(kind)
             self._tables[kind] = None if table is None else self._found(table)
         return self._tables[kind]
 
@@ -342,7 +343,7 @@ def _url(text: object) -> sa.URL:
     try:
         url = sa.make_url(text)  # type: ignore[arg-type]  # whatever it is, it is judged
     except (sa.exc.ArgumentError, ValueError, TypeError, AttributeError):
-        raise InvalidOption("url", "what is there", _URLS) from None
+        raise InvalidOption("url", HIDDEN, _URLS) from None
     if url.drivername in ("postgresql", "postgresql+psycopg"):
         import psycopg  # noqa: F401, PLC0415 - the extra postgresql
 

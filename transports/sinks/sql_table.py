@@ -89,7 +89,7 @@ class EntityTable:
     """
 
     def __init__(self, spec: SqlTable, connection: sa.Connection, *, create: bool, tombstones: bool) -> None:
-        self._told, self._tombstones = spec, tombstones
+        self._spec, self._tombstones = spec, tombstones
         self._postgres = connection.dialect.name == "postgresql"
         plan = self._plan(postgresql.JSONB() if self._postgres else sa.Text())
         if create:
@@ -138,13 +138,13 @@ class EntityTable:
     def purge(self, connection: sa.Connection, before_us: int) -> None:
         """Deletes the rows of entities that were removed before a time."""
         if self._tombstones:
-            connection.execute(sa.delete(self.table).where(self.table.c[self._told.deleted] < before_us))
+            connection.execute(sa.delete(self.table).where(self.table.c[self._spec.deleted] < before_us))
 
     # Statements.
 
     def _plan(self, body: Any) -> sa.Table:
         """The definition of the table to create."""
-        spec = self._told
+        spec = self._spec
         columns: list[sa.Column[Any]] = [sa.Column(spec.key, sa.Text(), primary_key=True, quote=True)]
         if spec.body is not None:
             columns.append(sa.Column(spec.body, body, quote=True))
@@ -163,7 +163,7 @@ class EntityTable:
         return sa.bindparam("v", type_=sa.BigInteger()), sa.bindparam("i", type_=sa.BigInteger())
 
     def _put(self) -> Any:
-        spec, columns = self._told, self.table.c
+        spec, columns = self._spec, self.table.c
         values: dict[str, Any] = {spec.key: sa.bindparam("k", type_=self._key.type)}
         values[spec.version], values[spec.index] = self._position()
         if spec.body is not None:
@@ -175,7 +175,7 @@ class EntityTable:
         return self._upsert(values)
 
     def _delete(self) -> Any:
-        spec = self._told
+        spec = self._spec
         key = sa.bindparam("k", type_=self._key.type)
         if not self._tombstones:
             return sa.delete(self.table).where(self._key == key, self._older(*self._position()))
@@ -186,7 +186,7 @@ class EntityTable:
         return self._upsert(values)
 
     def _clear(self) -> Any:
-        spec, older = self._told, self._older(*self._position())
+        spec, older = self._spec, self._older(*self._position())
         if not self._tombstones:
             return sa.delete(self.table).where(older)
         version, index = self._position()
@@ -196,12 +196,12 @@ class EntityTable:
         return sa.update(self.table).where(older).values(values)
 
     def _content(self) -> tuple[str, ...]:
-        return (*(() if self._told.body is None else (self._told.body,)), *self._told.columns)
+        return (*(() if self._spec.body is None else (self._spec.body,)), *self._spec.columns)
 
     def _upsert(self, values: dict[str, Any]) -> Any:
         make = postgresql.insert if self._postgres else sqlite.insert
         made = make(self.table).values(values)
-        spec, new = self._told, made.excluded
+        spec, new = self._spec, made.excluded
         return made.on_conflict_do_update(
             index_elements=[self._key],
             set_={name: new[name] for name in values if name != spec.key},
@@ -220,13 +220,13 @@ class EntityTable:
     def _fill(self, values: dict[str, Any], change: Change) -> None:
         if change.body_bytes is None:
             raise Unfit("the log does not hold the whole entity")
-        if self._told.body is not None:
+        if self._spec.body is not None:
             values["b"] = change.body_bytes.decode("utf-8")
-        if self._told.columns:
+        if self._spec.columns:
             body = _DECODER.decode(change.body_bytes)
             if not isinstance(body, dict):
                 raise Unfit("the body is no object, so it has no fields")
-            for number, (name, source) in enumerate(self._told.columns.items()):
+            for number, (name, source) in enumerate(self._spec.columns.items()):
                 values[f"c{number}"] = _converted(body.get(source), self.table.c[name])
 
 

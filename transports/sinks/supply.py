@@ -223,20 +223,20 @@ class RowSupply(SinkSupply):
     Args:
         feed: As for `SinkSupply`.
         place: The position of the slot, which stays until the rows have ended.
-        wish: Which rows to send once more; None if the feed begins with rows.
+        rows_request: Which rows to send once more; None if the feed begins with rows.
         bounds: The bounds of `SinkSupply`.
     """
 
     whole_batches: ClassVar[bool] = False
 
     def __init__(self, feed: Any, place: Position, rows_request: RowsNote | None, **bounds: Any) -> None:
-        self._place, self._wish = place, rows_request
+        self._place, self._rows_request = place, rows_request
         super().__init__(feed, **bounds)
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Requests, as `SinkSupply.on_subscribe` does, and asks for the rows to send once more."""
         super().on_subscribe(subscription)
-        rows_request, asked = self._wish, cast("Any", subscription)
+        rows_request, asked = self._rows_request, cast("Any", subscription)
         if rows_request is not None:
             asked.again(
                 Criteria.from_json(rows_request.only), after=rows_request.after, until=rows_request.until

@@ -15,6 +15,7 @@ import msgspec
 
 from flow.clock import SYSTEM_CLOCK
 from publishers.errors import InvalidOption
+from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.views.view import Images
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
@@ -339,7 +340,7 @@ class _Url:
 
     def __init__(self, text: str, kept: str | None = None, parameter: str = "url") -> None:
         right = "an address such as https://shop.example/hooks"
-        shown = kept or "what is there"
+        shown = kept or HIDDEN
         try:
             parts = urlsplit(text)
             host, port = parts.hostname, parts.port

@@ -51,7 +51,7 @@ class AppendFigures:
         with self._lock:
             self.durable.of(log).observe(came)
 
-    def told(self, log: object, came: int) -> None:
+    def replied(self, log: object, came: int) -> None:
         """Records that an append was answered."""
         with self._lock:
             self.answered.of(log).observe(came)

@@ -39,7 +39,7 @@ class Latency:
             self.counts[bisect_left(BOUNDS, elapsed)] += 1
             self.seconds += elapsed
 
-    def told(self) -> dict[str, Any]:
+    def histogram(self) -> dict[str, Any]:
         """Returns the histogram for the wire: cumulative counts by upper bound, the last one ``+Inf``."""
         within, buckets = 0, {}
         for bound, count in zip([*map(str, BOUNDS), "+Inf"], list(self.counts), strict=True):
@@ -61,7 +61,7 @@ class Latencies:
             found = self._by_log[log] = Latency()
         return found
 
-    def told(self, log: object) -> dict[str, Any] | None:
+    def histogram(self, log: object) -> dict[str, Any] | None:
         """Returns the histogram of a log for the wire, from any thread; None if nothing was sent."""
         found = self._by_log.get(log)
-        return None if found is None else found.told()
+        return None if found is None else found.histogram()

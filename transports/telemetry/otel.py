@@ -28,7 +28,7 @@ class Observed(Protocol):
         """Returns its statistics, from any thread."""
         ...
 
-    def tell_deliveries(self, delivered: "Callable[[Batch, str], None] | None") -> None:
+    def observe_deliveries(self, delivered: "Callable[[Batch, str], None] | None") -> None:
         """Sets a callback for each batch that is written to a client, with the name of its log."""
         ...
 
@@ -60,7 +60,7 @@ def observe(
                 unit = metric.unit if part == "sum" else "1"
                 read = _part(server.figures, metric, part)
                 meter.create_observable_counter(f"{name}_{part}", [read], unit, metric.what)
-    server.tell_deliveries(DeliverySpans(tracers).sent)
+    server.observe_deliveries(DeliverySpans(tracers).sent)
 
 
 def _figures_of(figures: Figures) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ class _Collected:
     """A collector for a single response, so that a process may contain any number of applications."""
 
     def __init__(self, statistics: Mapping[str, Any]) -> None:
-        self._told = statistics
+        self._statistics = statistics
 
     def collect(self) -> "Iterator[Family]":
         from prometheus_client import core  # noqa: PLC0415 - an optional dependency
@@ -45,12 +45,12 @@ class _Collected:
             labels = list(metric.all_labels)
             if metric.kind is MetricKind.HISTOGRAM:
                 histogram = core.HistogramMetricFamily(metric.name, metric.what, labels=labels)
-                for name, buckets, total in read_buckets(metric, self._told):
+                for name, buckets, total in read_buckets(metric, self._statistics):
                     histogram.add_metric([name], buckets, total)
                 yield histogram
                 continue
             make = core.CounterMetricFamily if metric.kind is MetricKind.COUNTER else core.GaugeMetricFamily
             family = make(metric.name, metric.what, labels=labels)
-            for values, value in samples(metric, self._told):
+            for values, value in samples(metric, self._statistics):
                 family.add_metric(list(values), value)
             yield family

@@ -35,19 +35,19 @@ class SparkQueries:
     """Reads the figures of streaming queries, and validates and bounds them.
 
     Args:
-        tell: Returns the figures by query name, the most recently active queries last; None without queries.
+        read: Returns the figures by query name, the most recently active queries last; None without queries.
     """
 
-    def __init__(self, tell: Callable[[], Mapping[str, Any]] | None) -> None:
-        self._tell = tell
+    def __init__(self, read: Callable[[], Mapping[str, Any]] | None) -> None:
+        self._read = read
         self._failed = False
 
     def statistics(self) -> dict[str, Any]:
         """Returns ``sparkQueries`` with at most 64 queries; empty without queries or if the callback fails, which is logged once."""
-        if self._tell is None:
+        if self._read is None:
             return {}
         try:
-            queries = msgspec.convert(dict(self._tell()), dict[str, _Query])
+            queries = msgspec.convert(dict(self._read()), dict[str, _Query])
         except Exception:  # noqa: BLE001 - user code failed; the server still reports the rest
             if not self._failed:
                 _LOG.exception("spark_queries failed, so streaming queries have no metrics")

@@ -50,7 +50,7 @@ class LineDisplay:
         self._write = write
         self._clock = clock
         self._began = clock()
-        self._told: float | None = None
+        self._printed_at: float | None = None
 
     def doing(self, text: str) -> None:
         """Writes a line."""
@@ -63,9 +63,9 @@ class LineDisplay:
     def show(self, progress: DemoProgress) -> None:
         """Writes a line if the last one is two seconds old."""
         now = self._clock()
-        if self._told is not None and now - self._told < _LINE_EVERY:
+        if self._printed_at is not None and now - self._printed_at < _LINE_EVERY:
             return
-        self._told = now
+        self._printed_at = now
         done = 100 * progress.committed // max(1, progress.events)
         log = (
             f"{progress.doing}: {done:3} %, batch {progress.batch}/{progress.batches}, {progress.rate:,.0f}/s"

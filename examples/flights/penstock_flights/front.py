@@ -64,11 +64,11 @@ class Front:
         self.server.stop()
         self._log.close()
 
-    def _tell(self) -> Mapping[str, Any]:
+    def _read_queries(self) -> Mapping[str, Any]:
         return self.queries()
 
     def _listen(self, port: int | None) -> Server:
-        serving = partial(serve, self.logs, pages=board_pages(), spark_queries=self._tell)
+        serving = partial(serve, self.logs, pages=board_pages(), spark_queries=self._read_queries)
         try:
             return serving(port=_PORT if port is None else port)
         except ServerFailed as error:

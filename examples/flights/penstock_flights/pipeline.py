@@ -108,7 +108,7 @@ class Pipeline:
             self._work()
         except Exception as error:  # noqa: BLE001 - the main thread reports it in one line
             if not self._stopping.is_set():
-                self.error = self._told(error)
+                self.error = self._described(error)
         finally:
             session, self._session = self._session, None
             if session is not None:
@@ -143,7 +143,7 @@ class Pipeline:
         digests = source_digests(spark, events, [wanted.where for wanted in subscribers])
         self.expected = {wanted.name: digests[wanted.where] for wanted in subscribers}
 
-    def _told(self, error: Exception) -> str:
+    def _described(self, error: Exception) -> str:
         failed = None if self._sink is None else self._sink.error
         if isinstance(failed, Exception):
             error = failed

@@ -33,7 +33,7 @@ from publishers.wal.recover.truncate import is_outdated
 
 __all__ = ["Segments"]
 
-_TELL: Final = 1 << 20
+_REPORT_EVERY: Final = 1 << 20
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Segments:
     _names: list[str]
     _progress: Callable[[int, int], None]
     _total: int = 0
-    _told: int = 0
+    _reported: int = 0
     _chain: Chain | None = None
     _whole: int = 0
     _last_at: int = 0
@@ -341,6 +341,6 @@ class Segments:
 
     def _report_progress(self, at: int) -> None:
         done = self._report.bytes
-        if at - self._told >= _TELL or at < self._told:
-            self._told = at
+        if at - self._reported >= _REPORT_EVERY or at < self._reported:
+            self._reported = at
             self._progress(min(done + at, self._total), self._total)

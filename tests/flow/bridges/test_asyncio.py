@@ -238,8 +238,8 @@ async def test_where_elements_are_missing_lagged_is_raised_in_order_and_one_can_
     hand = Hand()
     async with flow.aiter(hand) as items:
         hand.push(1)
-        hand.drain.tell("lag", lambda subscriber: subscriber.on_lagged(7))
-        hand.drain.tell("lag", lambda subscriber: subscriber.on_lagged(3))
+        hand.drain.notify("lag", lambda subscriber: subscriber.on_lagged(7))
+        hand.drain.notify("lag", lambda subscriber: subscriber.on_lagged(3))
         hand.push(2)
         assert await anext(items) == 1
         with pytest.raises(Lagged) as caught:
@@ -254,7 +254,7 @@ async def test_lag_can_be_skipped_or_called_back():
         hand = Hand()
         async with flow.aiter(hand, on_lag=on_lag) as items:
             hand.push(1)
-            hand.drain.tell("lag", lambda subscriber: subscriber.on_lagged(7))
+            hand.drain.notify("lag", lambda subscriber: subscriber.on_lagged(7))
             hand.push(2)
             assert [await anext(items), await anext(items)] == [1, 2]
     assert missed == [7]

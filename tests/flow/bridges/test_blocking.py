@@ -61,7 +61,7 @@ def test_lag_is_raised_in_order():
     hand = Hand()
     with flow.iter_blocking(hand) as items:
         hand.push(1)
-        hand.drain.tell("lag", lambda subscriber: subscriber.on_lagged(7))
+        hand.drain.notify("lag", lambda subscriber: subscriber.on_lagged(7))
         hand.push(2)
         assert next(items) == 1
         with pytest.raises(flow.Lagged):

@@ -73,9 +73,9 @@ def test_what_is_told_comes_without_demand_and_the_last_of_a_key_wins():
     probe = Probe()
     drain = started(probe, QueueFeed([1]), executor=where)
     where.run_all()
-    drain.tell("state", lambda s: s.items.append("LIVE"))
-    drain.tell("lag", lambda s: s.items.append("lag"))
-    drain.tell("state", lambda s: s.items.append("RESYNC"))
+    drain.notify("state", lambda s: s.items.append("LIVE"))
+    drain.notify("lag", lambda s: s.items.append("lag"))
+    drain.notify("state", lambda s: s.items.append("RESYNC"))
     assert probe.items == []
     assert where.run_all() == 1
     assert probe.items == ["lag", "RESYNC"]
@@ -86,7 +86,7 @@ def test_what_a_feed_tells_from_inside_a_pull_comes_before_the_elements_of_that_
     feed = QueueFeed()
     probe = Probe(first=9)
     drain = started(probe, feed)
-    feed.on_pull = lambda: drain.tell("lag", lambda s: s.items.append("lag")) if feed._items else None
+    feed.on_pull = lambda: drain.notify("lag", lambda s: s.items.append("lag")) if feed._items else None
     feed.push(1, 2)
     drain.signal()
     assert probe.items == ["lag", 1, 2]
@@ -96,7 +96,7 @@ def test_what_is_told_comes_before_the_end():
     where = ManualExecutor()
     probe = Probe()
     drain = started(probe, QueueFeed(), executor=where)
-    drain.tell("state", lambda s: s.items.append("RESYNC"))
+    drain.notify("state", lambda s: s.items.append("RESYNC"))
     drain.fail(OSError())
     where.run_all()
     assert probe.items == ["RESYNC"]
@@ -111,7 +111,7 @@ def test_raising_in_what_is_told_counts_as_raising_anywhere(dropped):
     probe = Probe(first=9)
     drain = started(probe, feed)
     feed.push(1)
-    drain.tell("state", explode)
+    drain.notify("state", explode)
     assert drain.ended
     assert feed.released == 1
     assert len(dropped.errors) == 1
@@ -139,8 +139,8 @@ def test_what_is_told_while_something_is_told_needs_no_further_wake():
 
     def first(subscriber):
         subscriber.items.append("first")
-        drain.tell("second", lambda other: other.items.append("second"))
+        drain.notify("second", lambda other: other.items.append("second"))
 
-    drain.tell("first", first)
+    drain.notify("first", first)
     where.run_all()
     assert probe.items == ["first", "second"]

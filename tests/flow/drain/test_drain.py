@@ -135,7 +135,7 @@ def test_rule_107_nothing_follows_the_terminal_signal():
     drain.request(5)
     drain.request(0)
     drain.fail(ValueError())
-    drain.tell("state", lambda s: s.items.append("told"))
+    drain.notify("state", lambda s: s.items.append("told"))
     drain.cancel()
     assert probe.signals == ["subscribe", "next", "next", "complete"]
 
@@ -184,7 +184,7 @@ def test_rule_109_on_subscribe_comes_first_even_if_the_stream_has_failed_before(
     drain = Drain(probe, feed)
     drain.fail(ValueError("refused"))
     drain.signal()
-    drain.tell("state", lambda s: s.items.append("told"))
+    drain.notify("state", lambda s: s.items.append("told"))
     assert probe.signals == []
     drain.start()
     assert probe.signals == ["subscribe", "error"]

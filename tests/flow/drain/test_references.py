@@ -93,7 +93,7 @@ def test_rule_313_the_traceback_of_a_kept_error_does_not_keep_the_subscriber(dro
     if where == "on_error":
         drain.fail(OSError())
     if where == "tell":
-        drain.tell("x", lambda subscriber: subscriber.explode("tell"))
+        drain.notify("x", lambda subscriber: subscriber.explode("tell"))
     executor.run_all()
     assert drain.ended
     assert [*dropped.errors, *kept]

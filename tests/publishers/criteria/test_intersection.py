@@ -138,7 +138,7 @@ def test_what_a_client_and_a_grant_come_to_is_bounded():
     keys = Criteria.of([Criterion(keys=[f"k{n}"]) for n in range(100)])
     assert len(both(keys, theirs).criterions) == 100
     assert len(both(theirs, keys).criterions) == 100
-    with pytest.raises(InvalidCriteria, match="fewer wishes"):
+    with pytest.raises(InvalidCriteria, match="fewer criterions"):
         both(Criteria.of([Criterion(entity_types=[f"t{n}"]) for n in range(70)]), theirs)
 
 
@@ -147,8 +147,8 @@ def test_what_a_client_and_a_grant_come_to_is_bounded():
     [
         ({"keys": ["a"], "also": ["x"]}, "a set of Criterion"),
         ({"keys": ["a"], "also": 1}, "a set or list"),
-        ({"areas": [Area.DATA], "also": [Criterion()]}, "left out where a wish asks for no keys"),
-        ({"operations": [Operation.UPSERT], "also": [Criterion()]}, "left out where a wish"),
+        ({"areas": [Area.DATA], "also": [Criterion()]}, "left out where a criterion asks for no keys"),
+        ({"operations": [Operation.UPSERT], "also": [Criterion()]}, "left out where a criterion"),
     ],
 )
 def test_further_wishes_are_checked(given_, says):

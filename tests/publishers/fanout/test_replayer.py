@@ -12,7 +12,7 @@ from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.views.view import View
-from tests.publishers.support import Probe, fill, in_threads, wait_until
+from tests.publishers.support import CountedLock, Probe, fill, in_threads, wait_until
 from tests.publishers.wal.logs import commit, opened, options
 from tests.simulation.filesystem import SimulatedFileSystem
 
@@ -24,21 +24,6 @@ def wal():
         commit(log, b"%02d" % number * 1000)
     yield log
     log.close()
-
-
-class CountedLock:
-    """A lock that tells how often it was taken."""
-
-    def __init__(self, lock):
-        self.lock = lock
-        self.taken = 0
-
-    def __enter__(self):
-        self.taken += 1
-        return self.lock.__enter__()
-
-    def __exit__(self, *error):
-        return self.lock.__exit__(*error)
 
 
 def versions(run):

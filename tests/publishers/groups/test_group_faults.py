@@ -88,7 +88,7 @@ def test_a_durable_acknowledgement_is_durable_although_another_consumer_reads_on
     monkeypatch.setattr(group.book, "_vouch", vouched)
     assert one.ack(*found, durable=True) == 1
     with group.book.lock:
-        assert not group.book.machine._told._gone
+        assert not group.book.machine._changes._gone
         assert not group.book._acks
 
 

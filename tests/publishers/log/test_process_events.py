@@ -37,7 +37,7 @@ class LaggedProbe(Probe):
 
 def tell(store, count, start=0):
     for number in range(start, start + count):
-        store.system.board.tell(str(number), "TOLD", {"number": number})
+        store.system.board.publish(str(number), "TOLD", {"number": number})
 
 
 def shape(changes):
@@ -154,7 +154,7 @@ def test_events_and_changes_come_in_order_under_any_demand(acts, ring):
                 store._logs.record(_made(made))
                 made += 1
             elif act == "tell":
-                store.system.board.tell(str(made), "TOLD", {"number": told})
+                store.system.board.publish(str(made), "TOLD", {"number": told})
                 told += 1
             else:
                 probe.request({"one": 1, "few": 3, "many": 20}[act])

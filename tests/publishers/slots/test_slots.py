@@ -454,6 +454,26 @@ def test_a_backlog_whose_age_cannot_be_read_has_statistics_all_the_same(monkeypa
         assert log.slots.info("stock").lag.seconds is None
 
 
+def test_the_commit_times_of_as_many_backlogs_as_there_may_be_are_read_once(monkeypatch):
+    """F74: statistics are due every few seconds; they must not read the log for each slot again."""
+    path, count = scratch() / "log", 1_100
+    with ChangeLog.open(path, **QUICK, slots=count) as log:
+        fill(log, count)
+        for number in range(count):
+            log.slots.create(f"s{number}", start=number + 1)
+    read, committed_at = [], Places.committed_at
+
+    def counted(places, version):
+        read.append(version)
+        return committed_at(places, version)
+
+    monkeypatch.setattr(Places, "committed_at", counted)
+    with ChangeLog.open(path, **QUICK, slots=count) as log:
+        for _ in range(2):
+            assert None not in {one.lag.seconds for one in log.slots.statistics().listed}
+        assert sorted(read) == list(range(1, count + 1))
+
+
 def test_views_apply_to_slots(log):
     log.slots.create("stock", start="earliest")
     log.commit([order(7)])

@@ -116,7 +116,7 @@ def test_a_drop_asks_whoever_sits_there(shop, capsys, monkeypatch):
 def test_a_store_that_is_owned_by_another_process_says_by_whom(shop, capsys):
     with ChangeStore.open(shop):
         assert main(["log", "create", str(shop), "more"]) == 1
-        assert re.search(r"is being written by process \d+", one_line(capsys))
+        assert re.search(r"is being written by process \d+; stop it first\n$", one_line(capsys))
         assert run(capsys, "log", "list", shop)[0] == 0
 
 

@@ -6,9 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, upsert
+from publishers import ChangeLog, ChangeStore, StateIncomplete, upsert
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, fill
+from tests.transports.cli.test_program import one_line
 from transports.cli import main
 
 
@@ -81,6 +82,30 @@ def test_the_state_of_a_log_of_a_store_is_found_by_its_name(tmp_path, capsys):
     assert "one of: a, b" in capsys.readouterr().err
     assert main(["state", "info", str(tmp_path / "store"), "--log", "c"]) == 1
     assert "has a, b" in capsys.readouterr().err
+
+
+def test_a_state_that_the_kept_history_is_too_short_for_says_so_and_what_to_do(path, tmp_path, capsys):
+    """F146, F92: whether its owner has tried to make it, or retention has passed its place."""
+    with ChangeLog.open(tmp_path / "late", **QUICK, **RETAIN) as log:
+        while log.oldest.version == 1:
+            fill(log, 10, 20)
+    with ChangeLog.open(path, **QUICK, **RETAIN) as log:
+        while log.oldest.version <= 3:
+            fill(log, 10, 20)
+
+    def refused(directory):
+        assert main(["state", "info", str(directory)]) == 1
+        return one_line(capsys)
+
+    untried = refused(tmp_path / "late")
+    with pytest.raises(StateIncomplete):
+        ChangeLog.open(tmp_path / "late", **QUICK, state=True)
+    assert refused(tmp_path / "late") == untried
+    with pytest.raises(StateIncomplete):
+        ChangeLog.open(path, **QUICK, state=True)
+    for said in (untried, refused(path)):
+        assert "so the state would lack all earlier changes" in said
+        assert "(serve it without --state), or restore its directory 'state' from a copy" in said
 
 
 def test_what_cannot_be_done_is_said_in_a_line(path, tmp_path, capsys):

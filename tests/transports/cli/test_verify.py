@@ -173,6 +173,7 @@ def test_repair_refuses_a_log_that_is_being_written(log, capsys):
         code, out, err = run(capsys, "repair", path, "--write")
         assert (code, out) == (1, "")
         assert "is being written by" in err
+        assert err.endswith("; stop it first\n")
 
 
 def test_stats_tell_of_a_directory_and_of_a_server(log, capsys):

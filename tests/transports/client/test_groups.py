@@ -197,7 +197,7 @@ def test_what_was_not_answered_is_said_again_but_a_claim():
     assert (answered.n, answered.error) == (calls[0], None)
     assert consumer.answered(GroupReply("1", calls[0])) == []
     assert [call["n"] for call in consumer.unsent()] == calls[3:]
-    assert consumer.wish()["generation"] == 3
+    assert consumer.payload()["generation"] == 3
     assert consumer.unsent() == []
     (lost,) = consumer.joined(joined, 3)
     assert isinstance(lost, Called)

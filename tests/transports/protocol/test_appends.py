@@ -55,7 +55,7 @@ def test_an_append_is_checked_handed_on_and_answered():
         wait="visible",
         unknown="ignored",
     )
-    wish = effect.wish
+    wish = effect.request
     assert (wish.log, wish.producer, wish.sequence, wish.meta, wish.wait) == (
         "shop",
         "etl",
@@ -78,7 +78,7 @@ def test_an_append_is_checked_handed_on_and_answered():
     ]
     assert (len(made.window), made.window.nbytes) == (0, 0)
     assert done(made, effect.entry) == refused(made, effect.entry) == []
-    assert append(made, expect=CURSOR)[0].wish.expect == PositionToken.parse(CURSOR)
+    assert append(made, expect=CURSOR)[0].request.expect == PositionToken.parse(CURSOR)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_cursor_that_is_none_is_refused_as_such():
     for expect in ("nonsense", {"cursor": 7}, {}):
         (answer,) = sent(append(acknowledged(), expect=expect))
         assert answer["payload"]["code"] == "CURSOR_INVALID"
-    assert append(acknowledged(), expect={"cursor": CURSOR})[0].wish.expect == PositionToken.parse(CURSOR)
+    assert append(acknowledged(), expect={"cursor": CURSOR})[0].request.expect == PositionToken.parse(CURSOR)
 
 
 def test_answers_come_in_the_order_of_the_appends():

@@ -48,12 +48,16 @@ def test_a_transaction_in_parts_takes_its_turn_with_its_commit():
     part(made)
     (written,) = say(made, "commit", payload={"first": True})
     assert isinstance(written, WriteSpool)
-    assert (written.wish.producer, written.wish.sequence, written.wish.wait) == ("etl", 3, Wait.VISIBLE)
-    assert (written.wish.first, written.transaction) == (True, entry)
+    assert (written.request.producer, written.request.sequence, written.request.wait) == (
+        "etl",
+        3,
+        Wait.VISIBLE,
+    )
+    assert (written.request.first, written.transaction) == (True, entry)
     assert made.spooled(entry, 2) == made.part_failed(entry, describe(LogFull(0, 1))) == []
     assert (len(made.transactions), made.transactions.waiting, len(made.window)) == (0, 0, 1)
     assert [one["type"] for one in done(made, written.entry)] == ["appended"]
-    assert begin(made).wish.producer is None
+    assert begin(made).request.producer is None
 
 
 def test_a_commit_behind_a_refusal_is_refused_as_any_append():
@@ -180,9 +184,9 @@ def test_what_is_said_of_a_transaction_takes_no_more_memory_than_its_message():
         tracemalloc.stop()
     assert taken < 2 * len(message)
     (written,) = say(made, "commit")
-    assert effect.entry.annotated(written.wish).meta == meta
+    assert effect.entry.annotated(written.request).meta == meta
     plain = begin(made, "u")
-    assert plain.annotated(plain.wish) is plain.wish
+    assert plain.annotated(plain.request) is plain.request
 
 
 def test_what_waits_is_counted_in_bytes_and_not_in_characters():

@@ -108,7 +108,7 @@ async def test_a_server_that_is_about_to_stop_is_healthy_and_not_ready(serving, 
     await until(lambda: server.application._stopping)
     assert await statuses(server) == [(200, "ok"), (503, "draining")]
     server._loop.call_soon_threadsafe(server.application.stop)
-    await until(lambda: server.application._pools.telling._closed)
+    await until(lambda: server.application._pools.gathering._closed)
     assert await statuses(server) == [(503, "stopping"), (503, "draining")]
 
 

@@ -394,13 +394,13 @@ async def test_an_append_that_gets_no_thread_stops_none_behind_it():
         return Submission.of(Commit(1, False, 1, 1))
 
     def put(name, *, alone=False):
-        def told(result):
+        def answered(result):
             try:
                 answers[name].set_result(result())
             except Exception as error:
                 answers[name].set_exception(error)
 
-        lane.put(0, Wait.DURABLE, submit, told, alone=alone)
+        lane.put(0, Wait.DURABLE, submit, answered, alone=alone)
 
     def crowd(*_):
         pool.submit = submitted

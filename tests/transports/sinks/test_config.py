@@ -225,8 +225,8 @@ def test_tables_of_a_database_may_be_declared(tmp_path):
     """
     (one,) = read(tmp_path, text).sinks.values()
     assert isinstance(one.sink, SqlSink)
-    assert one.sink._told["bill"] == SqlTable(name="bills", body="doc", columns={"total": "sum"})
-    assert one.sink._told["order"] == SqlTable(name="orders")
+    assert one.sink._declared["bill"] == SqlTable(name="bills", body="doc", columns={"total": "sum"})
+    assert one.sink._declared["order"] == SqlTable(name="orders")
     for wrong in ('"or ders"', "7", '{ name = "a b" }', '{ nam = "a" }'):
         with pytest.raises(InvalidOption, match="sinks"):
             read(tmp_path, text.replace('"orders"', wrong))

@@ -7,7 +7,7 @@ from publishers.errors import PenstockError, SnapshotGone
 from publishers.snapshots import PageSource
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import HandClock, Target, rigged
-from tests.transports.sinks.test_runner import LOSING
+from tests.transports.sinks.test_runner_orders import LOSING
 from transports.sinks import FileSink, SinkError, SinkOptions, SinkRunner, SinkState, TargetUnavailable
 from transports.sinks.sql import SqlSink
 

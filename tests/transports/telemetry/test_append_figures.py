@@ -81,7 +81,7 @@ def test_appends_over_http_and_graphql_are_counted_too(post, log):
     figures = server.application._appending.figures
     assert figures.outcomes == {"WRITTEN": 2, "INVALID_CHANGE": 1, "LOG_NOT_FOUND": 1}
     assert (figures.unanswered, figures.nbytes > 0) == (0, True)
-    assert figures.durable.told(log)["count"] == figures.answered.told(log)["count"] == 2
+    assert figures.durable.histogram(log)["count"] == figures.answered.histogram(log)["count"] == 2
 
 
 async def test_slots_tell_their_lag_and_how_long_they_last(serving, log, fill):

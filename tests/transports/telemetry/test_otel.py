@@ -210,7 +210,7 @@ async def test_who_raises_on_a_delivery_is_told_no_more_and_harms_no_client(log,
     def fail(batch, name):
         raise ValueError(name)
 
-    server.tell_deliveries(fail)
+    server.observe_deliveries(fail)
     async with dial(server.url) as wire:
         await wire.init()
         await wire.subscribe(credits=10)

@@ -244,10 +244,10 @@ def test_names_of_the_table_are_of_one_kind():
 def test_latencies_fall_into_the_bucket_that_they_are_within():
     latency = Latency()
     latency.observe(0)
-    assert latency.told()["count"] == 0
+    assert latency.histogram()["count"] == 0
     latency.observe(2**62)  # the clock was put back
     latency.observe(1)
-    told = latency.told()
+    told = latency.histogram()
     assert list(told["buckets"]) == [*map(str, BOUNDS), "+Inf"]
     assert (told["buckets"][str(BOUNDS[0])], told["buckets"][str(BOUNDS[-1])], told["count"]) == (1, 1, 2)
     assert told["seconds"] > 1e9
@@ -258,10 +258,10 @@ def test_latencies_of_a_log_go_with_it():
         pass
 
     latencies, log = Latencies(), Log()
-    assert latencies.told(log) is None
+    assert latencies.histogram(log) is None
     latencies.of(log).observe(1)
     assert latencies.of(log) is latencies.of(log)
-    assert latencies.told(log)["count"] == 1
+    assert latencies.histogram(log)["count"] == 1
     del log
     assert not latencies._by_log
 
