@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness import covering, sharing
+from tests.harness.certifying import pytest_pycollect_makeitem
 from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
 from tests.harness.memory import on_disk, write_into_memory
@@ -29,6 +30,7 @@ __all__ = [
     "nothing_is_left_behind",
     "on_disk",
     "pytest_collection_modifyitems",
+    "pytest_pycollect_makeitem",
     "pytest_runtest_protocol",
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
@@ -64,6 +66,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     tell_missing(terminalreporter)
     tell_resident(terminalreporter)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collects tests without collections of garbage, which would go through ten thousand of them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

