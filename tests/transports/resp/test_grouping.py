@@ -243,8 +243,10 @@ async def test_a_read_that_waits_is_answered_by_the_next_change(fill, resp, stoc
     threads = [threading.Thread(target=wait) for _ in range(5)]
     for thread in threads:
         thread.start()
+    # A read waits already while its first look at the log, which finds nothing, gives its thread back.
     await until(lambda: server.figures()["waiting"] == 5, "all wait")
-    assert server.figures()["threads"]["scanning"] == 0
+    await until(lambda: server.figures()["threads"]["scanning"] == 0, "none keeps a thread")
+    assert server.figures()["waiting"] == 5
     fill(5)
     for thread in threads:
         thread.join(DEADLINE)
