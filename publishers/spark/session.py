@@ -27,6 +27,10 @@ _SETTINGS: Final[dict[str, tuple[str, str]]] = {
         "256m",
         "what a job brings may fill the driver's heap before Spark refuses it",
     ),
+    "spark.task.maxDirectResultSize": (
+        "64m",
+        "what a task brings is stored, and fetched through a socket, if it is above a megabyte",
+    ),
     "spark.driver.host": ("127.0.0.1", "executors are reached by the machine's name, which may not resolve"),
     "spark.driver.bindAddress": ("127.0.0.1", "the driver listens on every address of the machine"),
 }

@@ -42,17 +42,20 @@ def step(tmp_path, clock, monkeypatch):
     return step
 
 
-def test_who_waits_for_spark_to_start_waits_for_its_first_batch_from_then_on(step):
-    step(0, PROGRESS, version=None)
-    step(10 * MOST, PROGRESS, version=None)
-    streams = replace(PROGRESS, doing="Spark streams")
+def test_spark_may_take_any_time_until_its_first_batch_of_this_run(step):
+    resumed = replace(PROGRESS, batch=7)
+    step(0, resumed, version=None)
+    step(10 * MOST, resumed, version=None)
+    streams = replace(resumed, doing="Spark streams")
     step(1, streams)
-    step(MOST, streams)
-    step(1, replace(streams, batch=1))
+    step(10 * MOST, streams)
+    first = replace(streams, batch=8, sink=SinkStatistics(batches=1))
+    step(1, first)
+    step(MOST, first)
 
 
 def test_what_does_not_move_for_minutes_is_told(step):
-    streams = replace(PROGRESS, doing="Spark streams")
+    streams = replace(PROGRESS, doing="Spark streams", batch=1, sink=SinkStatistics(batches=1))
     step(0, streams)
     with pytest.raises(DemoFailed, match=r"nothing has moved for 180 s, while Spark streams"):
         step(MOST + 1, streams)

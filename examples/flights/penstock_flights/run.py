@@ -32,7 +32,9 @@ _HURRY_PATIENCE: Final = (
     5.0  # seconds after the last batch until a slow subscriber hurries even if never overtaken
 )
 _STATE_PATIENCE: Final = 30.0  # seconds after the last change for the server to report LIVE
-_STALLED: Final = 180.0  # the first batch takes a busy machine more than a minute
+_STALLED: Final = (
+    180.0  # from the first batch on, for which the JVM of a busy machine may compile for minutes
+)
 _TO_THE_BOARD: Final = {
     "Spark starts": "Spark is starting. The first flights come in some seconds.",
     "Spark streams": "Spark streams the first flights.",
@@ -219,7 +221,7 @@ class Run:
         )
         if moved != self._moved:
             self._moved, self._moved_at = moved, now
-        elif now - self._moved_at > _STALLED and self._pipeline.version is not None:
+        elif now - self._moved_at > _STALLED and (progress.sink.batches or self._pipeline.streamed.is_set()):
             raise DemoFailed(f"nothing has moved for {_STALLED:g} s, while {progress.doing}")
         if not self._pipeline.streamed.is_set():
             self._streamed_at = self._arrived_at = now

@@ -11,6 +11,7 @@ def test_a_new_session_has_the_settings(spark):
     conf = spark.sparkContext.getConf()
     assert "-Xss4m" in conf.get("spark.driver.extraJavaOptions").split()
     assert conf.get("spark.ui.enabled") == "false"
+    assert conf.get("spark.task.maxDirectResultSize") == "64m"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert conf.get("spark.python.unix.domain.socket.enabled") == "true"
