@@ -162,3 +162,33 @@ def test_a_sink_that_has_not_run_yet_is_inspected_without_a_topic_for_its_place(
         sink.close()
     topics = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.servers}).list_topics(timeout=30)
     assert not [one for one in topics.topics if one.endswith(".new")]
+
+
+@pytest.mark.timeout(120)
+def test_a_transaction_that_nobody_ends_is_named_until_it_is_aborted_and_no_place_behind_it_is_stored(
+    broker, tmp_path
+):
+    """F103: as one whose end a broker has lost; another producer stands in for that here."""
+    with rigged(tmp_path / "log", ExactlyOnceKafkaSink(broker.servers, "hangs", timeout=2)) as rig:
+        rig.commit("a")
+        wait_drained(rig)
+        wait_until(lambda: rig.stored() == rig.log.head, rig.runner.statistics)
+        other = confluent_kafka.Producer(
+            {"bootstrap.servers": broker.servers, "transactional.id": "hangs", "log_level": 0}
+        )
+        other.init_transactions(30)
+        other.begin_transaction()
+        other.produce(f"penstock.places.{rig.log.log_id.hex}.stock", b"never committed", b"place")
+        assert other.flush(30) == 0
+        rig.commit("b")
+
+        def told():
+            rig.later(2.0)
+            rig.runner.step()
+            return "neither committed nor aborted" in (rig.runner.statistics().last_error or "")
+
+        wait_until(told, rig.runner.statistics, timeout=60)
+        assert rig.log.slots.info("stock").position < rig.log.head
+        other.abort_transaction(30)
+        wait_until(lambda: rig.stored() == rig.log.head, rig.runner.statistics, timeout=60)
+        assert sorted(json.loads(one.key())[1] for one in records(broker, "hangs")) == ["a", "b"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -38,6 +38,10 @@ _NEVER: Final = frozenset(
     }
 )  # fmt: skip
 _FENCED: Final = frozenset({_FENCED_HERE, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
+_HANGING: Final = (
+    "neither committed nor aborted. If it stays, a broker that died has lost its end: abort it by kafka-transactions.sh on "
+    "every partition that find-hanging names, on this one last; then its changes are sent again"
+)
 _OURS: Final = (
     "bootstrap.servers", "enable.idempotence", "acks", "transactional.id", "partitioner", "isolation.level",
     "max.in.flight.requests.per.connection",
@@ -339,6 +343,11 @@ class ExactlyOnceKafkaSink(KafkaSink):
     stores_position: ClassVar[bool] = True
     idempotent: ClassVar[bool] = True
 
+    _stored: Position | None = None
+    _unseen: tuple[Position, int] | None = None  # the last place and its offset, until readers get it
+    _offset = 0  # of the place sent last
+    _reader: Consumer | None = None
+
     def open(self, context: SinkContext) -> Position | None:
         """See `Sink.open`.
 
@@ -346,7 +355,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
             TargetRefused: If the stored position is not of this log's history.
         """
         self._context = context
-        self._stored: Position | None = None
+        self._stored = self._unseen = None
         if context.generation:
             self._guarded(self._begin)
         else:
@@ -357,9 +366,19 @@ class ExactlyOnceKafkaSink(KafkaSink):
         """See `Sink.write`. After an attempt with an unknown outcome, sends only what was not committed."""
         self._guarded(lambda: self._transact(batch.changes, batch.next, batch.gap))
 
+    def close(self) -> None:
+        """See `Sink.close`."""
+        self._close_reader()
+        super().close()
+
+    def flush(self) -> None:
+        """Returns when readers get what was committed: a broker that dies before they do may have lost the end of the transaction."""
+        if self._unseen is not None:
+            self._guarded(self._see)
+
     def move(self, position: Position) -> None:
         """See `Sink.move`."""
-        self._stored = None
+        self._stored = self._unseen = None
         self._guarded(lambda: self._transact((), position, None))
 
     @property
@@ -390,6 +409,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
         )
         self._producer.init_transactions(self._timeout)
         self._stored = self._read_place()
+        self._check_kept(self._stored)
 
     def _transact(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
         if self._producer is None:
@@ -402,43 +422,76 @@ class ExactlyOnceKafkaSink(KafkaSink):
         producer.begin_transaction()
         self._send(todo, gap)
         text = self._opened.token(place).encode()
-        producer.produce(self._places, text, b"place", partition=0, on_delivery=self._delivered)
+        producer.produce(self._places, text, b"place", partition=0, on_delivery=self._placed)
         self._settle()
         producer.commit_transaction(self._timeout)
         self._stored = None if not changes else place
+        self._unseen = place, self._offset
+
+    def _placed(self, error: KafkaError | None, record: Message) -> None:
+        self._delivered(error, record)
+        if error is None:
+            self._offset = record.offset() or 0
+
+    def _see(self) -> None:
+        assert self._unseen is not None
+        offset = self._unseen[1]
+        self._check_kept(self._read(offset, offset + 1))
+        self._unseen = None
+
+    def _check_kept(self, place: Position | None) -> None:
+        """Raises if readers do not get what was committed, so that it is read from the log and sent again."""
+        if self._unseen is not None and (place is None or place < self._unseen[0]):
+            why = f"the transaction up to {self._unseen[0]} was committed, and then aborted at the broker; it is sent again"
+            raise TargetUnavailable(f"{self._servers}: {why}")
 
     def _read_place(self) -> Position | None:
         """Reads the last committed position, up to the end that the topic had once older producers were fenced."""
-        partition = TopicPartition(self._places, 0, 0)
-        common = {**self._common(), "group.id": f"penstock-{self._opened.name}", "enable.auto.commit": False}
-        looking = Consumer({**common, "isolation.level": "read_uncommitted"})
-        reader = Consumer({**common, "isolation.level": "read_committed", "enable.partition.eof": True})
+        self._close_reader()
+        looking = self._consumer("read_uncommitted")
         try:
-            _, high = looking.get_watermark_offsets(partition, timeout=self._timeout)
-            reader.assign([partition])
-            return self._last(reader, high)
+            _, high = looking.get_watermark_offsets(TopicPartition(self._places, 0), timeout=self._timeout)
         finally:
-            for one in (looking, reader):
-                with contextlib.suppress(KafkaException):
-                    one.close()
+            _close(looking)
+        return self._read(0, high)
+
+    def _read(self, start: int, end: int) -> Position | None:
+        """Reads the last committed position before an offset; the reader goes on where it was, and a new one at ``start``."""
+        if self._reader is None:
+            self._reader = self._consumer("read_committed")
+            self._reader.assign([TopicPartition(self._places, 0, start)])
+        return self._last(self._reader, end)
+
+    def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            _close(reader)
+
+    def _consumer(self, isolation: str) -> Consumer:
+        common = {**self._common(), "group.id": f"penstock-{self._opened.name}", "enable.auto.commit": False}
+        return Consumer({**common, "isolation.level": isolation, "enable.partition.eof": True})
 
     def _last(self, reader: Consumer, high: int) -> Position | None:
-        clock, text = self._opened.clock, None
+        clock, text, stable = self._opened.clock, None, None
         end = clock.monotonic() + self._timeout
         while clock.monotonic() < end:
             record = reader.poll(1.0)
             if record is None:
                 continue
-            error = record.error()
+            error, offset = record.error(), record.offset() or 0
             if error is None:
-                text = record.value()
+                text, offset = record.value(), offset + 1
             elif error.code() != _END:
                 raise KafkaException(error)
-            elif (record.offset() or 0) >= high:
+            else:
+                stable = offset
+            if offset >= high:
                 return None if text is None else self._position_of(bytes(text).decode())
-        raise TargetUnavailable(
-            f"{self._servers}: {self._places} cannot be read to its end in {self._timeout:g} s"
-        )
+        if stable is None:
+            why = f"{self._places} cannot be read to its end in {self._timeout:g} s"
+        else:
+            why = f"{self._places} has a transaction at offset {stable} that is {_HANGING}"
+        raise TargetUnavailable(f"{self._servers}: {why}")
 
     def _position_of(self, text: str) -> Position:
         try:
@@ -447,3 +500,8 @@ class ExactlyOnceKafkaSink(KafkaSink):
             raise TargetRefused(
                 f"the place in {self._places} is not of this log ({error}); delete that topic to start again"
             ) from None
+
+
+def _close(consumer: Consumer) -> None:
+    with contextlib.suppress(KafkaException):
+        consumer.close()

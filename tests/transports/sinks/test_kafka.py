@@ -1,13 +1,14 @@
 """What of the sink for Kafka needs no broker: its forms and bounds. Real brokers are in tests/servers."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from publishers import ChangeLog, Content, InvalidOption, View, remove, truncate, upsert
 from tests.harness.ports import free_port
 from tests.transports.sinks.targets import HandClock, rigged
-from transports.sinks import SinkContext, SinkState, TargetUnavailable
+from transports.sinks import SinkContext, SinkState, TargetUnavailable, kafka
 from transports.sinks.formats import WebhookSource
 from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
 from transports.sinks.records import RECORDS
@@ -128,3 +129,143 @@ def test_an_opening_that_only_inspects_a_broker_that_is_away_raises_an_error_of_
         with pytest.raises(TargetUnavailable):
             sink.open(context)
     sink.close()
+
+
+class Record:
+    """What a consumer is given: a place, or the end of the partition."""
+
+    def __init__(self, offset, value, code=None):
+        self._offset, self._value, self._code = offset, value, code
+
+    def offset(self):
+        return self._offset
+
+    def value(self):
+        return self._value
+
+    def error(self):
+        return None if self._code is None else kafka.KafkaError(self._code)
+
+
+class HandBroker:
+    """A broker that has one partition of places, and loses the ends of transactions when it is told to.
+
+    Attributes:
+        kept: Transactions, each a list of its keys and its place, its end if there is one, and its first offset.
+        loses: Whether the next transactions have no end.
+    """
+
+    def __init__(self, monkeypatch, clock):
+        self.kept, self.loses, self.high, self.clock = [], False, 0, clock
+        self.begun = []
+        monkeypatch.setattr(kafka, "Producer", self._producer)
+        monkeypatch.setattr(kafka, "Consumer", self._consumer)
+        monkeypatch.setattr(kafka, "AdminClient", self._admin)
+
+    @property
+    def stable(self):
+        """The first offset that readers of committed records do not get."""
+        return min([self.high] + [first for _, end, first in self.kept if end is None])
+
+    @property
+    def keys(self):
+        """The keys that readers of committed records get."""
+        return [
+            json.loads(key)[1]
+            for records, end, first in self.kept
+            for key, _ in records[:-1]
+            if end == "commit" and first < self.stable
+        ]
+
+    def abort(self):
+        """What kafka-transactions.sh does."""
+        self.kept = [(records, end or "abort", first) for records, end, first in self.kept]
+        self.high += 1
+
+    def _admin(self, _config):
+        return SimpleNamespace(
+            create_topics=lambda *_, **__: {}, list_topics=lambda **_: SimpleNamespace(brokers=True)
+        )
+
+    def _producer(self, _config):
+        calls = dict.fromkeys(("init_transactions", "purge", "poll"), lambda *_: None)
+        return SimpleNamespace(
+            begin_transaction=self.begun.clear,
+            produce=self._produce,
+            flush=lambda _: 0,
+            commit_transaction=self._commit,
+            **calls,
+        )
+
+    def _produce(self, _topic, value, key, on_delivery, **_):
+        self.begun.append((key, value))
+        on_delivery(None, Record(self.high, value))
+
+    def _commit(self, _timeout):
+        self.kept.append((list(self.begun), None if self.loses else "commit", self.high))
+        self.high += 1 if self.loses else 2
+
+    def _consumer(self, _config):
+        at, ended = [0], []
+
+        def assign(partitions):
+            at[0] = partitions[0].offset
+
+        def poll(timeout):
+            for records, end, first in self.kept:
+                if end == "commit" and at[0] <= first < self.stable:
+                    at[0] = first + 1
+                    return Record(first, records[-1][1])
+            at[0] = self.stable
+            if ended != at:
+                ended[:] = at
+                return Record(self.stable, None, kafka._END)
+            self.clock.now += timeout
+            return None
+
+        return SimpleNamespace(
+            get_watermark_offsets=lambda *_, **__: (0, self.high),
+            assign=assign,
+            poll=poll,
+            close=lambda: None,
+        )
+
+
+@pytest.mark.parametrize(
+    "store_every", [1.0, 60.0], ids=["stored at once", "tried again before it is stored"]
+)
+def test_a_transaction_whose_end_the_broker_has_lost_is_named_and_sent_again_once_it_is_aborted(
+    tmp_path, monkeypatch, store_every
+):
+    """F103: the slot does not move past what readers do not get."""
+    clock = HandClock()
+    broker = HandBroker(monkeypatch, clock)
+    sink = ExactlyOnceKafkaSink("broker:9092", timeout=5)
+    with rigged(tmp_path / "log", sink, clock=clock, store_every=store_every) as rig:
+        rig.commit("a")
+        rig.drained()
+        rig.later(60.0)
+        rig.stored()
+        broker.loses = True
+        rig.commit("b")
+        rig.drained()
+        if store_every > 1.0:
+            sink.close()  # as after a batch that the broker did not confirm
+            rig.commit("c")
+        rig.later(2.0)
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+        told = rig.runner.statistics().last_error
+        assert f"a transaction at offset {broker.stable} that is neither committed nor aborted" in told
+        assert "kafka-transactions.sh" in told
+        assert rig.log.slots.info("stock").position < rig.log.head
+        assert broker.keys == ["a"]
+        broker.abort()
+        broker.loses = False
+
+        def sent():
+            rig.later(5.0)
+            return broker.keys[-1:] != ["a"] and rig.stored() == rig.log.head
+
+        rig.until(sent)
+        assert broker.keys == ["a", "b", "c"][: len(broker.keys)]
+        assert len(broker.keys) == (2 if store_every == 1.0 else 3)
