@@ -410,6 +410,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
         self._producer.init_transactions(self._timeout)
         self._stored = self._read_place()
         self._check_kept(self._stored)
+        self._unseen = None  # the reader got it, and does not get it again
 
     def _transact(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
         if self._producer is None:

@@ -153,10 +153,11 @@ class HandBroker:
     Attributes:
         kept: Transactions, each a list of its keys and its place, its end if there is one, and its first offset.
         loses: Whether the next transactions have no end.
+        mute: Whether the commit of the next transaction is not confirmed.
     """
 
     def __init__(self, monkeypatch, clock):
-        self.kept, self.loses, self.high, self.clock = [], False, 0, clock
+        self.kept, self.loses, self.mute, self.high, self.clock = [], False, False, 0, clock
         self.begun = []
         monkeypatch.setattr(kafka, "Producer", self._producer)
         monkeypatch.setattr(kafka, "Consumer", self._consumer)
@@ -204,6 +205,9 @@ class HandBroker:
     def _commit(self, _timeout):
         self.kept.append((list(self.begun), None if self.loses else "commit", self.high))
         self.high += 1 if self.loses else 2
+        if self.mute:
+            self.mute = False
+            raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
 
     def _consumer(self, _config):
         at, ended = [0], []
@@ -269,3 +273,24 @@ def test_a_transaction_whose_end_the_broker_has_lost_is_named_and_sent_again_onc
         rig.until(sent)
         assert broker.keys == ["a", "b", "c"][: len(broker.keys)]
         assert len(broker.keys) == (2 if store_every == 1.0 else 3)
+
+
+def test_a_place_that_was_read_after_a_commit_of_unknown_outcome_is_not_waited_for_again(
+    tmp_path, monkeypatch
+):
+    """F103."""
+    clock = HandClock()
+    broker = HandBroker(monkeypatch, clock)
+    sink = ExactlyOnceKafkaSink("broker:9092", timeout=5)
+    with rigged(tmp_path / "log", sink, clock=clock, store_every=60.0) as rig:
+        rig.commit("a")
+        rig.drained()
+        broker.mute = True
+        rig.commit("b")
+        rig.until(lambda: rig.runner.counters.failures == 1)
+        rig.later(5.0)
+        rig.drained()
+        rig.later(60.0)
+        assert rig.stored() == rig.log.head
+        assert broker.keys == ["a", "b"]
+        assert rig.runner.counters.failures == 1
