@@ -297,7 +297,7 @@ async def test_statistics_cost_the_same_however_many_subscribe(
     assert (shop["publisherCount"], shop["subscriptionCount"], shop["lagging"]) == (101, 1_001, 0)
     assert len(shop["publishers"]) == 64
     assert {one["subscriptionCount"] for one in shop["publishers"]} == {10}
-    assert (len(asked), threads) == (640, {"penstock-tell"})
+    assert (len(asked), threads) == (640, {"penstock-gather"})
     assert turns.longest < 5_000
     for probe in probes:
         probe.subscription.cancel()
