@@ -118,12 +118,14 @@ class PayloadProjection:
     ) -> None:
         @lru_cache(_SHARED)
         def prefix(version: int) -> bytes:
-            return str(token(Position(version, 1))).rsplit(":", 1)[0].encode()
+            return str(token(Position(version, 1))).rsplit(":", 2)[0].encode()
 
         def cursor(block: Block, index: int, _view: View) -> bytes:
-            if index + 1 == block.transaction_count:
-                return b'"%s:0"' % prefix(block.version + 1)
-            return b'"%s:%d"' % (prefix(block.version), index + 1)
+            # A cursor names the epoch of the change before it, so the last change has the prefix of the others: the next
+            # version may be of another epoch.
+            version, after = block.version, index + 1
+            place = (version + 1, 0) if after == block.transaction_count else (version, after)
+            return b'"%s:%d:%d"' % (prefix(version), *place)
 
         lead = b'{"data":{%s:{' % msgspec.json.encode(root)
         self._steps: list[tuple[bytes, Read | None, ReadShown | None]] = []

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import flow
 from publishers import ChangeLog, Content, push, rekey, remove, upsert
 from publishers.blocks.block import Block
+from tests.publishers.support import wait_until
 from transports import Limits
 from transports.graphql.errors import RequestRefused
 from transports.graphql.execution import Engine
@@ -61,7 +62,8 @@ def written(part):
     return " ".join(f"{alias + ': ' if alias else ''}{name} {how}" for alias, name, how in part)
 
 
-def blocks(log):
+def taken(log, **options):
+    """The blocks and indices of changes, to which a subscription goes on adding."""
     found = []
 
     class Taker:
@@ -77,7 +79,12 @@ def blocks(log):
 
         def on_complete(self): ...
 
-    log.changes(content=Content.BODY).subscribe(Taker(), executor=flow.INLINE)
+    log.changes(content=Content.BODY, **options).subscribe(Taker(), executor=flow.INLINE)
+    return found
+
+
+def blocks(log):
+    found = taken(log)
     log.commit(
         [
             upsert("order", "1", {"a": [1, None]}, before={"a": 0}, changed=["a", "ü"], meta={"m": 1}),
@@ -127,6 +134,23 @@ def test_every_selection_looks_as_graphql_core_makes_it(tmp_path):
         assert compared > 300
         # All but those that select nothing were spliced.
         assert engine.executions <= engine.encodings * 1.5
+
+
+def test_a_cursor_names_the_epoch_of_the_change_before_it_where_an_epoch_begins(tmp_path):
+    """As the log's own token does; by the epoch a log knows the history that a cursor belongs to."""
+    for number in range(3):  # each opening for writing is an epoch
+        with ChangeLog.open(tmp_path / "log") as log:
+            log.commit([upsert("order", str(number), {"n": number})])
+            operation = Engine({"log": log}, Limits()).prepare(
+                "subscription { onChange { cursor } }", None, {}
+            )
+            operation.open()
+            events = taken(log, since=log.oldest)
+            wait_until(lambda events=events, count=2 * (number + 1): len(events) == count)
+            made = [json.loads(operation._make(*event, operation.view)) for event in events]
+            cursors = [str(log.token(block.change(index, operation.view).after)) for block, index in events]
+            assert [one["data"]["onChange"]["cursor"] for one in made] == cursors
+    assert len({cursor.split(":")[1] for cursor in cursors}) == 3
 
 
 def test_what_graphql_core_has_to_refuse_is_left_to_it(tmp_path):
