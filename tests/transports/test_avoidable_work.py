@@ -31,15 +31,15 @@ async def test_an_event_is_encoded_once_for_all_subscribers_with_one_view(
         encoded.append((block.version, index, view.content))
         return encode(self, block, index, view, shelf)
 
-    def counted_run(block, indices, view, shelf):
+    def counted_run(self, block, indices, view, shelf):
         before = dict(shelf.made)
-        weight = run(block, indices, view, shelf)
+        weight = run(self, block, indices, view, shelf)
         made = (index for index, event in shelf.made.items() if before.get(index) is not event)
         encoded.extend((block.version, index, view.content) for index in made)
         return weight
 
     monkeypatch.setattr(EventEncoder, "_encode", counted)
-    monkeypatch.setattr(EventEncoder, "_run", staticmethod(counted_run))
+    monkeypatch.setattr(EventEncoder, "_run", counted_run)
     with ChangeLog.open(tmp_path / "log", **QUICK) as log:
         server = serve(log, port=0)
         try:

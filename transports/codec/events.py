@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from publishers.blocks.block import Block, seen_error, seen_linked
-from publishers.blocks.decode import KEYLESS
+from publishers.blocks.decode import KEYLESS, names_of
 from publishers.blocks.memo import Shelf
 from publishers.blocks.slices import Slice
 from publishers.fanout.batch import Batch
@@ -112,6 +112,17 @@ class _Shelf(Shelf):
         self.made: dict[int, bytes] = {}
 
 
+def _images(body: bytes | None, before: bytes | None) -> bytes | None:
+    """Returns the members of the images; None if one of them is damaged, and would corrupt the event."""
+    text = b""
+    for name, image in ((b',"body":', body), (b',"before":', before)):
+        if image is not None:
+            if flaw_of(image) is not None:
+                return None
+            text += name + image
+    return text
+
+
 class EventEncoder:
     """Encodes the events of one log.
 
@@ -165,9 +176,8 @@ class EventEncoder:
 
         return block.shelf((_FORMAT, view), make)
 
-    @staticmethod
-    def _run(block: Block, indices: range, view: View, shelf: _Shelf) -> int:
-        """Encodes the changes of a range that have a key and sound images, and nothing rarer; returns the weight of their events."""
+    def _run(self, block: Block, indices: range, view: View, shelf: _Shelf) -> int:
+        """Encodes the changes of a range that have a key and no damage; returns the weight of their events."""
         made, labels, weight = shelf.made, shelf.labels, 0
         if not indices or indices[-1] in made or "errors" in block.memo:
             return 0
@@ -176,15 +186,20 @@ class EventEncoder:
         low = max(indices.start, block.first_index)
         rows = enumerate(block.rows(low, indices.stop), low)
         for index, (kind, name, key, body, before, changed, meta) in rows:
-            if changed is not None or meta is not None or kind == KEYLESS or index in made:
+            if kind == KEYLESS or index in made:
                 continue
-            images = b""
-            if whole:
-                if (body is not None and flaw_of(body)) or (before is not None and flaw_of(before)):
+            more = _images(body, before) if whole else b""
+            if more is None:
+                continue
+            if changed is not None:
+                if names_of(changed)[1]:
                     continue
-                images = b"" if body is None else b',"body":' + body
-                if before is not None:
-                    images += b',"before":' + before
+                more += b',"changed":' + changed
+            if meta is not None:
+                attached, damaged = self._shared(block, index, meta, view, shelf)
+                if damaged:
+                    continue
+                more += attached
             label = labels.get((kind, name))
             if label is None:
                 named = b',"entity_type":' + encode_text(name)
@@ -193,7 +208,7 @@ class EventEncoder:
             after = index + 1
             if after == count:
                 begin, after = b"%s%d:" % (shelf.head, version + 1), 0
-            parts = (begin, after, middle, index, count, label, text, images)
+            parts = (begin, after, middle, index, count, label, text, more)
             event = made[index] = b'%s%d%s%d,"count":%d%s,"key":%s%s}' % parts
             weight += len(event) + _EVENT_BYTES
         return weight
@@ -227,13 +242,7 @@ class EventEncoder:
         if not index:
             parts += self._attached(block, index, view)
         elif (meta := block.columns.meta) is not None:
-            stored = meta[index - block.first_index]
-            attached = shelf.attached.get(stored)
-            if attached is None:
-                encoded = b"".join(self._attached(block, index, view))
-                attached = encoded, block.attached(index).error is not None
-                if len(shelf.attached) < _ATTACHED_MAX:
-                    shelf.attached[stored] = attached
+            attached = self._shared(block, index, meta[index - block.first_index], view, shelf)
             parts.append(attached[0])
             damaged |= attached[1]
         if damaged and (error := seen_error(block, index, view)) is not None:
@@ -274,6 +283,18 @@ class EventEncoder:
             if value is not None:
                 parts += [name, value]
         return parts
+
+    def _shared(
+        self, block: Block, index: int, stored: bytes | None, view: View, shelf: _Shelf
+    ) -> tuple[bytes, bool]:
+        """Returns what is attached to a change, and whether it is damaged; encoded once for changes that have the same."""
+        attached = shelf.attached.get(stored)
+        if attached is None:
+            encoded = b"".join(self._attached(block, index, view))
+            attached = encoded, block.attached(index).error is not None
+            if len(shelf.attached) < _ATTACHED_MAX:
+                shelf.attached[stored] = attached
+        return attached
 
     @staticmethod
     def _attached(block: Block, index: int, view: View) -> list[bytes]:

@@ -13,6 +13,7 @@ from publishers.fanout.batch import Batch
 from publishers.model.position import Position, PositionToken
 from publishers.mutations.mutation import columns_of, remove, upsert
 from publishers.views.view import Content, View
+from publishers.wal import Column
 from transports.codec.events import EventEncoder, encode_change, encode_text, next_head
 from transports.codec.replies import Next, read
 
@@ -24,9 +25,12 @@ def token(position):
     return PositionToken(LOG, 3, position)
 
 
-def block(*mutations, version=41, ends=True, annotations=b""):
-    columns = columns_of(mutations)
-    count = len(mutations) + 1
+def block(*mutations, **options):
+    return block_of(columns_of(mutations), **options)
+
+
+def block_of(columns, version=41, ends=True, annotations=b""):
+    count = columns.count + 1
     return Block(
         columns,
         version=version,
@@ -197,15 +201,27 @@ def test_a_run_of_changes_is_encoded_to_the_bytes_of_its_changes_one_by_one(muta
     assert run.memo_bytes == single.memo_bytes
 
 
-@pytest.mark.parametrize("name", ["body", "before"])
-def test_an_image_of_a_run_that_is_no_json_is_left_out_with_its_error(name):
-    sound = upsert("order", "1", {"a": 1}, before={"a": 0})
-    damaged = msgspec.structs.replace(sound, **{name: b'{"a":'})
-    first, second, third = everything(block(sound, damaged, sound), BODY)[1:]
+@pytest.mark.parametrize("name", ["body", "before", "changed"])
+def test_what_is_damaged_in_a_run_is_left_out_with_its_error(name):
+    sound = upsert("order", "1", {"a": 1}, before={"a": 0}, changed=["a"], schema_version=3)
+    columns = columns_of([sound, sound, sound])
+    column = Column.of([value if row != 1 else b'{"a":' for row, value in enumerate(getattr(columns, name))])
+    setattr(columns, name, column)
+    first, second, third = everything(block_of(columns), BODY)[1:]
     assert name not in second
     assert second["error"].startswith(f"{name}: ")
     assert "error" not in first
     assert (third["body"], third["before"], "error" in third) == ({"a": 1}, {"a": 0}, False)
+
+
+def test_an_attachment_in_a_run_that_cannot_be_read_is_an_error_of_its_change_alone():
+    columns = columns_of([upsert("order", "1", {"a": 1}, schema_version=3)] * 3)
+    columns.meta = Column.of([b'{"schema_version":3}', b"{", b'{"schema_version":3}'])
+    first, second, third = everything(block_of(columns), BODY)[1:]
+    assert second["error"].startswith("meta: ")
+    assert [one.get("schema_version") for one in (first, second, third)] == [3, None, 3]
+    assert "error" not in first
+    assert "error" not in third
 
 
 def _plain(change):
