@@ -4,6 +4,7 @@ A suite has up to a hundred rules, and there are more than a hundred subjects. A
 much for being collected by every worker, set up and reported as for themselves.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,12 +39,13 @@ class Suite(pytest.Class):
 
 
 class Certification:
-    """The test of a suite, which is set up and torn down once."""
+    """The test of a suite, which is set up and torn down once.
 
-    @staticmethod
-    def suite() -> type[Any]:
-        """Returns the suite. As an attribute pytest would collect it too, if it has ``__test__``."""
-        raise NotImplementedError
+    Attributes:
+        suite: Returns the suite, which pytest would collect too if it were the attribute, and has ``__test__``.
+    """
+
+    suite: Callable[[], type[Any]]
 
     @classmethod
     def setup_class(cls) -> None:

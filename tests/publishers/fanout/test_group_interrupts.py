@@ -26,6 +26,19 @@ def _strike():
     raise Interrupt
 
 
+class StrikingLock:
+    """The lock of a group, which it has back after the first attempt to take it was interrupted."""
+
+    def __init__(self, group):
+        self._group, self._lock = group, group._lock
+
+    def __enter__(self):
+        self._group._lock = self._lock
+        raise Interrupt
+
+    def __exit__(self, *_): ...
+
+
 @pytest.mark.parametrize("kind", [Probe, BatchProbe])
 @pytest.mark.parametrize("after", [False, True], ids=["before the cursors are moved", "after they were"])
 def test_an_interrupt_inside_a_round_keeps_nobodys_flag_and_nobodys_changes(monkeypatch, kind, after):
@@ -60,16 +73,7 @@ def test_an_interrupt_before_a_round_knows_whom_to_serve_is_followed_by_another_
         fill(log, 1)
         group = probes[0].subscription.cursor.group
         lock = group._lock
-
-        class Striking:
-            def __enter__(self):
-                group._lock = lock
-                raise Interrupt
-
-            def __exit__(self, *_):
-                pass
-
-        group._lock = Striking()
+        group._lock = StrikingLock(group)
         with pytest.raises(Interrupt):
             loop.run_all()
         assert group._lock is lock
@@ -115,17 +119,7 @@ def test_an_interrupt_while_those_of_a_pool_are_woken_leaves_nobody_asleep(monke
                 fill(log, 1)
         else:
             fill(log, 1)
-            lock = group._lock
-
-            class Striking:
-                def __enter__(self):
-                    group._lock = lock
-                    raise Interrupt
-
-                def __exit__(self, *_):
-                    pass
-
-            group._lock = Striking()
+            group._lock = StrikingLock(group)
             with pytest.raises(Interrupt):
                 group.wake()
         pool.run_all()
