@@ -91,11 +91,8 @@ class LogPort:
         # Committed before the log was opened. Without its age, a consumer that has not come back since would raise no alarm.
         try:
             committed_at = self._committed_at(position.version)
-        except (
-            PenstockError,
-            OSError,
-        ):  # no longer kept, or not readable now: statistics are due all the same
-            return lag
+        except (PenstockError, OSError):
+            return lag  # no longer kept, or not readable now: statistics are due all the same
         return admission.behind(position, visible, committed_at)
 
     def feed(self, criteria: Criteria, since: Position, view: View, check: Callable[[], None]) -> ChangeFeed:

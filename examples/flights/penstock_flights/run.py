@@ -32,9 +32,7 @@ _HURRY_PATIENCE: Final = (
     5.0  # seconds after the last batch until a slow subscriber hurries even if never overtaken
 )
 _STATE_PATIENCE: Final = 30.0  # seconds after the last change for the server to report LIVE
-_STALLED: Final = (
-    180.0  # from the first batch on, for which the JVM of a busy machine may compile for minutes
-)
+_STALLED: Final = 180.0  # seconds, from the first batch on: before it a busy machine may compile for minutes
 _TO_THE_BOARD: Final = {
     "Spark starts": "Spark is starting. The first flights come in some seconds.",
     "Spark streams": "Spark streams the first flights.",
