@@ -246,14 +246,19 @@ class Block:
 
     def size(self, index: int) -> int:
         """Returns the approximate stored bytes of a change, which count for a batch bound in bytes."""
-        if not index:
-            return 64 + len(self.annotations)
-        row = index - self.first_index
+        return self.size_between(index, index + 1)
+
+    def size_between(self, start: int, end: int) -> int:
+        """Returns the sum of `size` over the indices from ``start`` up to ``end``, at the price of one."""
+        size = 64 * (end - start)
+        if not start:
+            size += len(self.annotations)
+            start += 1
         columns = self.columns
-        size = 64 + columns.key.size(row)
-        for column in (columns.body, columns.before):
+        low, high = start - self.first_index, end - self.first_index
+        for column in (columns.key, columns.body, columns.before):
             if column is not None:
-                size += column.size(row)
+                size += column.offsets[high] - column.offsets[low]
         return size
 
     def change(self, index: int, view: View) -> Change:

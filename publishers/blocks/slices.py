@@ -1,8 +1,9 @@
 """Slices of blocks, the parts of chunks and batches."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from publishers.blocks.block import Block
@@ -41,7 +42,7 @@ class Slice:
         if self._nbytes < 0:
             block, events = self.block, len(self.indices)
             whole = events >= block.count
-            self._nbytes = block.weight + 64 * events if whole else sum(map(block.size, self.indices))
+            self._nbytes = block.weight + 64 * events if whole else self._size(events)
         return self._nbytes
 
     @property
@@ -65,13 +66,20 @@ class Slice:
         block, indices = self.block, self.indices
         count = min(events, len(indices))
         if block.weight + 64 * count > nbytes:  # else all fit
-            left = nbytes
-            for place in range(count):
-                left -= block.size(indices[place])
-                if left < 0:
-                    count = max(least, place)
-                    break
+            if isinstance(indices, range):
+                fits = bisect_right(range(1, count + 1), nbytes, key=self._size)
+            else:
+                sizes = accumulate(map(block.size, indices))
+                fits = next((place for place, size in enumerate(sizes) if size > nbytes), count)
+            count = min(count, max(least, fits))
         return self if count == len(indices) else Slice(block, indices[:count])
+
+    def _size(self, count: int) -> int:
+        """Returns the approximate stored bytes of the first ``count`` of these changes."""
+        block, indices = self.block, self.indices
+        if isinstance(indices, range) and count:
+            return block.size_between(indices[0], indices[count - 1] + 1)
+        return sum(map(block.size, indices[:count]))
 
 
 def tally_of(slices: Sequence[Slice]) -> Tally:

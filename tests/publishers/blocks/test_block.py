@@ -145,11 +145,11 @@ def test_the_rest_of_a_slice_is_what_lies_at_or_after_an_index(mutations, index)
 
 
 def test_a_piece_looks_only_at_what_it_takes(monkeypatch):
-    """E34: to cut one change from a large block does not weigh the rest."""
+    """E34: to cut one change from a large block does not weigh the rest; to cut thousands halves the range a few times."""
     looked = []
     one = block([upsert("t", "k", {"x": "y" * 100})] * 10_000)
-    size = Block.size
-    monkeypatch.setattr(Block, "size", lambda self, index: looked.append(index) or size(self, index))
+    size = Block.size_between
+    monkeypatch.setattr(Block, "size_between", lambda *range_: looked.append(range_) or size(*range_))
     whole = Slice(one, range(1, 10_001))
     place = 1
     for _ in range(100):
@@ -157,6 +157,9 @@ def test_a_piece_looks_only_at_what_it_takes(monkeypatch):
         place = piece.indices[-1] + 1
         assert piece.nbytes > 0
     assert len(looked) <= 400
+    looked.clear()
+    assert 5_000 < len(whole.first(9_000, 1_000_000)) < 9_000
+    assert len(looked) <= 20
 
 
 @pytest.mark.parametrize("first_index", [1, 3])
