@@ -33,8 +33,12 @@ __all__ = ["Pipeline"]
 _QUIET: Final = ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _LEAVING: Final = 30.0  # seconds
 _SETTINGS: Final = {
-    # On two cores the parallel collector's threads would take CPU time from the rest of the demo.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    # On two cores the threads of a parallel collector would take CPU time from the rest of the demo, and in half a minute the
+    # second compiler does not earn back what it takes: it compiles what is called ten times as often as by default.
+    "spark.driver.extraJavaOptions": (
+        "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+        " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+    ),
     # The numbers that `source_digests` broadcasts take a busy machine longer than Spark's five minutes.
     "spark.sql.broadcastTimeout": "3600",
 }
