@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["glob_gram", "glob_head", "glob_matcher"]
+__all__ = ["glob_gram", "glob_head", "glob_matcher", "glob_tail"]
 
 _WILD: Final = re.compile(rb"[*?]")
 _GRAM: Final = 4
@@ -38,8 +38,18 @@ def glob_head(pattern: str) -> tuple[bytes, bool]:
     """Returns the prefix of every matching key, and whether every key with that prefix matches."""
     glob = pattern.encode("utf-8", "surrogateescape")
     head = _WILD.split(glob, maxsplit=1)[0]
-    rest = glob[len(head) :]
-    return head, bool(rest) and rest.count(b"*") == len(rest)
+    return head, _stars(glob[len(head) :])
+
+
+def glob_tail(pattern: str) -> tuple[bytes, bool]:
+    """Returns the suffix of every matching key, and whether every key with that suffix matches."""
+    glob = pattern.encode("utf-8", "surrogateescape")
+    tail = _WILD.split(glob)[-1]
+    return tail, _stars(glob[: len(glob) - len(tail)])
+
+
+def _stars(rest: bytes) -> bool:
+    return bool(rest) and rest.count(b"*") == len(rest)
 
 
 def glob_gram(pattern: str) -> bytes:

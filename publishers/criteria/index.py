@@ -87,7 +87,7 @@ def prepare(predicate: Predicate, *, direct: int = DIRECT) -> Prepared:
         entry.sites.append(site)
         for place in places:
             single = place.question in (Question.EVERY, Question.GATES, Question.TESTS)
-            pattern = place.question in (Question.HEADS, Question.GRAMS, Question.SCANS)
+            pattern = place.question in (Question.HEADS, Question.TAILS, Question.GRAMS, Question.SCANS)
             question = "patterns" if pattern else place.question
             group = None if pattern else place.group
             count += single

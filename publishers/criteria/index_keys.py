@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from publishers.criteria.conditions import Comparison, Image, Transition, Where, value_key
 from publishers.criteria.criteria import Criterion
-from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
+from publishers.criteria.globs import glob_gram, glob_head, glob_matcher, glob_tail
 from publishers.criteria.predicate import Check, CompiledCriterion
 
 __all__ = ["PLACES_MAX", "Place", "Question", "asks_of", "places_of", "rest_of"]
@@ -21,6 +21,7 @@ class Question:
     EVERY: Final = "every"
     KEYS: Final = "keys"
     HEADS: Final = "heads"
+    TAILS: Final = "tails"
     GRAMS: Final = "grams"
     SCANS: Final = "scans"
     NAMES: Final = "names"
@@ -35,7 +36,7 @@ class Place(NamedTuple):
     Attributes:
         entity_type: Only changes of this type lead to the place; None for any.
         question: The question that leads to it.
-        group: Part of the question: the length of a head, or the field of a value.
+        group: Part of the question: the length of a head or tail, or the field of a value.
         key: The answer that leads to it.
         make: Compiles the question, if it must be evaluated rather than looked up.
         proves: Whether the answer alone proves the field of the criterion that the question covers.
@@ -128,6 +129,9 @@ def _glob_place(glob: str) -> Place:
     head, proves = glob_head(glob)
     if head:
         return Place(None, Question.HEADS, len(head), head, proves=proves)
+    tail, proves = glob_tail(glob)
+    if tail:
+        return Place(None, Question.TAILS, len(tail), tail, proves=proves)
     gram = glob_gram(glob)
     if gram:
         return Place(None, Question.GRAMS, len(gram), gram, proves=False)

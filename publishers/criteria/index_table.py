@@ -59,7 +59,19 @@ def sites_of(bucket: Bucket) -> Iterable[Site]:
 class Table:
     """The criterions for some kinds of changes of one entity type, or of any."""
 
-    __slots__ = ("every", "grams", "heads", "keys", "kinds", "memo", "names", "questions", "size", "values")
+    __slots__ = (
+        "every",
+        "grams",
+        "heads",
+        "keys",
+        "kinds",
+        "memo",
+        "names",
+        "questions",
+        "size",
+        "tails",
+        "values",
+    )
 
     def __init__(self, kinds: frozenset[int]) -> None:
         self.kinds = kinds
@@ -67,6 +79,7 @@ class Table:
         self.every: dict[None, Bucket] = {}
         self.keys: dict[bytes, Bucket] = {}
         self.heads: dict[int, dict[bytes, Bucket]] = {}
+        self.tails: dict[int, dict[bytes, Bucket]] = {}
         self.grams: dict[int, dict[bytes, Bucket]] = {}
         self.names: dict[str, Bucket] = {}
         self.values: dict[tuple[Image, tuple[str, ...]], dict[object, Bucket]] = {}
@@ -126,13 +139,16 @@ class Table:
     @property
     def by_pattern(self) -> bool:
         """Whether keys are matched by anything but equality."""
-        return bool(self.heads or self.grams or self.questions[Question.SCANS])
+        return bool(self.heads or self.tails or self.grams or self.questions[Question.SCANS])
 
     def patterned(self, key: bytes) -> tuple[Bucket, ...]:
         """Returns the buckets of the patterns that a key may match."""
         found: dict[int, Bucket] = {}
         for size, heads in self.heads.items():
             if (bucket := heads.get(key[:size])) is not None:
+                found[id(bucket)] = bucket
+        for size, tails in self.tails.items():
+            if (bucket := tails.get(key[-size:])) is not None:
                 found[id(bucket)] = bucket
         for size, grams in self.grams.items():
             for at in range(len(key) - size + 1):

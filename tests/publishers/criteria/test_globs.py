@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers.criteria.globs import glob_gram, glob_head, glob_matcher
+from publishers.criteria.globs import glob_gram, glob_head, glob_matcher, glob_tail
 
 
 def plain_glob(glob, key):
@@ -27,15 +27,19 @@ def test_a_glob_matches_what_the_equal_regular_expression_matches(glob, key):
 
 
 @given(globs, keys)
-def test_head_and_gram_are_in_every_key_that_matches(glob, key):
+def test_head_tail_and_gram_are_in_every_key_that_matches(glob, key):
     """F56, E18: an index may look them up instead of asking the glob."""
     head, proves = glob_head(glob)
+    tail, tail_proves = glob_tail(glob)
     gram = glob_gram(glob)
     if glob_matcher(glob)(key):
         assert key.startswith(head)
+        assert key.endswith(tail)
         assert gram in key
     if proves:
         assert glob_matcher(glob)(head + key)
+    if tail_proves:
+        assert glob_matcher(glob)(key + tail)
 
 
 @given(st.binary(max_size=8))
