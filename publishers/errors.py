@@ -341,7 +341,7 @@ class LogForked(LogError, Forked):
 class LogReadOnly(LogError):
     """The log was opened for following and not for writing, or only its store may write it."""
 
-    def __init__(self, path: "Path", why: str = "was opened with read_only=True") -> None:
+    def __init__(self, path: "Path | str", why: str = "was opened with read_only=True") -> None:
         super().__init__(f"{path} {why} and cannot be written")
         self.path = path
 

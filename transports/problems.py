@@ -126,8 +126,8 @@ _TABLE: Final = (
     _Row(
         LogReadOnly,
         "LOG_READ_ONLY",
-        message="the server follows this log and does not own it; write through the server that owns it, such as "
-        "penstock serve DIR --own --writable",
+        message="the server follows this log and does not own it; write, and use its slots and groups, through the server "
+        "that owns it, such as penstock serve DIR --own with --writable, --slots or --groups",
     ),
     _Row(
         LogFull, "LOG_FULL", retryable=True, message="the disk of the server has no room; nothing was written"

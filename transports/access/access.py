@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
 from flow.clock import SYSTEM_CLOCK, Clock
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, LogReadOnly
 from transports.access.grant import Grant, LogAction
 from transports.access.principal import ANONYMOUS, Credentials, Principal
 from transports.errors import Forbidden, LogNotFound, NotAuthenticated, Unauthenticated
@@ -237,6 +237,7 @@ class Access:
 
         Raises:
             Forbidden: If the action is not allowed on a log of this name.
+            LogReadOnly: Instead, if slots or groups are asked for, and the log belongs to another process.
             LogNotFound: If no log has this name, or if there are several and no name was given; lists the names that the
                 principal may know.
         """
@@ -244,7 +245,16 @@ class Access:
             name = next(iter(logs))
         if name is None or len(name) > _NAME_MAX:
             raise LogNotFound(name, self._known(logs, principal, action))
-        grant = self.grant(principal, name, action)
+        try:
+            grant = self.grant(principal, name, action)
+        except Forbidden:
+            consumes = (
+                action is LogAction.CONSUME and self.allows(principal, name, LogAction.READ) is not None
+            )
+            if consumes and getattr(logs.get(name), "read_only", False):
+                why = "is followed here: its slots and groups belong to its owner,"
+                raise LogReadOnly(name, why) from None
+            raise
         log = logs.get(name)
         if log is None:
             raise LogNotFound(name, self._known(logs, principal, action))

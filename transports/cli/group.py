@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from publishers.errors import InvalidOption
 from publishers.groups.dead_letters import read_letter
 from publishers.groups.delivery import DeadLetter
 from publishers.groups.errors import NoSuchGroup
 from publishers.groups.inspection import StoredGroup, stored_groups
 from publishers.groups.record import GROUPS_NAME
-from publishers.groups.state import GroupState
 from publishers.log.changelog import ChangeLog
 from publishers.log.dead_log import DeadLetterLog
 from publishers.model.change import time_of
@@ -25,11 +22,12 @@ from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.group_afar import asked_of, groups_of
 from transports.cli.http import add_token
 from transports.cli.output import fields, print_json, show
-from transports.cli.places import PLACES, age_of, existing, lag_text, seconds_text, table
+from transports.cli.places import PLACES, existing, lag_text, table
 from transports.cli.source import followed, url_of
 from transports.client.remote_groups import RemoteGroups
 from transports.codec.group_orders import letter_json
 from transports.codec.starts import start_of_text
+from transports.codec.stored import stored_groups_json
 
 __all__ = ["add_arguments"]
 
@@ -161,7 +159,7 @@ def _list(chosen: argparse.Namespace) -> int:
         found = groups_of(chosen, url)
     else:
         with followed(chosen.directory, chosen.log) as log:
-            found = [_group_json(log, one) for one in _stored(log)]
+            found = stored_groups_json(log)
     rows = [_HEADS, *map(_row, found)]
     show(chosen, {"groups": found}, table(rows) if found else ["the log has no groups"])
     return _DONE
@@ -170,12 +168,12 @@ def _list(chosen: argparse.Namespace) -> int:
 def _info(chosen: argparse.Namespace) -> int:
     if (url := url_of(chosen.directory)) is not None:
         known = {one["name"]: one for one in groups_of(chosen, url)}
-        if chosen.name not in known:
-            raise NoSuchGroup(chosen.name, known)
-        info = known[chosen.name]
     else:
         with followed(chosen.directory, chosen.log) as log:
-            info = _group_json(log, _one(log, chosen.name))
+            known = {one["name"]: one for one in stored_groups_json(log)}
+    if chosen.name not in known:
+        raise NoSuchGroup(chosen.name, known)
+    info = known[chosen.name]
     show(chosen, info, fields({**info, "lag": lag_text(info["lag"])}))
     return _DONE
 
@@ -365,30 +363,6 @@ def _one(log: ChangeLog, name: str) -> StoredGroup:
     return known[name]
 
 
-def _group_json(log: ChangeLog, group: StoredGroup) -> dict[str, Any]:
-    record = group.record
-    good = group.state not in (GroupState.LOST, GroupState.FORKED)
-    return {
-        "name": record.name,
-        "floor": str(group.floor),
-        "head": str(group.head),
-        "generation": record.generation,
-        "state": group.state.value,
-        "notDone": len(record.opens),
-        "delivered": sum(row.count > 0 for row in record.opens),
-        "dead": record.dead,
-        "lost": record.lost_changes,
-        "criteria": record.criteria,
-        "settings": msgspec.to_builtins(record.settings),
-        "cursor": record.head,
-        "lag": {
-            "versions": max(log.head.version - group.floor.version, 0),
-            "seconds": age_of(log, group.floor.version) if good else None,
-        },
-    }
-
-
 def _row(row: dict[str, Any]) -> Sequence[str]:
-    lag = row["lag"]
-    behind = f"{lag['versions']} versions, {seconds_text(lag['seconds'])}"
+    behind = lag_text(row["lag"], "versions")
     return row["name"], row["floor"], behind, str(row["notDone"]), str(row["dead"]), row["state"]

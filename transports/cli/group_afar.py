@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from publishers.groups.state import GroupState
 from publishers.store.log_entries import SYSTEM
 from transports.cli.http import ask, token_of, trust_of
 from transports.cli.remote import ask_remote
@@ -16,10 +17,10 @@ _T = TypeVar("_T")
 
 
 def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
-    """Returns the groups of a log of a server, as for a directory, but without what only their journals hold.
+    """Returns the groups of a log of a server: of the owner, without what only their journals hold; else as for a directory.
 
     Raises:
-        ConnectionError: If the server does not answer with statistics.
+        ConnectionError: If the server does not answer with statistics, shows this client no groups, or cannot read the journals.
         LogNotFound: If it has no log of that name, or if it has several and no name is given.
     """
     statistics = ask(url, "/statistics", "statistics", token_of(chosen), trust_of(chosen, url))
@@ -31,7 +32,7 @@ def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
     if name not in logs:
         raise LogNotFound(name, known)
     try:
-        return [_group_json(name, one) for name, one in sorted(logs[name].get("consumerGroups", {}).items())]
+        return _groups_json(url, logs[name])
     except (LookupError, TypeError, AttributeError):
         raise ConnectionError(f"{url} answers with statistics of another version") from None
 
@@ -49,7 +50,20 @@ def asked_of(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGrou
     )
 
 
+def _groups_json(url: str, log: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if (failure := log.get("storedGroupsFailure") or log.get("failure")) is not None:
+        raise ConnectionError(f"{url} cannot read the groups of the log: {failure}")
+    if "storedGroups" in log:  # the server follows the log
+        return list(log["storedGroups"])
+    if "consumerGroups" not in log:
+        raise ConnectionError(
+            f"{url} shows the groups of a log to principals that may operate it; ask with such a token"
+        )
+    return [_group_json(name, one) for name, one in sorted(log["consumerGroups"].items())]
+
+
 def _group_json(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
+    forked = group["state"] == GroupState.FORKED.value  # its versions are those of another history
     waiting = {what: group[what] for what in ("pending", "due", "parked", "dying")}
     return {
         "name": name,
@@ -67,5 +81,5 @@ def _group_json(name: str, group: Mapping[str, Any]) -> dict[str, Any]:
         "lastError": group["lastError"],
         "nextSeconds": group["nextSeconds"],
         "cursor": group["head"]["cursor"],
-        "lag": {"versions": group["lag"]["versions"], "seconds": group["lag"]["seconds"]},
+        "lag": {unit: None if forked else group["lag"][unit] for unit in ("versions", "seconds")},
     }

@@ -1,19 +1,18 @@
-"""Shared by the commands on slots and groups: start positions, the age of a position, and opening an existing log."""
+"""Shared by the commands on slots and groups: start positions, lags as text, and opening an existing log."""
 
 import argparse
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from publishers.errors import NotALog, PenstockError
+from publishers.errors import NotALog
 from publishers.log.changelog import ChangeLog
 from publishers.store.directory import kind_of
 from publishers.wal import RealFileSystem
 from transports.cli.source import is_store, owned
 
-__all__ = ["PLACES", "age_of", "existing", "lag_text", "seconds_text", "table"]
+__all__ = ["PLACES", "existing", "lag_text", "table"]
 
 PLACES: Final = (
     "earliest, latest, a version, a time, the id of a transaction, or a cursor such as events carry"
@@ -30,24 +29,20 @@ def existing(chosen: argparse.Namespace) -> Iterator[ChangeLog]:
         yield log
 
 
-def age_of(log: ChangeLog, version: int) -> float | None:
-    """Returns the seconds since a version was committed; 0 if it is still to come, None if it is no longer kept."""
-    if version >= log.head.version:
-        return 0.0
-    with contextlib.suppress(PenstockError):  # retention has deleted it meanwhile
-        return max((datetime.now(UTC) - log.time_of(version)).total_seconds(), 0.0)
-    return None
+def lag_text(lag: Mapping[str, Any], *units: str) -> str:
+    """Formats a lag for people, with the measures that are known; ``-`` if none is.
 
-
-def lag_text(lag: Mapping[str, Any]) -> str:
-    """Formats a lag for people, with the measures that are known."""
-    counts = [f"{lag[unit]} {unit}" for unit in ("versions", "changes", "bytes") if lag.get(unit) is not None]
-    return ", ".join([*counts, seconds_text(lag["seconds"])])
-
-
-def seconds_text(seconds: float | None) -> str:
-    """Formats seconds for people; ``?`` for None."""
-    return "?" if seconds is None else f"{seconds:.0f} s"
+    Args:
+        lag: The measures by unit.
+        units: The counts to show before the seconds; all by default.
+    """
+    counts = [
+        f"{lag[unit]} {unit}"
+        for unit in units or ("versions", "changes", "bytes")
+        if lag.get(unit) is not None
+    ]
+    seconds = [] if lag["seconds"] is None else [f"{lag['seconds']:.0f} s"]
+    return ", ".join([*counts, *seconds]) or "-"
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

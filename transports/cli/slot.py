@@ -7,24 +7,21 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from publishers.log.changelog import ChangeLog
 from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken
 from publishers.slots.errors import NoSuchSlot
-from publishers.slots.inspection import StoredSlot, stored_slots
-from publishers.slots.state import SlotState
 from publishers.slots.statistics import SlotStatistics
-from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.http import add_token
 from transports.cli.output import fields, show
-from transports.cli.places import PLACES, age_of, existing, lag_text, seconds_text, table
+from transports.cli.places import PLACES, existing, lag_text, table
 from transports.cli.remote import ask_remote
 from transports.cli.source import followed, url_of
 from transports.client.remote_slots import RemoteSlots
 from transports.codec.slot_orders import SlotTold
 from transports.codec.starts import start_of_text
+from transports.codec.stored import stored_slots_json
 
 __all__ = ["add_arguments"]
 
@@ -105,7 +102,7 @@ def _list(chosen: argparse.Namespace) -> int:
         found = [_seen(one) for one in _afar(chosen, url, lambda slots: slots.list())]
     else:
         with followed(chosen.directory, chosen.log) as log:
-            found = [_slot_json(log, one) for one in _stored(log)]
+            found = stored_slots_json(log)
     show(chosen, {"slots": found}, table([_HEADS, *map(_row, found)]) if found else ["no slots yet"])
     return _DONE
 
@@ -115,10 +112,10 @@ def _info(chosen: argparse.Namespace) -> int:
         info = _seen(_afar(chosen, url, lambda slots: slots.info(chosen.name)))
     else:
         with followed(chosen.directory, chosen.log) as log:
-            stored = {one.record.name: one for one in _stored(log)}
-            if chosen.name not in stored:
-                raise NoSuchSlot(chosen.name, stored)
-            info = _slot_json(log, stored[chosen.name])
+            stored = {one["name"]: one for one in stored_slots_json(log)}
+        if chosen.name not in stored:
+            raise NoSuchSlot(chosen.name, stored)
+        info = stored[chosen.name]
     show(chosen, info, fields({**info, "lag": lag_text(info["lag"])}))
     return _DONE
 
@@ -196,31 +193,7 @@ def _seen(info: SlotTold) -> dict[str, Any]:
     return {"name": info.name, "place": str(_place(info)), **plain}
 
 
-def _stored(log: ChangeLog) -> list[StoredSlot]:
-    return stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of)
-
-
-def _slot_json(log: ChangeLog, slot: StoredSlot) -> dict[str, Any]:
-    record, position = slot.record, slot.position
-    good = slot.state is SlotState.FREE
-    return {
-        "name": record.name,
-        "place": str(position),
-        "generation": record.generation,
-        "state": "good" if good else slot.state.value,
-        "paused": record.paused,
-        "granularity": record.granularity,
-        "criteria": record.criteria,
-        "cursor": record.place,
-        "lag": {
-            "versions": max(log.head.version - position.version, 0),
-            "seconds": age_of(log, position.version) if good else None,
-        },
-    }
-
-
 def _row(row: dict[str, Any]) -> Sequence[str]:
     state = row["state"] + (" (paused)" if row["paused"] else "")
-    lag = row["lag"]
-    behind = f"{lag['versions']} versions, {seconds_text(lag['seconds'])}"
+    behind = lag_text(row["lag"], "versions")
     return row["name"], row["place"], behind, str(row["generation"]), state

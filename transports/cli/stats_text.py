@@ -49,6 +49,8 @@ def _log(log: Mapping[str, Any]) -> Iterator[str]:
         yield f"hold {hold['name']}: {hold['state']}, keeps {_bytes(hold['heldBytes'])}, from {_place(hold['position'])} on"
     for name, group in log.get("consumerGroups", {}).items():
         yield f"group {name}: {_group(group)}"
+    for group in log.get("storedGroups", []):
+        yield f"group {group['name']}: {_stored_group(group)}"
     for number, publisher in enumerate(log["publishers"], 1):
         ring = publisher["ring"]
         what = "some changes" if publisher["criteria"] else "all changes"
@@ -80,6 +82,12 @@ def _group(statistics: Mapping[str, Any]) -> str:
         f"{statistics['state']}, {_count(statistics['lag']['versions'], 'version')} behind, {statistics['pending']:,} pending, "
         f"{statistics['due']:,} due{again}, {_count(statistics['consumers'], 'consumer')}, {_count(statistics['dead'], 'dead letter')}{error}"
     )
+
+
+def _stored_group(group: Mapping[str, Any]) -> str:
+    versions = group["lag"]["versions"]
+    behind = "" if versions is None else f" {_count(versions, 'version')} behind,"
+    return f"{group['state']},{behind} {group['notDone']:,} not done, {_count(group['dead'], 'dead letter')}; as stored by the owner of the log"
 
 
 def _versions(oldest: int, newest: int, when: str = "") -> str:

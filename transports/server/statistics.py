@@ -1,7 +1,7 @@
 """The JSON of ``/statistics`` about the logs: positions, rings and subscriptions."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
@@ -16,6 +16,7 @@ from publishers.slots import SlotStatistics
 from publishers.state import StateStatistics
 from publishers.store.log_entries import SYSTEM
 from publishers.wal import HoldStatistics
+from transports.codec.stored import stored_groups_json
 from transports.errors import shortened
 from transports.telemetry.latency import Latencies
 
@@ -131,15 +132,11 @@ def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict
         "producers": statistics.producers,
         "holds": [_hold(log, one) for one in statistics.holds[:_HOLDS]],
         "holdStates": dict(Counter(one.state.value for one in statistics.holds)),
-        "slots": {one.name: _slot(log, one) for one in statistics.slots.listed},
-        "slotCount": statistics.slots.count,
-        "slotsLost": statistics.slots.lost,
-        "slotJournalBytes": statistics.slots.journal_bytes,
-        "consumerGroups": {
-            one.name: group_json(log, one, discreet=discreet) for one in statistics.consumer_groups.listed
-        },
-        "consumerGroupCount": statistics.consumer_groups.count,
-        "consumerGroupsStopped": statistics.consumer_groups.stopped,
+        **(
+            _stored_groups(log, discreet=discreet)
+            if log.read_only
+            else _of_owner(log, statistics, discreet=discreet)
+        ),
         **({} if statistics.state is None else {"compactedState": _state(log, statistics.state)}),
         "delivered": _delivered(statistics.delivered),
         "lagging": statistics.lagging,
@@ -179,10 +176,7 @@ def _expiry(statistics: Expiry) -> dict[str, Any]:
 def _publisher(log: "ChangeLog", statistics: PublisherStatistics, *, discreet: bool) -> dict[str, Any]:
     ring = statistics.ring
     return {
-        "criteria": [
-            {name: values for name, values in criterion.items() if not discreet or name in _NAMES}
-            for criterion in statistics.criteria
-        ],
+        "criteria": _criteria(statistics.criteria, discreet=discreet),
         "ring": {
             "start": None if statistics.standing is Standing.DETACHED else place_json(log, ring.start),
             "events": ring.events,
@@ -252,6 +246,38 @@ def _slot(log: "ChangeLog", statistics: SlotStatistics) -> dict[str, Any]:
         "bytesLeft": statistics.bytes_left,
         "secondsLeft": statistics.seconds_left,
     }
+
+
+def _of_owner(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict[str, Any]:
+    """The slots and groups, whose figures the owner of the log alone knows."""
+    slots, groups = statistics.slots, statistics.consumer_groups
+    return {
+        "slots": {one.name: _slot(log, one) for one in slots.listed},
+        "slotCount": slots.count,
+        "slotsLost": slots.lost,
+        "slotJournalBytes": slots.journal_bytes,
+        "consumerGroups": {one.name: group_json(log, one, discreet=discreet) for one in groups.listed},
+        "consumerGroupCount": groups.count,
+        "consumerGroupsStopped": groups.stopped,
+    }
+
+
+def _stored_groups(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
+    """The groups of a log that this process does not own, as its owner has stored them."""
+    try:
+        found = stored_groups_json(log, listed=_LISTED)
+    except (PenstockError, OSError) as error:
+        return {"storedGroupsFailure": type(error).__name__}
+    return {
+        "storedGroups": [{**one, "criteria": _criteria(one["criteria"], discreet=discreet)} for one in found]
+    }
+
+
+def _criteria(criteria: Iterable[Mapping[str, Any]], *, discreet: bool) -> list[dict[str, Any]]:
+    return [
+        {name: values for name, values in criterion.items() if not discreet or name in _NAMES}
+        for criterion in criteria
+    ]
 
 
 def _state(log: "ChangeLog", statistics: StateStatistics) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from publishers import ChangeLog, upsert
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK
 from tests.transports.cli.test_program import one_line
-from transports import serve
+from transports import Grant, LogAction, serve
 from transports.cli import group_afar, main
 
 
@@ -173,14 +173,23 @@ def test_a_group_that_is_not_good_is_told(orders, tmp_path, capsys):
     shutil.rmtree(copy / "groups")
     shutil.copytree(orders / "groups", copy / "groups")
     told = run(capsys, "info", copy, "stock")
-    assert (told["state"], told["floor"], told["lag"]["seconds"]) == ("forked", "5:0", None)
+    assert (told["state"], told["floor"], told["lag"]) == (
+        "forked",
+        "5:0",
+        {"versions": None, "seconds": None},
+    )
+    assert printed(capsys, "list", copy)[1].split() == ["stock", "5:0", "-", "0", "0", "forked"]
+    assert "lag: -" in printed(capsys, "info", copy, "stock")
     lost = tmp_path / "lost"
     with ChangeLog.open(lost, **{**RETAIN, **QUICK}) as log:
         log.groups.create("slow", start="earliest", keep_bytes=0)
         for n in range(40):
             log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
             log._keep_house()
-        assert run(capsys, "info", lost, "slow")["state"] == "lost"
+        row = printed(capsys, "list", lost)[1]
+        assert row.split()[:4] == ["slow", "1:0", "40", "versions"]
+        assert row.endswith("lost")
+        assert "lag: 40 versions" in printed(capsys, "info", lost, "slow")
 
 
 @pytest.fixture
@@ -240,3 +249,43 @@ def test_what_a_server_does_not_have_is_said_in_one_line(served, capsys, monkeyp
         monkeypatch.setattr(group_afar, "ask", lambda *_, answer=answer: answer)
         assert main(["group", "list", served]) == 1
         assert word in one_line(capsys)
+
+
+def test_groups_are_listed_by_a_server_that_follows_the_log(orders, capsys):
+    """F86: as stored in the directory; they are managed by the server that owns the log."""
+    with ChangeLog.open(orders) as log:
+        log.groups.create("pickers", start="earliest")
+        with ChangeLog.open(orders, read_only=True) as reader, serve(reader) as server:
+            (listed,) = run(capsys, "list", server.url)["groups"]
+            (stored,) = run(capsys, "list", orders)["groups"]
+            assert {**listed, "lag": None} == {**stored, "lag": None}
+            assert listed["lag"]["versions"] == 3
+            assert printed(capsys, "list", server.url)[1].split()[:3] == ["pickers", "1:0", "3"]
+            assert run(capsys, "info", server.url, "pickers")["state"] == "serving"
+            assert main(["stats", server.url]) == 0
+            assert "group pickers: serving, 3 versions behind" in capsys.readouterr().out
+            for arguments in (["pending"], ["pause"], ["dead", "inspect"]):
+                assert main(["group", *arguments, server.url, "pickers"]) == 1
+                line = one_line(capsys)
+                assert "LOG_READ_ONLY" in line
+                assert "the server that owns it" in line
+
+
+def test_a_damaged_journal_is_told_by_a_server_that_follows_the_log(orders, capsys):
+    """F86."""
+    main(["group", "create", str(orders), "stock"])
+    for name in ("JOURNAL", "JOURNAL.copy"):
+        (orders / "groups" / "stock" / name).write_bytes(b"x" * 300)
+    capsys.readouterr()
+    with ChangeLog.open(orders, read_only=True) as reader, serve(reader) as server:
+        assert main(["group", "list", server.url]) == 1
+        assert "GroupCorrupted" in one_line(capsys)
+
+
+def test_groups_that_a_client_may_not_see_are_not_said_to_be_missing(orders, capsys):
+    """F86."""
+    with ChangeLog.open(orders) as log:
+        log.groups.create("pickers")
+        with serve(log, authorise=Grant({LogAction.READ})) as server:
+            assert main(["group", "list", server.url]) == 1
+            assert "may operate it" in one_line(capsys)
