@@ -17,12 +17,16 @@ SUITES = [
     "tests/flow/drain",
     "tests/flow/test_executors.py",
     "tests/flow/broadcast/test_broadcast.py",
+    "tests/flow/broadcast/test_submitting.py",
     "tests/publishers/fanout/test_group.py",
+    "tests/publishers/fanout/test_group_loops.py",
     "tests/publishers/fanout/test_group_interrupts.py",
     "tests/publishers/commits/test_group_commit.py",
     "tests/publishers/test_concurrency.py",
     "tests/publishers/fanout/test_subscription.py",
+    "tests/publishers/fanout/test_seek.py",
     "tests/publishers/fanout/test_ring.py",
+    "tests/publishers/fanout/test_bench.py",
     "tests/publishers/wal/read/test_reader.py",
 ]
 

@@ -36,7 +36,7 @@ LEFT_OUT = {
     ),
     "a request out of contract": (
         "publishers/test_invariants.py::test_a_request_out_of_contract_ends_in_an_error",
-        "transports/server/test_wire.py::test_wrong_demand_ends_that_subscription_only",
+        "transports/server/test_wire_endings.py::test_wrong_demand_ends_that_subscription_only",
     ),
     "pruned history": (
         "publishers/test_defects.py::test_d5_a_start_below_the_oldest_segment_is_told",
@@ -51,15 +51,15 @@ LEFT_OUT = {
         "publishers/fanout/test_ring.py::test_a_ring_equals_a_list_for_any_bound_and_any_order_of_polls",
     ),
     "WebSocket clients that break the protocol": (
-        "transports/server/test_wire.py::test_a_broken_message_closes_that_connection_and_no_other",
-        "transports/server/test_wire.py::test_subscribe_before_init_4401_and_no_init_4408",
+        "transports/server/test_wire_endings.py::test_a_broken_message_closes_that_connection_and_no_other",
+        "transports/server/test_wire_endings.py::test_subscribe_before_init_4401_and_no_init_4408",
         "transports/server/test_graphql_driver.py::test_what_breaks_the_protocol_is_closed_with_its_code",
         "transports/server/test_graphql_driver.py::test_a_long_id_in_use_is_closed_with_4409_and_a_reason_that_fits",
         "transports/graphql/test_early.py::test_what_comes_before_the_acknowledgement_is_closed_with_4401",
     ),
     "slow WebSocket clients": (
-        "transports/server/test_wire.py::test_one_stalled_client_is_cut_off_and_its_neighbours_go_on",
-        "transports/server/test_graphql_driver.py::test_a_reader_that_stood_still_gets_everything_later",
+        "transports/server/test_wire_endings.py::test_one_stalled_client_is_cut_off_and_its_neighbours_go_on",
+        "transports/server/test_graphql_pace.py::test_a_reader_that_stood_still_gets_everything_later",
     ),
     "cancelling over WebSocket": (
         "transports/server/test_wire.py::test_cancel_while_blocked_releases_and_falls_silent",

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import random
 import threading
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,13 +12,9 @@ import flow
 from flow.bridges.asyncio import aiter as iterate
 from publishers.criteria.criteria import Criterion
 from publishers.errors import InvalidOption
-from publishers.log.changelog import ChangeLog
-from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
-from tests.harness.ports import free_port
-from tests.transports.principals import knowing
-from transports import Backoff, ConnectionLost, RemoteError, connect, serve
+from transports import ConnectionLost, RemoteError, connect
 
 
 class Probe:
@@ -50,10 +45,6 @@ class Probe:
     @property
     def places(self):
         return [(change.version, change.index) for change in self.items]
-
-
-QUICK = Backoff(first=0.01, limit=0.05)
-DEADLINE = 120.0
 
 
 async def test_a_remote_feed_gives_the_changes_of_the_log(serving, fill, log):
@@ -201,46 +192,6 @@ async def test_a_checkpoint_moves_the_cursor_although_nothing_matches(serving, f
         await until(lambda: probe.subscription.live == log.head.version - 1)
 
 
-async def test_a_lost_connection_is_told_unless_it_may_be_made_again(serving, until):
-    server = serving()
-    async with connect(server.url) as remote:
-        probe = Probe(1)
-        remote.changes().subscribe(probe)
-        await until(lambda: probe.cursor)
-        await asyncio.to_thread(server.stop)
-        await until(lambda: probe.errors)
-        assert isinstance(probe.errors[0], RemoteError)
-        assert probe.errors[0].code == "GOING_AWAY"
-        late = Probe(1)
-        remote.changes().subscribe(late)
-        await until(lambda: late.errors)
-        assert isinstance(late.errors[0], ConnectionLost)
-        assert late.errors[0].close_code == 1012
-
-
-async def test_no_server_is_told_at_once_also_with_reconnect(serving):
-    server = serving()
-    server.stop()
-    for reconnect in (False, True):
-        with pytest.raises(ConnectionLost, match="lost"):
-            async with connect(server.url, reconnect=reconnect):
-                pass
-
-
-async def test_a_wrong_address_or_token_is_told_at_once(serving):
-    server = serving(authenticate=knowing("right"))
-    for url, options, says in (
-        (server.url.replace("/ws", "/other"), {}, "404: /other is not served"),
-        (server.url.replace("/ws", "/graphql"), {}, "offer the sub-protocol graphql-transport-ws"),
-        (server.url, {"token": "wrong"}, "4403"),
-    ):
-        with pytest.raises(ConnectionLost, match=says):
-            async with connect(url, reconnect=True, **options):
-                pass
-    async with connect(server.url, token="right"):
-        pass
-
-
 async def test_leaving_ends_running_subscriptions(serving, until):
     async with connect(serving().url) as remote:
         probe = Probe(1)
@@ -249,134 +200,6 @@ async def test_leaving_ends_running_subscriptions(serving, until):
     await until(lambda: probe.errors)
     assert isinstance(probe.errors[0], ConnectionLost)
     await remote.close()
-
-
-async def test_subscribing_resumes_over_restarts_of_the_server(tmp_path, until):
-    """A writer that goes on, a server that comes and goes: each change once, in order, without a gap."""
-    with ChangeLog.open(tmp_path / "shop") as log:
-        server = serve(log, port=free_port())
-        port = server.port
-        async with connect(server.url, reconnect=QUICK) as remote:
-            probe = Probe(flow.UNBOUNDED)
-            remote.changes(window=16).subscribe(probe)
-            await until(lambda: probe.cursor)
-            for _ in range(4):
-                for number in range(25):
-                    await log.commit_async([upsert("order", str(number), {}) for _ in range(3)])
-                await asyncio.to_thread(server.stop)
-                for number in range(25):
-                    await log.commit_async([upsert("order", str(number), {}) for _ in range(3)])
-                server = serve(log, port=port)
-            await until(lambda: len(probe.items) >= 200 * 4)
-            assert probe.places == [(version, index) for version in range(1, 201) for index in range(4)]
-            assert probe.errors == []
-        await asyncio.to_thread(server.stop)
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_subscribing_resumes_over_cut_connections(serving, log, until, seed):
-    chance = random.Random(seed)
-    server = serving()
-    async with connect(server.url, reconnect=QUICK) as remote:
-        probes = [Probe() for _ in range(3)]
-        for probe in probes:
-            remote.changes(window=chance.choice([1, 5, 64]), start="earliest").subscribe(probe)
-        await until(lambda: all(probe.subscription for probe in probes))
-        for version in range(60):
-            await log.commit_async([upsert("order", str(version), {})])
-            for probe in probes:
-                probe.subscription.request(chance.randint(1, 4))
-            if chance.random() < 0.3:
-                for connection in list(server.application._connections):
-                    server._loop.call_soon_threadsafe(connection._link.abort)
-            if chance.random() < 0.3:
-                await asyncio.sleep(0)
-        for probe in probes:
-            probe.subscription.request(120)
-        await until(lambda: all(len(probe.items) == 120 for probe in probes))
-        for probe in probes:
-            assert probe.places == [(version, index) for version in range(1, 61) for index in range(2)]
-            assert probe.errors == []
-
-
-async def test_a_log_that_is_opened_again_is_resumed_in_its_next_epoch(tmp_path, until):
-    server = None
-    log = ChangeLog.open(tmp_path / "shop")
-    server = serve(log, port=free_port())
-    port = server.port
-    async with connect(server.url, reconnect=QUICK) as remote:
-        probe = Probe(flow.UNBOUNDED)
-        remote.changes().subscribe(probe)
-        await until(lambda: probe.cursor)
-        for epoch in range(1, 4):
-            log.commit([upsert("order", str(epoch), {})])
-            await until(lambda epoch=epoch: len(probe.items) == 2 * epoch)
-            await asyncio.to_thread(server.stop)
-            log.close()
-            log = ChangeLog.open(tmp_path / "shop")
-            server = serve(log, port=port)
-        assert probe.places == [(version, index) for version in (1, 2, 3) for index in (0, 1)]
-        assert log.position_of(probe.items[-1].cursor) == Position(4, 0)
-    await asyncio.to_thread(server.stop)
-    log.close()
-
-
-async def test_giving_up_after_the_allowed_attempts(serving, until):
-    server, waits = serving(), []
-
-    def note(lost, delay):
-        waits.append((type(lost), delay <= 0.01))
-        raise ValueError("which harms nothing")
-
-    patience = Backoff(first=0.01, limit=0.01, attempts=3)
-    async with connect(server.url, reconnect=patience, on_wait=note) as remote:
-        probe = Probe(1)
-        remote.changes().subscribe(probe)
-        await until(lambda: probe.cursor)
-        await asyncio.to_thread(server.stop)
-        await until(lambda: probe.errors)
-        assert isinstance(probe.errors[0], ConnectionLost)
-        assert waits == [(ConnectionLost, True)] * 3
-
-
-async def test_a_subscription_that_is_refused_again_and_again_is_given_up_too(serving, until):
-    waits = []
-    patience = Backoff(first=0.01, attempts=3, jitter=lambda: 1.0)
-    async with connect(
-        serving().url, reconnect=patience, on_wait=lambda error, delay: waits.append((error.code, delay))
-    ) as remote:
-        probe = Probe(1)
-        remote.changes(start=99).subscribe(probe)
-        await until(lambda: probe.errors)
-        assert probe.errors[0].code == "CURSOR_AHEAD"
-        assert waits == [("CURSOR_AHEAD", 0.01), ("CURSOR_AHEAD", 0.02), ("CURSOR_AHEAD", 0.04)]
-
-
-def test_subscribing_without_a_connection_is_told_by_signals(serving):
-    remote = connect(serving().url)
-    early = Probe(1)
-    remote.changes().subscribe(early)
-    assert early.subscription is not None
-    assert isinstance(early.errors[0], ConnectionLost)
-
-    async def come_and_go():
-        async with remote:
-            pass
-
-    asyncio.run(come_and_go())
-    late = Probe(1)
-    remote.changes().subscribe(late)
-    assert isinstance(late.errors[0], (ConnectionLost, RuntimeError))
-    with pytest.raises(TypeError, match=r"rule 1\.9"):
-        remote.changes().subscribe(None)
-
-
-def test_backoff_doubles_up_to_its_limit_under_full_jitter():
-    patient = Backoff(first=1.0, limit=5.0, jitter=lambda: 1.0)
-    assert [patient.delay(attempt) for attempt in range(5)] == [1.0, 2.0, 4.0, 5.0, 5.0]
-    assert Backoff(jitter=lambda: 0.0).delay(7) == 0.0
-    assert Backoff(attempts=2).delay(2) is None
-    assert patient.delay(10**6) == 5.0
 
 
 async def test_a_subscriber_on_another_thread_may_block(serving, fill, until):
@@ -450,103 +273,6 @@ async def test_a_slow_subscriber_holds_a_window_and_no_more(serving, fill, until
                     assert len(probe.subscription._buffer) + probe.subscription._outstanding <= 40
             release.set()
             await until(lambda: len(probe.items) == 1000)
-
-
-async def test_a_server_that_breaks_the_protocol_is_left(until):
-    import json
-
-    import websockets
-
-    sent = []
-
-    async def rogue(socket):
-        with contextlib.suppress(websockets.ConnectionClosed):
-            await socket.recv()
-            await socket.send('{"type":"connection_ack"}')
-            while True:
-                message = json.loads(await socket.recv())
-                sent.append(message)
-                if message["type"] == "subscribe":
-                    event = {
-                        "cursor": "c",
-                        "version": 1,
-                        "index": 0,
-                        "count": 9,
-                        "timestamp": "2026-01-01T00:00:00Z",
-                        "area": "DATA",
-                        "operation": "UPSERT",
-                    }
-                    told = {"type": "next", "id": message["id"], "events": [event] * 3, "cursor": "c"}
-                    await socket.send(json.dumps(told | {"boundary": False}))
-
-    async with websockets.serve(rogue, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with connect(f"ws://127.0.0.1:{port}/ws", reconnect=QUICK) as remote:
-            probe = Probe()
-            remote.changes().subscribe(probe)
-            await until(lambda: probe.errors)
-            assert isinstance(probe.errors[0], ConnectionLost)
-            assert probe.errors[0].close_code == 4490
-            assert "requested" in str(probe.errors[0])
-            assert probe.items == []
-
-
-async def test_a_heartbeat_that_was_lost_is_noticed_and_the_connection_made_again(until):
-    """E53: the index of a checkpoint must follow that of the one before; a subscription goes on from its cursor."""
-    import json
-
-    import websockets
-
-    begun = []
-
-    async def leaky(socket):
-        with contextlib.suppress(websockets.ConnectionClosed):
-            await socket.recv()
-            await socket.send('{"type":"connection_ack"}')
-            begun.append(json.loads(await socket.recv())["payload"])
-            item = {"id": "1", "head": "h", "live": 7, "state": "LIVE"}
-            for n in (1, 2, 4) if len(begun) == 1 else (1, 2, 3):
-                told = {"type": "checkpoint", "items": [item | {"cursor": f"c{n}"}], "n": n, "nextMs": 5}
-                await socket.send(json.dumps(told))
-            await socket.wait_closed()
-
-    async with websockets.serve(leaky, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with connect(f"ws://127.0.0.1:{port}/ws", reconnect=QUICK) as remote:
-            probe = Probe(1)
-            remote.changes().subscribe(probe)
-            await until(lambda: len(begun) == 2 and probe.cursor == "c3")
-            assert begun[1]["since"] == "c2"
-            assert probe.subscription.live == 7
-        async with connect(f"ws://127.0.0.1:{port}/ws") as remote:
-            begun.clear()
-            remote.changes().subscribe(probe := Probe(1))
-            await until(lambda: probe.errors)
-            assert "checkpoint 4 came, but 3 was to come" in str(probe.errors[0])
-            assert probe.errors[0].retryable
-
-
-async def test_an_address_that_is_none_is_told_at_once_and_not_waited_for():
-    for url in ("ws://[::1", "ws://x:99999/ws"):
-        with pytest.raises(ConnectionLost) as told:
-            async with asyncio.timeout(DEADLINE):
-                await connect(url).open()
-        assert not told.value.retryable or "x:99999" in url
-
-
-async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
-    serving, until, monkeypatch, caplog
-):
-    async with connect(serving().url, reconnect=QUICK) as remote:
-        probe = Probe(5)
-        remote.changes().subscribe(probe)
-        await until(lambda: probe.cursor)
-        # Not a method, which would be looked up before the message is waited for.
-        monkeypatch.setattr("transports.protocol.client.read", lambda _: {}["broken"])
-        remote.changes().subscribe(Probe())  # its answer is what breaks
-        await until(lambda: probe.errors)
-    assert isinstance(probe.errors[0], ConnectionLost)
-    assert "broken" in caplog.text
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8090/", "127.0.0.1:8090", ""])
