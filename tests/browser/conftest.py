@@ -21,6 +21,20 @@ from transports import Grant, Limits, Server, serve
 EVENTS = 3000
 
 
+LOADED = """(async () => {
+  const { connect, PenstockError } = await import("/board/penstock.js");
+  const client = connect(`ws://${location.host}/ws`, { backoff: { first: 20, limit: 100 } });
+  Object.assign(globalThis, { client, connect, PenstockError, seen: [] });
+  globalThis.read = async (changes, most = Infinity) => {
+    for await (const event of changes) {
+      seen.push(event.key);
+      if (seen.length >= most) break;
+    }
+  };
+  return true;
+})()"""
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if PROGRAM is None:
@@ -114,3 +128,11 @@ def wait_for() -> Callable[[Callable[[], Any]], None]:
             pause.wait(0.02)
 
     return wait_for
+
+
+@pytest.fixture
+def place(airport, tab):
+    place = airport(ring_events=16)
+    tab.open(f"{place.url}health")
+    tab.run(LOADED)
+    return place

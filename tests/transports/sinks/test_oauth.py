@@ -9,7 +9,7 @@ import pytest
 from publishers import InvalidOption
 from tests.transports.sinks.receivers import OK, Receiver, closed_port
 from tests.transports.sinks.targets import HandClock
-from tests.transports.sinks.test_webhook import BATCH, LOOPBACK, context
+from tests.transports.sinks.webhooks import BATCH, LOOPBACK, context
 from transports.sinks import TargetRefused, TargetUnavailable
 from transports.sinks.oauth import ClientCredentials
 from transports.sinks.webhook import WebhookSink
@@ -22,12 +22,6 @@ def token(number, **fields):
 
 @pytest.fixture
 def issuer():
-    with Receiver() as made:
-        yield made
-
-
-@pytest.fixture
-def receiver():
     with Receiver() as made:
         yield made
 
