@@ -9,6 +9,7 @@ __all__ = ["choose", "measure_once"]
 
 MEASURED = (
     "tests/publishers/wal/",
+    "tests/publishers/backups/",
     "tests/publishers/blocks/",
     "tests/publishers/commits/",
     "tests/publishers/fanout/",
@@ -25,7 +26,6 @@ MEASURED = (
             "log/test_staging",
             "log/test_start",
             "log/test_withheld",
-            "test_backups",
             "test_pruned_meanwhile",
             "test_replaced",
         )

@@ -33,11 +33,8 @@ from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, Probe, fill, order, wait_until
 from tests.simulation.filesystem import SimulatedFileSystem
 
-ROOT = Path(__file__).parents[2]
-STILL = {
-    **QUICK,
-    "head_sync": 3600.0,
-}  # HEAD is not written between two looks at the files
+# HEAD is not written between two looks at the files.
+STILL = {**QUICK, "head_sync": 3600.0}
 
 
 @pytest.fixture
@@ -504,7 +501,7 @@ def test_a_child_that_unwinds_and_ends_by_itself_prints_nothing(tmp_path):
     """F143: ``with`` blocks, garbage collection and the end of the interpreter; the parent does its own afterwards."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", SCRIPT, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         timeout=120,

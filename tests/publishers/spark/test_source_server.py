@@ -15,7 +15,7 @@ import transports
 from publishers import ChangeLog, InvalidOption, Position, remove, schema, set_field, truncate, upsert
 from publishers.spark import source_server
 from publishers.spark.source import ChangeSource
-from tests.publishers.spark.test_source_reader import joined, tasks
+from tests.publishers.spark.source_rows import joined, tasks
 from transports import ConnectionLost, RemoteError
 
 

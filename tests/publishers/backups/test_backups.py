@@ -2,7 +2,6 @@
 
 import errno
 import itertools
-import os
 import shutil
 import threading
 
@@ -15,12 +14,9 @@ from publishers import (
     InvalidOption,
     LogBusy,
     NotALog,
-    PositionAhead,
-    PositionForked,
     backup,
     restore,
     schema,
-    upsert,
 )
 from publishers.errors import WalCorrupted
 from publishers.wal import RealFileSystem
@@ -28,65 +24,8 @@ from publishers.wal.backups import copy as copies
 from publishers.wal.backups.source import open_ahead
 from publishers.wal.checks import Verdict, verify
 from publishers.wal.checks.heads import examine_head
+from tests.publishers.backups.trees import OPTIONS, files, grow, keys, prune, refused, segments, shared
 from tests.publishers.support import order, wait_until
-
-OPTIONS = {
-    "sync": "os",
-    "segment_bytes": 65_536,
-    "fill_step": 65_536,
-    "retain_bytes": None,
-    "retain_age": None,
-}
-FILL = "x" * 3000
-
-
-@pytest.fixture
-def log(tmp_path):
-    with ChangeLog.open(tmp_path / "log", **OPTIONS) as log:
-        yield log
-
-
-@pytest.fixture
-def target(tmp_path):
-    return tmp_path / "backup"
-
-
-def grow(log, versions):
-    """Commits that take a segment each twenty."""
-    for _ in range(versions):
-        log.commit([upsert("order", str(log.head.version), {"fill": FILL})])
-
-
-def keys(path):
-    """What there is, by a look that writes nothing."""
-    with ChangeLog.open(path, read_only=True) as log:
-        return [change.key for change in log.history(limit=1_000_000).changes if change.index]
-
-
-def prune(log):
-    """Commits until retention has deleted something more."""
-    first = log.oldest
-    while log.oldest == first:
-        grow(log, 5)
-        wait_until(lambda: len(segments(log.path)) <= 8)
-
-
-def files(path):
-    return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
-
-
-def segments(path):
-    return sorted(path.glob("wal-*.log"))
-
-
-def shared(path, other):
-    """Segments that are one file in both directories."""
-    return [
-        one.name
-        for one in segments(path)
-        if (other / one.name).exists() and os.path.samefile(one, other / one.name)
-    ]
-
 
 # --- what a backup holds -------------------------------------------------------------------------------------------------
 
@@ -226,17 +165,6 @@ def test_retention_between_two_backups_takes_nothing_from_the_backup(tmp_path, t
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------------
-
-
-def refused(act, path, *words):
-    """It is refused by name, says what to do, and has changed nothing."""
-    before = files(path)
-    with pytest.raises(BackupRefused) as caught:
-        act()
-    for word in (*words, str(path)):
-        assert word in str(caught.value)
-    assert caught.value.choice in str(caught.value)
-    assert files(path) == before
 
 
 def test_a_target_that_holds_something_else_is_refused_and_left_as_it_is(log, target, tmp_path):
@@ -403,66 +331,6 @@ def test_retention_that_is_always_faster_ends_the_backup_with_what_to_do(tmp_pat
 
 
 # --- restoring --------------------------------------------------------------------------------------------------------
-
-
-def test_a_restored_log_is_another_history_from_its_next_opening_on(log, target, tmp_path):
-    """F144: places of what it has are good; those of the part that was lost are refused by name, also when it grew past them."""
-    grow(log, 30)
-    backup(log.path, target)
-    kept = log.token(log.head)
-    grow(log, 10)
-    lost = log.token(log.head)
-    log.close()
-    done = restore(target, tmp_path / "back")
-    assert done.verdict is Verdict.SOUND
-    assert shared(tmp_path / "back", target) == []
-    with ChangeLog.open(tmp_path / "back", read_only=True) as back, pytest.raises(PositionAhead):
-        back.position_of(lost)  # nobody has begun another history yet
-    with ChangeLog.open(tmp_path / "back", **OPTIONS) as back:
-        assert back.position_of(kept) == back.head
-        with pytest.raises(PositionForked):
-            back.position_of(lost)
-        grow(back, 20)
-        assert back.position_of(kept).version == 31
-        with pytest.raises(PositionForked) as caught:
-            back.position_of(lost)
-        assert caught.value.end.version == 31
-    assert verify(target).verdict is Verdict.SOUND
-
-
-def test_a_directory_that_is_not_empty_is_refused_or_kept_beside(log, target, tmp_path):
-    """F144: under a name that is told; nothing in it is lost."""
-    grow(log, 30)
-    backup(log.path, target)
-    grow(log, 3)
-    with pytest.raises(LogBusy):
-        restore(target, log.path)
-    with pytest.raises(LogBusy):
-        restore(target, log.path, replace=True)
-    whole = keys(log.path)
-    log.close()
-    refused(lambda: restore(target, log.path), log.path, "not empty", "--replace")
-    done = restore(target, log.path, replace=True)
-    assert done.replaced == tmp_path / "log.replaced-1"
-    assert keys(done.replaced) == whole
-    assert keys(log.path) == keys(target) == whole[:30]
-    assert restore(target, log.path, replace=True).replaced == tmp_path / "log.replaced-2"
-    assert restore(target, tmp_path / "new").replaced is None
-    (tmp_path / "empty").mkdir()
-    assert restore(target, tmp_path / "empty").replaced is None
-    with pytest.raises(BackupRefused, match="not-a-log"):
-        restore(tmp_path / "nowhere", tmp_path / "other")
-
-
-def test_exactly_once_goes_on_from_what_was_restored(log, target, tmp_path):
-    """F144, F36: the sequences of producers are those of the backup, so that lost batches are written again."""
-    log.commit([order(1)], producer=("etl", 1))
-    backup(log.path, target)
-    log.commit([order(2)], producer=("etl", 2))
-    restore(target, tmp_path / "back")
-    with ChangeLog.open(tmp_path / "back", **OPTIONS) as back:
-        assert back.commit([order(1)], producer=("etl", 1)).duplicate
-        assert not back.commit([order(2)], producer=("etl", 2)).duplicate
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------

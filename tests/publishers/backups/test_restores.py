@@ -1,0 +1,76 @@
+"""F144: what a restore makes of a backup, and what clients see then."""
+
+import pytest
+
+from publishers import (
+    BackupRefused,
+    ChangeLog,
+    LogBusy,
+    PositionAhead,
+    PositionForked,
+    backup,
+    restore,
+)
+from publishers.wal.checks import Verdict, verify
+from tests.publishers.backups.trees import OPTIONS, grow, keys, refused, shared
+from tests.publishers.support import order
+
+
+def test_a_restored_log_is_another_history_from_its_next_opening_on(log, target, tmp_path):
+    """F144: places of what it has are good; those of the part that was lost are refused by name, also when it grew past them."""
+    grow(log, 30)
+    backup(log.path, target)
+    kept = log.token(log.head)
+    grow(log, 10)
+    lost = log.token(log.head)
+    log.close()
+    done = restore(target, tmp_path / "back")
+    assert done.verdict is Verdict.SOUND
+    assert shared(tmp_path / "back", target) == []
+    with ChangeLog.open(tmp_path / "back", read_only=True) as back, pytest.raises(PositionAhead):
+        back.position_of(lost)  # nobody has begun another history yet
+    with ChangeLog.open(tmp_path / "back", **OPTIONS) as back:
+        assert back.position_of(kept) == back.head
+        with pytest.raises(PositionForked):
+            back.position_of(lost)
+        grow(back, 20)
+        assert back.position_of(kept).version == 31
+        with pytest.raises(PositionForked) as caught:
+            back.position_of(lost)
+        assert caught.value.end.version == 31
+    assert verify(target).verdict is Verdict.SOUND
+
+
+def test_a_directory_that_is_not_empty_is_refused_or_kept_beside(log, target, tmp_path):
+    """F144: under a name that is told; nothing in it is lost."""
+    grow(log, 30)
+    backup(log.path, target)
+    grow(log, 3)
+    with pytest.raises(LogBusy):
+        restore(target, log.path)
+    with pytest.raises(LogBusy):
+        restore(target, log.path, replace=True)
+    whole = keys(log.path)
+    log.close()
+    refused(lambda: restore(target, log.path), log.path, "not empty", "--replace")
+    done = restore(target, log.path, replace=True)
+    assert done.replaced == tmp_path / "log.replaced-1"
+    assert keys(done.replaced) == whole
+    assert keys(log.path) == keys(target) == whole[:30]
+    assert restore(target, log.path, replace=True).replaced == tmp_path / "log.replaced-2"
+    assert restore(target, tmp_path / "new").replaced is None
+    (tmp_path / "empty").mkdir()
+    assert restore(target, tmp_path / "empty").replaced is None
+    with pytest.raises(BackupRefused, match="not-a-log"):
+        restore(tmp_path / "nowhere", tmp_path / "other")
+
+
+def test_exactly_once_goes_on_from_what_was_restored(log, target, tmp_path):
+    """F144, F36: the sequences of producers are those of the backup, so that lost batches are written again."""
+    log.commit([order(1)], producer=("etl", 1))
+    backup(log.path, target)
+    log.commit([order(2)], producer=("etl", 2))
+    restore(target, tmp_path / "back")
+    with ChangeLog.open(tmp_path / "back", **OPTIONS) as back:
+        assert back.commit([order(1)], producer=("etl", 1)).duplicate
+        assert not back.commit([order(2)], producer=("etl", 2)).duplicate
