@@ -1,6 +1,6 @@
 """Reads groups from their journals, in a process that does not own the log; also while the owner runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -34,8 +34,8 @@ class StoredGroup(NamedTuple):
 
 def stored_groups(
     filesystem: FileSystem, path: Path, log_id: UUID, judge: Callable[[str], Position]
-) -> list[StoredGroup]:
-    """The groups of a log, by name.
+) -> Iterator[StoredGroup]:
+    """Yields the groups of a log, by name; reads each journal when its group is asked for.
 
     Args:
         filesystem: The file system of the log.
@@ -51,15 +51,13 @@ def stored_groups(
     try:
         names = filesystem.listing(directory)
     except FileNotFoundError:
-        return []
-    found = []
+        return
     for name in sorted(names):
         if not name.endswith(".dead"):
             journal = Journal(filesystem, directory / name, log_id)
             record = _read(name, journal)
             if record is not None and not record.dropped:
-                found.append(_judged(record, judge))
-    return found
+                yield _judged(record, judge)
 
 
 def _read(name: str, journal: Journal) -> GroupRecord | None:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ __all__ = ["add_arguments"]
 
 _DONE: Final = 0
 _HEADS: Final = ("NAME", "FLOOR", "BEHIND", "NOT DONE", "DEAD", "STATE")
+_MORE: Final = "the log has more groups than the {} that the server lists; the command lists all on the directory of the log"
 _OPTIONS: Final = {
     "--ordering": ("key", "none", "global"),
     "--ack": ("explicit", "all", "transaction", "none"),
@@ -155,22 +156,29 @@ def _add(
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    if (url := url_of(chosen.directory)) is not None:
-        found = groups_of(chosen, url)
-    else:
-        with followed(chosen.directory, chosen.log) as log:
-            found = stored_groups_json(log)
+    found, complete = _found(chosen)
     rows = [_HEADS, *map(_row, found)]
     show(chosen, {"groups": found}, table(rows) if found else ["the log has no groups"])
+    if not complete:
+        print(f"penstock: {_MORE.format(len(found))}", file=sys.stderr)
     return _DONE
 
 
-def _info(chosen: argparse.Namespace) -> int:
+def _found(chosen: argparse.Namespace) -> tuple[list[dict[str, Any]], bool]:
+    """Returns the groups, and whether these are all."""
     if (url := url_of(chosen.directory)) is not None:
-        known = {one["name"]: one for one in groups_of(chosen, url)}
-    else:
-        with followed(chosen.directory, chosen.log) as log:
-            known = {one["name"]: one for one in stored_groups_json(log)}
+        return groups_of(chosen, url)
+    with followed(chosen.directory, chosen.log) as log:
+        return stored_groups_json(log), True
+
+
+def _info(chosen: argparse.Namespace) -> int:
+    found, complete = _found(chosen)
+    known = {one["name"]: one for one in found}
+    if chosen.name not in known and not complete:
+        raise ConnectionError(
+            f"{chosen.name!r} is not among the groups that the server lists; {_MORE.format(len(found))}"
+        )
     if chosen.name not in known:
         raise NoSuchGroup(chosen.name, known)
     info = known[chosen.name]
@@ -352,7 +360,7 @@ def _place(info: Mapping[str, Any]) -> Position:
     return PositionToken.parse(info["cursor"]).position
 
 
-def _stored(log: ChangeLog) -> list[StoredGroup]:
+def _stored(log: ChangeLog) -> Iterator[StoredGroup]:
     return stored_groups(RealFileSystem(), log.path, log.log_id, log.position_of)
 
 

@@ -16,8 +16,10 @@ __all__ = ["asked_of", "groups_of"]
 _T = TypeVar("_T")
 
 
-def groups_of(chosen: argparse.Namespace, url: str) -> list[dict[str, Any]]:
-    """Returns the groups of a log of a server: of the owner, without what only their journals hold; else as for a directory.
+def groups_of(chosen: argparse.Namespace, url: str) -> tuple[list[dict[str, Any]], bool]:
+    """Returns the groups that a server lists of a log, and whether these are all.
+
+    Groups of the owner lack what only their journals hold; groups of a server that follows the log are as for a directory.
 
     Raises:
         ConnectionError: If the server does not answer with statistics, shows this client no groups, or cannot read the journals.
@@ -50,16 +52,19 @@ def asked_of(chosen: argparse.Namespace, url: str, ask_for: Callable[[RemoteGrou
     )
 
 
-def _groups_json(url: str, log: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _groups_json(url: str, log: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     if (failure := log.get("storedGroupsFailure") or log.get("failure")) is not None:
         raise ConnectionError(f"{url} cannot read the groups of the log: {failure}")
     if "storedGroups" in log:  # the server follows the log
-        return list(log["storedGroups"])
+        return list(log["storedGroups"]), not log["storedGroupsMore"]
     if "consumerGroups" not in log:
         raise ConnectionError(
             f"{url} shows the groups of a log to principals that may operate it; ask with such a token"
         )
-    return [_group_json(name, one) for name, one in sorted(log["consumerGroups"].items())]
+    groups = log["consumerGroups"]
+    return [_group_json(name, one) for name, one in sorted(groups.items())], len(groups) == log[
+        "consumerGroupCount"
+    ]
 
 
 def _group_json(name: str, group: Mapping[str, Any]) -> dict[str, Any]:

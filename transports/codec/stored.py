@@ -2,6 +2,7 @@
 
 import contextlib
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,14 +26,14 @@ def stored_groups_json(log: "ChangeLog", *, listed: int | None = None) -> list[d
 
     Args:
         log: The log.
-        listed: Most groups to return; None for all.
+        listed: Most groups to read and to return; None for all.
 
     Raises:
         GroupCorrupted: If a journal is damaged.
         OSError: If one cannot be read.
     """
     found = stored_groups(RealFileSystem(), log.path, log.log_id, log.position_of)
-    return [_group(log, one) for one in found[:listed]]
+    return [_group(log, one) for one in islice(found, listed)]
 
 
 def stored_slots_json(log: "ChangeLog") -> list[dict[str, Any]]:

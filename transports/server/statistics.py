@@ -265,11 +265,14 @@ def _of_owner(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) ->
 def _stored_groups(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
     """The groups of a log that this process does not own, as its owner has stored them."""
     try:
-        found = stored_groups_json(log, listed=_LISTED)
+        found = stored_groups_json(log, listed=_LISTED + 1)
     except (PenstockError, OSError) as error:
         return {"storedGroupsFailure": type(error).__name__}
     return {
-        "storedGroups": [{**one, "criteria": _criteria(one["criteria"], discreet=discreet)} for one in found]
+        "storedGroups": [
+            {**one, "criteria": _criteria(one["criteria"], discreet=discreet)} for one in found[:_LISTED]
+        ],
+        "storedGroupsMore": len(found) > _LISTED,
     }
 
 

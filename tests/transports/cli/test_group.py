@@ -11,6 +11,7 @@ from tests.publishers.support import QUICK
 from tests.transports.cli.test_program import one_line
 from transports import Grant, LogAction, serve
 from transports.cli import group_afar, main
+from transports.server import statistics
 
 
 @pytest.fixture
@@ -289,3 +290,19 @@ def test_groups_that_a_client_may_not_see_are_not_said_to_be_missing(orders, cap
         with serve(log, authorise=Grant({LogAction.READ})) as server:
             assert main(["group", "list", server.url]) == 1
             assert "may operate it" in one_line(capsys)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_server_that_lists_some_of_the_groups_says_so(orders, capsys, monkeypatch, read_only):
+    """F86."""
+    monkeypatch.setattr(statistics, "_LISTED", 2)
+    with ChangeLog.open(orders) as log:
+        for name in ("audit", "pickers", "stock"):
+            log.groups.create(name)
+        with ChangeLog.open(orders, read_only=True) as reader, serve(reader if read_only else log) as server:
+            assert main(["group", "list", server.url]) == 0
+            out, err = capsys.readouterr()
+            assert [line.split()[0] for line in out.splitlines()[1:]] == ["audit", "pickers"]
+            assert "more groups than the 2 that the server lists" in err
+            assert main(["group", "info", server.url, "stock"]) == 1
+            assert "'stock' is not among the groups that the server lists" in one_line(capsys)
