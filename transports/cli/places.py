@@ -36,11 +36,10 @@ def lag_text(lag: Mapping[str, Any], *units: str) -> str:
         lag: The measures by unit.
         units: The counts to show before the seconds; all by default.
     """
-    counts = [
-        f"{lag[unit]} {unit}"
-        for unit in units or ("versions", "changes", "bytes")
-        if lag.get(unit) is not None
+    known = [
+        (lag[unit], unit) for unit in units or ("versions", "changes", "bytes") if lag.get(unit) is not None
     ]
+    counts = [f"{count} {unit.removesuffix('s') if count == 1 else unit}" for count, unit in known]
     seconds = [] if lag["seconds"] is None else [f"{lag['seconds']:.0f} s"]
     return ", ".join([*counts, *seconds]) or "-"
 

@@ -39,23 +39,29 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the commands."""
     parser.allow_abbrev = False  # else argparse expands a subcommand's --log to an option of the parent
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add(commands, "list var/orders", "the slots of a log, also beside its owner", _list)
-    _add(commands, "info var/orders stock", "one slot, also beside its owner", _info, "NAME")
+    _add(commands, "list var/orders", "list the slots of a log, also beside its owner, or of a server", _list)
+    _add(
+        commands,
+        "info var/orders stock",
+        "show one slot, also beside its owner, or of a server",
+        _info,
+        "NAME",
+    )
     making = _add(
         commands,
         "create var/orders stock --entity-type order --since earliest",
-        "make a slot",
+        "create a slot",
         _create,
         "NAME",
     )
-    making.value("--since", "PLACE", f"where it begins: {PLACES}", default="latest")
+    making.value("--since", "PLACE", f"position of the slot: {PLACES}", default="latest")
     making.add_argument(
         "--granularity",
         choices=("transaction", "change"),
         default="transaction",
-        help="whether its place may stand inside a transaction",
+        help="whether its position may lie inside a transaction (transaction)",
     )
-    making.flag("--paused", "let it give nothing until it is resumed")
+    making.flag("--paused", "it delivers nothing until it is resumed")
     add_criteria(making)
     seeking = _add(
         commands,
@@ -68,11 +74,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add(
         commands,
         "pause var/orders stock",
-        "let a slot give nothing until it is resumed",
+        "pause a slot: it delivers nothing until it is resumed",
         partial(_do, "pause"),
         "NAME",
     )
-    _add(commands, "resume var/orders stock", "let a slot go on", partial(_do, "resume"), "NAME")
+    _add(commands, "resume var/orders stock", "resume a slot", partial(_do, "resume"), "NAME")
     _add(
         commands,
         "drop var/orders stock",
