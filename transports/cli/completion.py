@@ -16,7 +16,7 @@ _FILES: Final = {"FILE": "file", "DIR": "directory", "BACKUP": "directory", "TAR
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.description = (
-        "Prints a script by which a shell completes commands, options, files and directories. It is as new as the penstock "
+        "Prints a script with which a shell completes commands, options, files and directories. It is as new as the penstock "
         "that printed it: let the shell read it at each start, or print it again after an update."
     )
     parser.add_argument("shell", choices=_SHELLS, help="which shell is to read it")

@@ -26,9 +26,7 @@ __all__ = ["ServerTrust", "add_token", "ask", "post", "token_of", "trust_of"]
 _TIMEOUT: Final = 10.0
 _PATIENCE: Final = 60.0  # seconds without a byte from a server that is writing
 _MOST: Final = 64 << 20
-_ANYBODY: Final = (
-    "the certificate of {} is not looked at: whoever answers there is trusted with the token, and believed"
-)
+_UNCHECKED: Final = "the certificate of {} is not checked: any server that answers there gets the token, and its answers are taken as true"
 
 
 def add_token(parser: ArgumentParser) -> None:
@@ -45,7 +43,7 @@ def add_token(parser: ArgumentParser) -> None:
     parser.value(
         "--server-name", "NAME", "name that the certificate of a server must bear, if not that of its URL"
     )
-    parser.flag("--insecure-tls", "trust any server, whoever it is")
+    parser.flag("--insecure-tls", "do not check the certificate of the server")
 
 
 class ServerTrust(NamedTuple):
@@ -76,7 +74,7 @@ def trust_of(chosen: argparse.Namespace, url: str) -> ServerTrust | None:
                 )
         return None
     if chosen.insecure_tls:
-        print(f"penstock: {_ANYBODY.format(url)}", file=sys.stderr, flush=True)
+        print(f"penstock: {_UNCHECKED.format(url)}", file=sys.stderr, flush=True)
     context = trusting(chosen.ca, chosen.cert, chosen.cert_key, insecure=chosen.insecure_tls)
     return ServerTrust(context, chosen.server_name)
 

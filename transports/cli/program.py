@@ -178,7 +178,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "penstock group dead inspect var/orders pickers",
     ),
     "sinks": (
-        "run the sinks that a file declares, ask how they are, and tell them what to do",
+        "run the sinks that a file declares, show their figures, and control them",
         "penstock sinks run penstock.toml",
     ),
     "state": (
@@ -187,7 +187,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "verify": ("check every byte of a log, and name the damage", "penstock verify var/orders"),
     "dump": ("print the frames of a log as JSON lines", "penstock dump var/orders --from 41 --headers"),
-    "repair": ("plan, and carry out, what a damaged log needs", "penstock repair var/orders --write"),
+    "repair": ("plan the repair of a damaged log, and carry it out", "penstock repair var/orders --write"),
     "backup": (
         "copy a log or a store, also while it is being written",
         "penstock backup var/orders backups/orders",
@@ -201,14 +201,17 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "penstock policy check policy.toml --as ann --log orders",
     ),
     "stats": ("print the figures of a log or a server", "penstock stats http://127.0.0.1:8090/"),
-    "top": ("show how a log, or a server, is doing, again and again", "penstock top http://127.0.0.1:8090/"),
+    "top": (
+        "show rates, lag and health of a log or a server, refreshed continuously",
+        "penstock top http://127.0.0.1:8090/",
+    ),
     "schema": (
         "print the registered schemas of a log",
         "penstock schema var/orders order --version 3",
     ),
     "version": ("print the version", "penstock version"),
     "completion": (
-        "print a script by which a shell completes these commands",
+        "print a script with which a shell completes these commands",
         "source <(penstock completion bash)",
     ),
 }

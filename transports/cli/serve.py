@@ -41,7 +41,7 @@ __all__ = ["add_arguments", "run"]
 
 _Kept = TokenFile | Policy | ServerCertificate
 _DEFAULT_PORT: Final = 8090
-_OPEN: Final = "no client needs a token: whoever reaches this port reads every change, schema and statistic of every log here"
+_OPEN: Final = "no client needs a token: everyone who reaches this port can read every change, schema and statistic of every log here"
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -13,9 +13,7 @@ __all__ = ["add_arguments", "run", "said", "verdict_of", "verified"]
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    parser.description = (
-        "Looks at every byte of a log and writes nothing; beside a running writer up to what it shows."
-    )
+    parser.description = "Checks every byte of a log and writes nothing; beside a running writer up to the newest visible version."
     parser.epilog = "Exit codes: 0 sound, 1 torn by a crash (unsynced writes only), 2 corrupt, 3 unreadable."
     parser.directory()
     parser.json("one JSON document for each log, one per line")

@@ -35,7 +35,7 @@ def test_an_operator_serves_with_a_certificate_and_exchanges_it_while_it_runs(lo
                 assert main([*command, *wrong]) == 1
                 assert "Traceback" not in capsys.readouterr().err
             assert main([*command, *shown, "--insecure-tls"]) == 0
-            assert "is not looked at" in capsys.readouterr().err
+            assert "is not checked" in capsys.readouterr().err
         ours.issue("server", names=("other.example",))
         server.send_signal(signal.SIGHUP)
         assert "read the certificate again" in server.stdout.readline()
