@@ -37,7 +37,7 @@ from publishers.slots.slot import Slot
 from publishers.slots.state import SlotState
 from publishers.wal import Hold
 
-__all__ = ["SlotBook", "advance", "wrote"]
+__all__ = ["SlotBook", "advance", "hold_of", "wrote"]
 
 _LOG: Final = logging.getLogger("penstock.slots")
 
@@ -270,7 +270,7 @@ class SlotBook:
             InvalidOption: If a cap is out of its range.
         """
         return self._log.hold(
-            f"slot:{name}",
+            hold_of(name),
             position,
             keep_bytes=kept.record.keep_bytes,
             keep_age=kept.record.keep_age,
@@ -309,6 +309,11 @@ class SlotBook:
 def wrote(position: Position) -> int:
     """The newest version with a change before a position."""
     return position.version if position.index else position.version - 1
+
+
+def hold_of(name: str) -> str:
+    """Returns the name of the hold of a slot."""
+    return f"slot:{name}"
 
 
 def advance(hold: Hold | None, position: Position) -> None:

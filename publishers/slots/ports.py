@@ -90,8 +90,8 @@ class PlaceLog(Protocol):
         """Holds history; see ``ChangeLog.hold``."""
         ...
 
-    def holds(self) -> tuple[HoldStatistics, ...]:
-        """The statistics of every hold of the log, as of now."""
+    def holds(self, name: str | None = None) -> tuple[HoldStatistics, ...]:
+        """The statistics of every hold of the log, as of now; with ``name`` of the hold of this name, if there is one."""
         ...
 
     def vouch(self, version: int) -> None:

@@ -11,7 +11,7 @@ from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import HistoryPruned, InvalidOption, LogForked, PenstockError
 from publishers.model.position import Position, Start
 from publishers.options import check_switches
-from publishers.slots.book import SlotBook, advance
+from publishers.slots.book import SlotBook, advance, hold_of
 from publishers.slots.entry import SlotEntry
 from publishers.slots.errors import Fenced, NoSuchSlot, SlotExists
 from publishers.slots.ports import PlaceLog
@@ -244,7 +244,7 @@ class Slots:
         self._check()
         with self.book.lock:
             kept = self._find(name)
-        return self._statistics_of(kept, {one.name: one for one in self._log.holds()})
+        return self._statistics_of(kept, {one.name: one for one in self._log.holds(hold_of(name))})
 
     def statistics(self, *, listed: int | None = None) -> SlotTotals:
         """The statistics of all slots; empty if their journal is damaged.
@@ -428,7 +428,7 @@ class Slots:
             kept.look()
             name, place, state, owner = kept.name, kept.place, kept.state, kept.owner
             record, unsynced = kept.record, self.book.unsynced(kept)
-        hold = holds.get(f"slot:{name}")
+        hold = holds.get(hold_of(name))
         return SlotStatistics(
             name,
             state,

@@ -252,9 +252,11 @@ class Holds:
                 except Exception:  # noqa: BLE001 - the hold is lost nevertheless, and the other owners must be notified
                     _log.exception("the owner of hold %r could not be notified that it is lost", hold.name)
 
-    def statistics(self, extent: Callable[[int], Extent]) -> tuple[HoldStatistics, ...]:
-        """The statistics of every hold, as of now."""
-        return tuple(_statistics(hold, extent) for hold in self)
+    def statistics(
+        self, extent: Callable[[int], Extent], name: str | None = None
+    ) -> tuple[HoldStatistics, ...]:
+        """The statistics of every hold, as of now; with ``name`` of the hold of this name, if there is one."""
+        return tuple(_statistics(hold, extent) for hold in self if name is None or hold.name == name)
 
     def _check(self, position: Position) -> None:
         oldest = max(self._oldest(), self._going)

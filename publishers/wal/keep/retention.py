@@ -94,10 +94,10 @@ class Retention:
         """Bytes of all segments."""
         return self._judged(lambda entries: sum(self.size(entry.number) for entry in entries))
 
-    def statistics(self) -> tuple[HoldStatistics, ...]:
-        """The statistics of every hold, as of now."""
+    def statistics(self, name: str | None = None) -> tuple[HoldStatistics, ...]:
+        """The statistics of every hold, as of now; with ``name`` of the hold of this name, if there is one."""
         return self._judged(
-            lambda entries: self.holds.statistics(self._extents(entries, self._ages.of(entries)))
+            lambda entries: self.holds.statistics(self._extents(entries, self._ages.of(entries)), name)
         )
 
     def left(self, version: int) -> tuple[int | None, float | None]:

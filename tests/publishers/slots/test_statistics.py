@@ -2,12 +2,9 @@
 
 import errno
 
-from publishers import (
-    ChangeLog,
-    HoldState,
-    SlotState,
-)
+from publishers import ChangeLog, HoldState, SlotState
 from publishers.log.start import Places
+from publishers.wal.keep import holds
 from tests.publishers.slots.consumers import take
 from tests.publishers.support import QUICK, fill, scratch
 from tests.simulation.workload import Clock
@@ -91,3 +88,18 @@ def test_the_commit_times_of_as_many_backlogs_as_there_may_be_are_read_once(monk
         for _ in range(2):
             assert None not in {one.lag.seconds for one in log.slots.statistics().listed}
         assert sorted(read) == list(range(1, count + 1))
+
+
+def test_the_statistics_of_one_slot_look_at_its_own_hold_only(log, monkeypatch):
+    fill(log, 3)
+    for name in ("stock", "bills", "mail"):
+        log.slots.create(name, start=2)
+    looked_at, judge = [], holds._statistics
+
+    def noted(hold, extent):
+        looked_at.append(hold.name)
+        return judge(hold, extent)
+
+    monkeypatch.setattr(holds, "_statistics", noted)
+    assert log.slots.info("bills").held_bytes > 0
+    assert looked_at == ["slot:bills"]
