@@ -79,6 +79,9 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
     sharing.sort(items)
     if config.pluginmanager.hasplugin("pytest_cov"):
         covering.choose(items)

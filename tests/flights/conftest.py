@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from tests.harness.leftovers import arrow_has_its_pipe
@@ -7,14 +5,6 @@ from tests.harness.leftovers import arrow_has_its_pipe
 pytest.importorskip("pyarrow")
 
 __all__ = ["arrow_has_its_pipe", "events"]
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

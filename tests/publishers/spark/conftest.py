@@ -13,14 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from publishers import Area, Change, ChangeLog, Content
 
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[ChangeLog]:
