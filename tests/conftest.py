@@ -47,9 +47,15 @@ settings.load_profile("patient")
 write_into_memory()
 be_patient()
 
-# Virtual machines that live for seconds are quicker with the first compiler alone.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Virtual machines that live for seconds are quicker with the first compiler alone, and without verifying Spark's classes.
+JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+for variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(variable, " ".join(JAVA_OPTIONS))
 
 # A shell without job control lets what it starts in the background ignore interrupts, and so would all its children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
