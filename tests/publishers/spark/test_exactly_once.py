@@ -256,33 +256,55 @@ def test_a_query_stopped_inside_a_job_ends_cleanly_and_loses_nothing(source, log
 DRIVER = textwrap.dedent(
     """
     import os, sys
+    from threading import Barrier
     from publishers import ChangeLog
     from publishers.spark import ChangeSink, spark_session
-    directory, kill_at, after = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "after"
+    directory = sys.argv[1]
     spark = spark_session("driver", cores=1)
     log = ChangeLog.open(directory + "/log")
-    sink = ChangeSink(log, entity_type="n", key="value", order_by="value")
-    def commit(frame, batch):
-        if batch == kill_at and not after:
-            os.kill(os.getpid(), 9)
-        sink(frame, batch)
-        if batch == kill_at:
-            os.kill(os.getpid(), 9)
-    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
-    query = stream.writeStream.foreachBatch(commit).option("checkpointLocation", directory + "/checkpoint").start()
-    query.awaitTermination()
+    both = Barrier(2)
+    def die():
+        both.wait()
+        os.kill(os.getpid(), 9)
+    def start(moment):
+        sink = ChangeSink(log, entity_type=moment, key="id", order_by="id")
+        def commit(frame, batch):
+            if batch == 1 and moment == "before":
+                die()
+            sink(frame, batch)
+            if batch == 1:
+                die()
+        files = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(directory + "/source")
+        writer = files.writeStream.foreachBatch(commit).option("checkpointLocation", directory + "/" + moment)
+        return writer.trigger(availableNow=True).start()
+    for query in [start("before"), start("after")]:
+        query.awaitTermination()
     """
 )
 
 
 @pytest.mark.crash
-@pytest.mark.spark
-def test_a_driver_killed_before_and_after_its_commit_ends_with_every_row_once(tmp_path, stored):
-    environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    for kill_at, moment in ((1, "after"), (2, "before")):
-        command = [sys.executable, "-c", DRIVER, str(tmp_path), str(kill_at), moment]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=400, check=False)
-        assert done.returncode == -signal.SIGKILL, done.stderr
-    with ChangeLog.open(tmp_path / "log") as log:
-        assert ids(log, stored) == list(range(200))
-        assert [change.version for change in stored(log)][::100] == [1, 2]
+def test_a_driver_killed_before_and_after_its_commit_ends_with_every_row_once(source, tmp_path, stored):
+    """One driver with two queries dies before the commit of one and after that of the other."""
+    source.add_numbers(3, 100)
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    for moment, committed in (("before", 1), ("after", 2)):
+        source.checkpoint = tmp_path / moment
+        with ChangeLog.open(tmp_path / "log") as log:
+
+            def rows(log=log, moment=moment):
+                return [int(change.key) for change in stored(log) if change.entity_type == moment]
+
+            assert rows() == list(range(100 * committed))
+            sink = ChangeSink(log, entity_type=moment, key="id", order_by="id")
+            source.run(sink)
+            assert rows() == list(range(300))
+            assert sink.statistics().repeated == committed - 1
