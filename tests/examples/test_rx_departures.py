@@ -1,13 +1,10 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("pyspark")
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.examples.programs import example
+
+departures = example("rx_departures")
 
 PRINTED = """\
 UA +2.0 min over 1 | AA -1.0 min over 1 | UA +3.0 min over 2
@@ -17,15 +14,10 @@ B6 +30.0 min over 2 | AA +10.0 min over 3 | UA +7.5 min over 4
 """
 
 
-@pytest.mark.spark
-def test_the_example_prints_the_running_means_and_exits():
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "rx_departures.py"],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == PRINTED
+def test_the_example_prints_the_running_means_and_leaves_nothing_behind(spark, tmp_path, monkeypatch, capsys):
+    stopped = []
+    monkeypatch.setattr(departures, "spark_session", lambda name, **conf: spark)
+    monkeypatch.setattr(spark, "stop", lambda: stopped.append(spark))  # other tests take the same session
+    departures.main(tmp_path)
+    assert capsys.readouterr().out == PRINTED
+    assert stopped == [spark]
