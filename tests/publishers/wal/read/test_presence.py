@@ -13,7 +13,7 @@ from publishers.wal.files.head import HEAD_NAME
 from publishers.wal.files.tail_page import TAIL_NAME
 from publishers.wal.format.control import Epoch
 from publishers.wal.read.presence import continues
-from tests.harness.scale import scaled
+from tests.harness.scale import each, scaled
 from tests.publishers.wal.logs import commit, contents, opened
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -103,7 +103,7 @@ class Life:
         assert self.seen == self.disk
 
 
-@pytest.mark.parametrize("seed", range(scaled(300)))
+@pytest.mark.parametrize("seed", each(range(scaled(300))))
 def test_nothing_of_another_history_is_ever_taken_for_what_follows(seed):
     """F144: in a random life of a directory, restored anew or over its files at any moment; and no accident is seen where none is."""
     life = Life(seed)
