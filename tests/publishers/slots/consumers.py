@@ -1,6 +1,7 @@
 """Consumers of slots, for tests."""
 
 import flow
+from publishers.slots.progress import behind_change
 from tests.publishers.support import Probe, wait_until
 
 
@@ -25,5 +26,11 @@ def served(slot, demand=10**6, probe=None):
 def caught_up(slot, log):
     """A probe that has everything that there is."""
     probe = served(slot)
-    wait_until(lambda: slot.delivered == log.head, probe.state)
+
+    def has_everything():
+        progress = slot._progress  # a change is noted there before the probe has it
+        noted = progress._last == (0, 0) or progress.given in map(behind_change, probe.changes[-1:])
+        return slot.delivered == log.head and noted
+
+    wait_until(has_everything, probe.state)
     return probe
