@@ -40,9 +40,9 @@ class FrameSource:
         ``page_rows`` rows after a key. The promises that `SnapshotSource` asks of writers apply to the files or tables of the frame.
         A cached frame, or one with a fixed list of files, does not show the current state.
     *   A function from a version of the log to a DataFrame is read **as of** that version: its rows contain exactly what was committed
-        up to the version. Spark computes it once for each snapshot, sorts it into key ranges on the disks of the executors, and brings it
-        to the driver range by range. If a subscriber resumes in the middle of a snapshot, Spark computes the rows after its last key
-        again.
+        up to the version. For each snapshot, Spark computes it to measure the rows, again to find the key ranges if there are several,
+        and again to sort the rows into these on the disks of the executors. It brings them to the driver range by range. If a subscriber
+        resumes in the middle of a snapshot, Spark computes the rows after its last key again.
 
     Args:
         frame: The DataFrame, or the function.

@@ -159,8 +159,8 @@ class ChangeSink:
         on_rerun: How to handle a batch that the log already has under the query's id. ``"trust"`` accepts it without a job;
             ``"verify"`` computes it again and refuses other rows. With ``producer``, and through a server, the sink always verifies. A
             number below the last one is always refused, since Spark never runs it again.
-        tell_schema: Whether to publish each entity type's schema as a SCHEMA change in the form of ``publishers.lossless``, and to
-            stamp each row with the version of its schema. The sink publishes it ahead of the first row that needs it, in the same
+        tell_schema: Whether to publish each entity type's schema as a SCHEMA change in the form of ``publishers.lossless``; the log
+            stamps each row with the version of its schema. The sink publishes it ahead of the first row that needs it, in the same
             transaction (before it, with ``staging="executors"``), when the newest published schema does not contain the types of the
             body's columns; the new schema merges both. None means True for a log in this process, and False for the log of a server,
             which takes no schemas from a sink.
