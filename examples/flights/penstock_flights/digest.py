@@ -1,16 +1,20 @@
 r"""A digest of a stream of changes that Spark and a subscriber in plain Python compute in the same way.
 
-The digest is the sum, over all changes, of the CRC-32 of ``<seq>\n<key>\n<body>``, where ``<seq>`` is the number of the change
-in the order of time, from 1, in decimal digits. Spark reads it from the source's column ``seq``, which is not in the body; a
+The digest is the sum, over all changes, of ``<seq>`` times the CRC-32 of ``<key>\n<body>``, each product modulo ``MODULUS``.
+``<seq>`` is the number of the change in the order of time, from 1. Spark reads it from the source's column ``seq``, which is not in the body; a
 subscriber counts the changes that it receives. So the sums agree only if the subscriber received every change once, unaltered
 and in order. Yet a sum can be computed in any order and in parallel, and continued after a restart from two numbers. A second
-sum, of the CRC-32 of ``<key>\n<body>``, leaves the number out, so it also serves subscribers that receive only some changes.
+sum, of the CRC-32 alone, leaves the number out, so it also serves subscribers that receive only some changes.
 """
 
 from collections.abc import Iterable
+from typing import Final
 from zlib import crc32
 
-__all__ = ["StreamDigest"]
+__all__ = ["MODULUS", "StreamDigest"]
+
+MODULUS: Final = 2**31 - 1
+"""A product is reduced by it, a prime, so that Spark's sums of longs do not overflow."""
 
 
 class StreamDigest:
@@ -18,8 +22,8 @@ class StreamDigest:
 
     Attributes:
         count: The number of changes.
-        ordered: The sum over numbers, keys and bodies.
-        content: The sum over keys and bodies.
+        ordered: The sum over numbers times CRC-32, each modulo `MODULUS`.
+        content: The sum over CRC-32.
     """
 
     __slots__ = ("content", "count", "ordered")
@@ -38,9 +42,9 @@ class StreamDigest:
         count, ordered, content = self.count, self.ordered, self.content
         for key, body in changes:
             count += 1
-            row = b"%b\n%b" % (key, body)
-            content += crc32(row)
-            ordered += crc32(row, crc32(b"%d\n" % count))
+            crc = crc32(b"%b\n%b" % (key, body))
+            content += crc
+            ordered += count * crc % MODULUS
         self.count, self.ordered, self.content = count, ordered, content
 
     def __eq__(self, other: object) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.window import Window
 
-from penstock_flights.digest import StreamDigest
+from penstock_flights.digest import MODULUS, StreamDigest
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from publishers.spark.schema import Encoding
 
@@ -49,24 +49,27 @@ def source_digests(
             ``count`` and ``content`` can agree for None.
     """
     rows = spark.read.schema(EVENTS_DDL).option("pathGlobFilter", glob or _FILES).parquet(str(directory))
-    schema, asked = rows.schema, list(dict.fromkeys(wheres))
-    numbered = rows.withColumn("place_0", F.col(ORDER_COLUMN)) if None in asked else rows
-    places: dict[str | None, str] = {None: "place_0"}
-    for number, where in enumerate((one for one in asked if one is not None), 1):
-        # Only numbers are sorted, all of them on one core, and joined to their rows.
-        place = places[where] = f"place_{number}"
-        within = F.row_number().over(Window.orderBy(ORDER_COLUMN)).alias(place)
-        numbered = numbered.join(
-            F.broadcast(rows.where(where).select(ORDER_COLUMN, within)), ORDER_COLUMN, "left"
-        )
-    chosen = [places[where] for where in asked]
-    encoded = numbered.select(*Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,)).columns(schema), *chosen)
-    line = encoded.select(F.concat("key", F.lit("\n"), "body").cast("binary").alias("line"), *chosen)
-    content = F.crc32("line")
+    asked = list(dict.fromkeys(wheres))
+    key, body = Encoding(key=KEY_COLUMNS, order_by=(ORDER_COLUMN,)).columns(rows.schema)[:2]
+    chosen = [F.lit(True) if where is None else F.expr(where) for where in asked]
+    lines = rows.select(
+        ORDER_COLUMN,
+        F.crc32(F.concat(key, F.lit("\n"), body).cast("binary")).alias("content"),
+        *(one.alias(f"chosen_{number}") for number, one in enumerate(chosen)),
+    )
+    # Only numbers are sorted, all of them on one core.
+    before = Window.orderBy(ORDER_COLUMN).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     sums: list[Column] = []
-    for place in chosen:
-        head = F.concat(F.col(place).cast("string"), F.lit("\n")).cast("binary")
-        sums += [F.count(place), F.sum(F.crc32(F.concat(head, "line")))]
-        sums.append(F.sum(F.when(F.col(place).isNotNull(), content)))
-    found = [one or 0 for one in line.select(*sums).collect()[0]]
+    for number, where in enumerate(asked):
+        here, content = F.col(f"chosen_{number}"), F.col("content")
+        place = F.col(ORDER_COLUMN)
+        if where is not None:
+            place = F.col(f"place_{number}")
+            lines = lines.withColumn(f"place_{number}", F.count_if(here).over(before))
+        sums += [
+            F.count_if(here),
+            F.sum(F.when(here, place * content % MODULUS)),
+            F.sum(F.when(here, content)),
+        ]
+    found = [one or 0 for one in lines.select(*sums).collect()[0]]
     return {where: StreamDigest(*found[3 * n : 3 * n + 3]) for n, where in enumerate(asked)}
