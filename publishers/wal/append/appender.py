@@ -18,6 +18,8 @@ from publishers.wal.read.catalog import Location
 __all__ = ["Appender"]
 
 _ENDS: Final = 4096
+# A payload of as many bytes is written from where it is: a copy costs more than a call.
+_LARGE: Final = 1 << 18
 
 
 class Appender:
@@ -54,9 +56,11 @@ class Appender:
 
     def _write_one(self, transaction: Transaction) -> Appended:
         """`_write` without its loops, for the most common case: one transaction of one frame."""
+        data, length, crc, count, first_index, _, flags, _ = transaction.payloads[0]
+        if length >= _LARGE:
+            return self._write((transaction,))[0]
         active = self.active
         start = active.offset
-        data, length, crc, count, first_index, _, flags, _ = transaction.payloads[0]
         version = self.appended + 1
         at = max(self._clock(), self._committed_at + 1)
         _, _, nbytes, size, producer, sequence, _, _ = transaction
@@ -97,7 +101,7 @@ class Appender:
         return result
 
     def _write(self, transactions: Sequence[Transaction]) -> list[Appended]:
-        """Writes transactions that are in memory with one ``pwrite``."""
+        """Writes transactions that are in memory: with one ``pwrite``, and one more at each end of a large payload."""
         if not transactions:
             return []
         active = self.active
@@ -109,6 +113,7 @@ class Appender:
         at = self._committed_at
         now = self._clock()
         parts: list[bytes] = []
+        writes: list[bytes] = []
         results: list[Appended] = []
         for transaction in transactions:
             version += 1
@@ -119,7 +124,13 @@ class Appender:
                 sealed, header = transaction.seal(place, crc, version, durable, at)
                 crc = header.crc
                 headers.append(header)
-                parts += (sealed, payload.data, PADDING[-payload.length & 7])
+                parts.append(sealed)
+                if payload.length < _LARGE:
+                    parts.append(payload.data)
+                else:
+                    writes += (b"".join(parts), payload.data)
+                    parts = []
+                parts.append(PADDING[-payload.length & 7])
             offset += transaction.size
             results.append(
                 tuple.__new__(
@@ -128,8 +139,10 @@ class Appender:
                 )
             )
         filled = active.filled
+        writes.append(b"".join(parts))
         try:
-            active.put(b"".join(parts))
+            for data in filter(None, writes):
+                active.put(data)
         except OSError as error:
             self._undo(error, start, offset, filled, offset - start)
         self._crc = crc

@@ -7,6 +7,7 @@ import pytest
 
 from publishers.errors import LogFailed, LogFull
 from publishers.wal import Wal
+from publishers.wal.append import appender
 from publishers.wal.append.active_segment import ActiveSegment
 from publishers.wal.files.segment import segment_name
 from tests.publishers.wal.logs import OPTIONS, commit, contents, opened, options, sealed
@@ -50,6 +51,26 @@ def test_a_full_disk_undoes_the_group_and_leaves_the_log_good():
     log.abandon()
     system.power_cut()
     assert contents(opened(system)) == [(1, [b"a"]), (2, [b"d"])]
+
+
+@pytest.mark.parametrize("ahead", range(1, 6))
+def test_a_group_with_large_payloads_is_undone_whichever_of_its_writes_fails(ahead, monkeypatch):
+    """F43: a large payload has a write of its own, between those that hold what is around it."""
+    monkeypatch.setattr(appender, "_LARGE", 300)
+    system, log = failing("ENOSPC", ahead)
+    end = log.bytes
+    group = [sealed(b"b"), sealed(b"c" * 401), sealed(b"d"), sealed(b"e" * 404, b"f")]
+    with pytest.raises(LogFull):
+        log.append(group)
+    assert (log.appended, log.bytes, log.failed) == (1, end, None)
+    assert [done.version for done in log.append(group)] == [2, 3, 4, 5]
+    (alone,) = log.append([sealed(b"g" * 300)])
+    assert alone.version == 6
+    log.sync()
+    log.abandon()
+    system.power_cut()
+    bodies = [[b"a"], [b"b"], [b"c" * 401], [b"d"], [b"e" * 404, b"f"], [b"g" * 300]]
+    assert contents(opened(system)) == list(enumerate(bodies, 1))
 
 
 def test_a_group_of_which_a_part_is_in_a_sealed_segment_is_shortened_when_the_disk_is_full():
