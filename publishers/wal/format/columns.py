@@ -97,10 +97,6 @@ class Column:
         flags = f"{int.from_bytes(self.validity, 'little'):0{len(self)}b}"[::-1]
         return (value if flag == "1" else None for value, flag in zip(values, flags, strict=False))
 
-    def size(self, index: int) -> int:
-        """Returns the bytes of one value, 0 for a missing one."""
-        return self.offsets[index + 1] - self.offsets[index]
-
     def slice(self, start: int, end: int) -> "Column":
         """Returns the values from ``start`` up to ``end``: data shared, offsets rebased to begin at 0, bitmap shifted."""
         offsets = self.offsets[start : end + 1]

@@ -40,9 +40,6 @@ rows = st.lists(
 def test_a_column_holds_the_values_it_was_made_of(given_values):
     column = Column.of(given_values)
     assert list(column) == given_values
-    assert [column.size(index) for index in range(len(column))] == [
-        len(value or b"") for value in given_values
-    ]
 
 
 @given(values, st.data())
