@@ -22,11 +22,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
+from struct import unpack_from
 
 from publishers.errors import (
     HistoryPruned,
     LogFull,
     PositionAhead,
+    PositionForeign,
     PositionForked,
     WalCorrupted,
 )
@@ -48,6 +50,12 @@ __all__ = ["run"]
 NAMES = ("a", "b", "c")
 MOST_TOKENS = 60
 FIRST = Path("/a")
+
+
+def recorded(tail: bytes | None) -> int:
+    """The visible version in the bytes of a TAIL, which may be older than the log; 0 if none was written, or it is being changed."""
+    counter, _, visible = unpack_from("<QQQ", tail) if tail else (1, 0, 0)
+    return 0 if counter & 1 else visible
 
 
 @dataclass
@@ -307,7 +315,7 @@ class Lives:
             self.note(f"  restored {one.path}")
         elif roll < 0.85:
             # All that makes the log, but what TAIL tells is that of the log that was there.
-            shown = one.shown
+            shown = min(one.shown, recorded(files.get(TAIL_NAME)))
             kept = {TAIL_NAME: files[TAIL_NAME]} if TAIL_NAME in files else {}
             self.put(one, saved, {**saved.files, **kept})
             one.shown, one.odd = (shown if kept else one.shown), bool(kept) or saved.odd
@@ -381,6 +389,11 @@ class Lives:
             assert Lineage(log).judge(token, oldest, head) == position
         except (HistoryPruned, PositionForked, PositionAhead) as raised:
             error = raised
+        except PositionForeign:
+            # The copy of a creation that was not complete becomes a log of its own.
+            assert token.log_id != log.log_id, what
+            self.refused += 1
+            return
         doubtful = one.mended and not token.random
         if error is None:
             assert same or doubtful, f"believed: {what}"
