@@ -135,14 +135,12 @@ class ExecutorStaging:
             keys = [*(column_named(name).asc_nulls_first() for name in encoding.order_by), F.col(row)]
             numbered = frame.withColumn(row, F.monotonically_increasing_id())
             selected = encoding.select(numbered.orderBy(*keys), frame.schema)
-            schema = arrow_schema(selected)
+            # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
+            dataset: Any = selected._jdf  # noqa: SLF001 - see above
+            encoded, schema = dataset.toArrowBatchRdd(), arrow_schema(selected)
         else:
-            plan = plan_of(encoding, frame)
-            selected = plan.select(frame, IN_PARTITION)
-            schema = plan.arrow_schema(selected)
-        # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
-        dataset: Any = selected._jdf  # noqa: SLF001 - see above
-        batches: RDD[bytes] = RDD(dataset.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
+            encoded, schema = plan_of(encoding, frame).record_batches(frame, IN_PARTITION)
+        batches: RDD[bytes] = RDD(encoded.toJavaRDD(), context, NoOpSerializer())
         task = partial(
             _staged_partition,
             schema.serialize().to_pybytes(),

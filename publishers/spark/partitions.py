@@ -27,7 +27,7 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.util import _load_from_socket
 
@@ -78,8 +78,8 @@ def windows(
             some windows.
     """
     plan = plan_of(encoding, frame)
-    selected = plan.select(frame, max(1, int(collect_bytes / row_bytes)))
-    partitions = Partitions(selected, plan.arrow_schema(selected))
+    batches, schema = plan.record_batches(frame, max(1, int(collect_bytes / row_bytes)))
+    partitions = Partitions(batches, schema, frame.sparkSession)
     ordered = len(encoding.order_by)
     held: Window = []
     for window in partitions.windows(collect_bytes, partitions.first):
@@ -118,7 +118,7 @@ def spread_windows(frame: DataFrame, encoding: Encoding, *, collect_bytes: int) 
     wanted = 1 + measured // part_bytes
     spread = numbered.repartitionByRange(wanted, *keys).sortWithinPartitions(*keys)
     selected = encoding.select(spread, frame.schema)
-    partitions = Partitions(selected, arrow_schema(selected))
+    partitions = Partitions.of(selected)
     try:
         yield from partitions.windows(collect_bytes // 2, 1)
     except TooMuchAtOnce as error:
@@ -132,15 +132,26 @@ def collected(frame: DataFrame) -> Window:
 
 
 class Partitions:
-    """The partitions of a frame, as serialised record batches in the JVM."""
+    """The partitions of a frame, as serialised record batches in the JVM.
 
-    def __init__(self, frame: DataFrame, schema: pa.Schema) -> None:
+    Args:
+        batches: The RDD of record batches in the JVM.
+        schema: Their schema.
+        session: The session of the frame.
+    """
+
+    def __init__(self, batches: Any, schema: pa.Schema, session: SparkSession) -> None:
+        self._context = session.sparkContext
+        self._schema = schema
+        self._rdd: Any = batches.toJavaRDD()
+        self.count: int = self._rdd.getNumPartitions()
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> "Partitions":
+        """Returns the partitions of any frame."""
         # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
         dataset: Any = frame._jdf  # noqa: SLF001 - see above
-        self._context = frame.sparkSession.sparkContext
-        self._schema = schema
-        self._rdd: Any = dataset.toArrowBatchRdd().toJavaRDD()
-        self.count: int = self._rdd.getNumPartitions()
+        return cls(dataset.toArrowBatchRdd(), arrow_schema(frame), frame.sparkSession)
 
     @property
     def first(self) -> int:

@@ -1,7 +1,7 @@
 """The expressions that encode rows of one schema; they are made in the JVM once and reused for every batch.
 
 Each part of an expression costs a py4j command, and a column of the batch about twenty. A micro-batch with a known schema costs
-none.
+none, and the batches of a query share their physical plan.
 """
 
 from collections.abc import Iterable
@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 from py4j.java_gateway import JavaGateway
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from publishers.spark.physical_plan import PhysicalPlan, scan_of
 from publishers.spark.schema import IMAGES, Encoding
 
 __all__ = ["IN_PARTITION", "BatchPlan", "arrow_schema", "free_name", "plan_of"]
@@ -29,39 +30,47 @@ class BatchPlan:
 
     def __init__(self, encoding: Encoding, schema: StructType, gateway: JavaGateway) -> None:
         encoding.check(schema)
-        self._columns = encoding.columns(schema)
-        self._to_seq: Any = gateway.jvm.PythonUtils.toSeq
+        columns = [column._jc for column in encoding.columns(schema)]  # noqa: SLF001 - no public API keeps them in the JVM
+        self._columns: Any = gateway.jvm.PythonUtils.toSeq(columns)
         self._limited: tuple[int, Any, Any] = (
             0,
             None,
             None,
         )  # the last limit, its row filter, and the selected columns
+        self._planned: tuple[int, PhysicalPlan | None] = (0, None)  # the last limit of a query, and its plan
         self._arrow: dict[bool, pa.Schema] = {}  # key: whether Spark uses the large types
 
-    def select(self, frame: DataFrame, most: int) -> DataFrame:
-        """Encodes the first ``most`` rows of each partition, or up to an eighth fewer, and marks the row at the limit ``beyond``."""
+    def record_batches(self, frame: DataFrame, most: int) -> tuple[Any, pa.Schema]:
+        """Encodes the first ``most`` rows of each partition, or up to an eighth fewer, and marks the row at the limit ``beyond``.
+
+        Returns:
+            The RDD of serialised record batches in the JVM, and their schema.
+        """
         least = max(0, most.bit_length() - 4)
         most = most >> least << least  # rounded down, so that the limit seldom changes between batches
+        wide = _wide(frame)
+        scan = scan_of(frame)
+        limit, planned = self._planned
+        if scan is not None and planned is not None and limit == most and planned.reads(scan):
+            return planned.record_batches(scan), self._arrow[wide]
+        selected = self._select(frame, most)
+        if wide not in self._arrow:
+            self._arrow[wide] = arrow_schema(selected)
+        batches: Any = selected._jdf.toArrowBatchRdd()  # noqa: SLF001 - no public API returns Arrow data by partition
+        if scan is not None:
+            self._planned = most, PhysicalPlan.of(selected)
+        return batches, self._arrow[wide]
+
+    def _select(self, frame: DataFrame, most: int) -> DataFrame:
         known, within, selected = self._limited
         if known != most:
             # Evaluated twice, in the filter and in the select: the filter passes a prefix, so both count the same.
             number = F.monotonically_increasing_id().bitwiseAND(IN_PARTITION)
-            within = (number <= most)._jc  # noqa: SLF001 - see _kept
-            selected = self._kept([*self._columns, (number == most).alias("beyond")])
+            within = (number <= most)._jc  # noqa: SLF001 - see __init__
+            selected = self._columns.appended((number == most).alias("beyond")._jc)  # noqa: SLF001 - see __init__
             self._limited = most, within, selected
-        fitting = frame._jdf.where(within)  # noqa: SLF001 - see _kept
+        fitting = frame._jdf.where(within)  # noqa: SLF001 - see __init__
         return DataFrame(fitting.select(selected), frame.sparkSession)
-
-    def _kept(self, columns: list[Column]) -> Any:
-        """Returns the columns of a ``select`` as an object of the JVM; no public API keeps them there."""
-        return self._to_seq([column._jc for column in columns])  # noqa: SLF001 - see above
-
-    def arrow_schema(self, selected: DataFrame) -> pa.Schema:
-        """Returns the Arrow schema of a frame made by ``select``."""
-        wide = _wide(selected)
-        if wide not in self._arrow:
-            self._arrow[wide] = arrow_schema(selected)
-        return self._arrow[wide]
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:

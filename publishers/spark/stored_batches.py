@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from publishers.spark.partitions import HELD, Partitions, TooMuchAtOnce, Window, in_order
-from publishers.spark.plan import IN_PARTITION, arrow_schema, plan_of
+from publishers.spark.plan import IN_PARTITION, plan_of
 from publishers.spark.schema import Encoding
 
 __all__ = ["StoredBatches"]
@@ -68,12 +68,8 @@ class StoredBatches:
                 windows.
         """
         plan, session = plan_of(self._encoding, self._frame), self._frame.sparkSession
-        selected = plan.select(self._frame, IN_PARTITION)
-        schema = plan.arrow_schema(selected)
-        # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
-        dataset: Any = selected._jdf  # noqa: SLF001 - see above
-        java: Any = session.sparkContext._jvm  # noqa: SLF001 - see above
-        rdd = dataset.toArrowBatchRdd()
+        rdd, schema = plan.record_batches(self._frame, IN_PARTITION)
+        java: Any = session.sparkContext._jvm  # noqa: SLF001 - no public API creates a Dataset of an RDD in the JVM
         rdd.persist(java.org.apache.spark.storage.StorageLevel.DISK_ONLY())
         try:
             made = session._jsparkSession.createDataset(rdd, java.org.apache.spark.sql.Encoders.BINARY())  # noqa: SLF001 - see above
@@ -136,7 +132,7 @@ def _fetched(numbered: DataFrame, wanted: list[_Stored]) -> list[bytes]:
 
 
 def _brought(frame: DataFrame, start: int = 0, end: int | None = None) -> Window:
-    partitions = Partitions(frame, arrow_schema(frame))
+    partitions = Partitions.of(frame)
     found = partitions.bring(start, (partitions.count if end is None else end + 1) - start)
     if found is None:
         raise TooMuchAtOnce
