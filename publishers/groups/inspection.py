@@ -41,7 +41,7 @@ def stored_groups(
         filesystem: The file system of the log.
         path: The directory of the log.
         log_id: The id of the log.
-        judge: ``log.position_of``.
+        judge: ``log.position_of`` with ``ahead``, as the owner may have stored a position that this opening has not read yet.
 
     Raises:
         GroupCorrupted: If a journal is damaged.

@@ -28,6 +28,12 @@ class Lineage:
     def __init__(self, files: Wal | Follower) -> None:
         self._files = files
 
+    @property
+    def shown(self) -> Position:
+        """The position after the newest version that the owner has made visible, which a follower may not have read yet."""
+        files = self._files
+        return Position((files.shown if isinstance(files, Follower) else files.visible) + 1)
+
     def token(self, position: Position) -> PositionToken:
         """Returns a position with the epoch that wrote, or will write, the change before it."""
         epoch = self._wrote(_before(position))

@@ -373,8 +373,12 @@ class ReadableLog(OperatedLog):
         found = self._places.lineage.change_id(change.position)
         return row_id(found, change) if change.operation is Operation.READ else found
 
-    def position_of(self, token: str | PositionToken) -> Position:
+    def position_of(self, token: str | PositionToken, *, ahead: bool = False) -> Position:
         """Returns the position of a token that a client kept.
+
+        Args:
+            token: The token.
+            ahead: Whether to return also a position that the owner has made visible and this opening has not read yet.
 
         Raises:
             PositionMalformed: If the text is not a token.
@@ -384,7 +388,7 @@ class ReadableLog(OperatedLog):
             HistoryPruned: If it is no longer kept.
         """
         self.check_here()
-        return self._places.kept(token)
+        return self._places.kept(token, ahead=ahead)
 
     def position_at(self, moment: datetime) -> Position:
         """Returns the first position that was committed at or after a moment; the head if there is none yet.

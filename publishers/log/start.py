@@ -96,15 +96,22 @@ class Places:
             return self.kept(since, pruned=pruned)
         raise InvalidOption("since", since, "a position, its text, a version, a time or a transaction")
 
-    def kept(self, token: str | PositionToken, *, pruned: bool = False) -> Position:
-        """Returns the position of a token that a client kept; ``pruned`` as for `find`.
+    def kept(self, token: str | PositionToken, *, pruned: bool = False, ahead: bool = False) -> Position:
+        """Returns the position of a token that a client kept.
+
+        Args:
+            token: The token.
+            pruned: As for `find`.
+            ahead: Whether to return a position that the owner has made visible and this opening has not read yet, instead of
+                raising.
 
         Raises:
             PositionError: If the token belongs to another log, or is no longer valid.
         """
         found = token if isinstance(token, PositionToken) else PositionToken.parse(token)
         with self._service.noting():
-            return self.lineage.judge(found, self._service.oldest, self._service.head, pruned=pruned)
+            head = max(self._service.head, self.lineage.shown) if ahead else self._service.head
+            return self.lineage.judge(found, self._service.oldest, head, pruned=pruned)
 
     def in_snapshot(self, cursor: SnapshotCursor) -> Position:
         """Returns the position in the cursor of a snapshot.

@@ -39,7 +39,7 @@ def stored_slots(
         filesystem: Where the log is.
         path: Its directory.
         log_id: Its id.
-        judge: ``log.position_of``.
+        judge: ``log.position_of`` with ``ahead``, as the owner may have stored a position that this opening has not read yet.
 
     Raises:
         SlotsCorrupted: If the journal is damaged.

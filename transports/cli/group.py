@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -10,13 +10,12 @@ from publishers.errors import InvalidOption
 from publishers.groups.dead_letters import read_letter
 from publishers.groups.delivery import DeadLetter
 from publishers.groups.errors import NoSuchGroup
-from publishers.groups.inspection import StoredGroup, stored_groups
+from publishers.groups.inspection import StoredGroup
 from publishers.groups.record import GROUPS_NAME
 from publishers.log.changelog import ChangeLog
 from publishers.log.dead_log import DeadLetterLog
 from publishers.model.change import time_of
 from publishers.model.position import Position, PositionToken
-from publishers.wal import RealFileSystem
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.group_afar import asked_of, groups_of
@@ -27,7 +26,7 @@ from transports.cli.source import followed, url_of
 from transports.client.remote_groups import RemoteGroups
 from transports.codec.group_orders import letter_json
 from transports.codec.starts import start_of_text
-from transports.codec.stored import stored_groups_json
+from transports.codec.stored import stored_groups_json, stored_groups_of
 
 __all__ = ["add_arguments"]
 
@@ -360,12 +359,8 @@ def _place(info: Mapping[str, Any]) -> Position:
     return PositionToken.parse(info["cursor"]).position
 
 
-def _stored(log: ChangeLog) -> Iterator[StoredGroup]:
-    return stored_groups(RealFileSystem(), log.path, log.log_id, log.position_of)
-
-
 def _one(log: ChangeLog, name: str) -> StoredGroup:
-    known = {one.record.name: one for one in _stored(log)}
+    known = {one.record.name: one for one in stored_groups_of(log)}
     if name not in known:
         raise NoSuchGroup(name, known)
     return known[name]

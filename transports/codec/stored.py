@@ -1,7 +1,9 @@
 """The slots and groups that are stored in the directory of a log, as JSON; for processes that do not own the log."""
 
 import contextlib
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,12 @@ from publishers.wal import RealFileSystem
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["stored_groups_json", "stored_slots_json"]
+__all__ = ["stored_groups_json", "stored_groups_of", "stored_slots_json"]
+
+
+def stored_groups_of(log: "ChangeLog") -> Iterator[StoredGroup]:
+    """Yields the groups of a log, by name; reads each journal when its group is asked for. Raises as `stored_groups_json`."""
+    return stored_groups(RealFileSystem(), log.path, log.log_id, partial(log.position_of, ahead=True))
 
 
 def stored_groups_json(log: "ChangeLog", *, listed: int | None = None) -> list[dict[str, Any]]:
@@ -32,8 +39,7 @@ def stored_groups_json(log: "ChangeLog", *, listed: int | None = None) -> list[d
         GroupCorrupted: If a journal is damaged.
         OSError: If one cannot be read.
     """
-    found = stored_groups(RealFileSystem(), log.path, log.log_id, log.position_of)
-    return [_group(log, one) for one in islice(found, listed)]
+    return [_group(log, one) for one in islice(stored_groups_of(log), listed)]
 
 
 def stored_slots_json(log: "ChangeLog") -> list[dict[str, Any]]:
@@ -43,7 +49,8 @@ def stored_slots_json(log: "ChangeLog") -> list[dict[str, Any]]:
         SlotsCorrupted: If the journal is damaged.
         OSError: If it cannot be read.
     """
-    return [_slot(log, one) for one in stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of)]
+    judge = partial(log.position_of, ahead=True)
+    return [_slot(log, one) for one in stored_slots(RealFileSystem(), log.path, log.log_id, judge)]
 
 
 def _group(log: "ChangeLog", group: StoredGroup) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tests.publishers.support import wait_until
 from tests.transports.cli.test_program import one_line
 from transports import Grant, LogAction, serve
 from transports.cli import main
+from transports.codec.stored import stored_groups_json, stored_slots_json
 
 
 @pytest.fixture
@@ -98,6 +99,18 @@ def test_mistakes_are_told_in_one_line(orders, capsys, arguments, code, words):
     assert main(["slot", *(one.replace("DIR", str(orders)) for one in arguments)]) == code
     assert words in one_line(capsys)
     assert not (orders / "nothing").exists()
+
+
+def test_a_stored_place_that_a_follower_has_not_reached_is_no_other_history(orders):
+    """F86, F92: also of a group; the owner stores what is visible, and a follower reads the log a little later."""
+    with ChangeLog.open(orders) as log, ChangeLog.open(orders, read_only=True) as reader:
+        with reader._publication.gate:  # the follower publishes nothing more
+            log.commit([upsert("order", "9", {})])
+            log.slots.create("stock")
+            log.groups.create("pickers")
+            (slot,), (group,) = stored_slots_json(reader), stored_groups_json(reader)
+        assert (slot["place"], slot["state"], slot["lag"]) == ("5:0", "good", {"versions": 0, "seconds": 0.0})
+        assert (group["floor"], group["state"], group["lag"]) == ("5:0", "serving", slot["lag"])
 
 
 def test_a_damaged_journal_is_told(orders, capsys):
