@@ -181,6 +181,7 @@ _TABLE: Final = (
         SlotsCorrupted,
         "SLOTS_UNUSABLE",
         message="the journal of the slots of this log is damaged; the server has logged the file",
+        logged=True,
     ),
     _Row(
         NoSuchGroup,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from publishers import ChangeLog, Criterion, Position, upsert
+from publishers import ChangeLog, Criteria, Criterion, Position, upsert
 from publishers.slots import SlotState
 from transports import Grant, LogAction, serve
 
@@ -235,6 +235,48 @@ async def test_a_follower_has_no_slots(tmp_path, log, dial):
         async with dial(server.url) as wire:
             await wire.init()
             assert (await open_slot(wire))["code"] == "LOG_READ_ONLY"
+
+
+async def order(wire, **payload):
+    """Sends an order on slots; returns the answer, or the error."""
+    await wire.send(type="slot", id="q", payload=payload)
+    return (await wire.receive())["payload"]
+
+
+ORDERS_ONLY = Criteria.of(Criterion(entity_types={"order"}))
+
+
+@pytest.mark.parametrize(
+    ("grant", "shown"),
+    [
+        (None, ["bills", "stock"]),
+        (CONSUMER, ["stock"]),
+        (Grant({LogAction.OPERATE, LogAction.READ, LogAction.CONSUME}, slots=["b*"]), ["bills"]),
+        (Grant({LogAction.READ}), None),
+        (Grant({LogAction.READ, LogAction.OPERATE}, criteria=ORDERS_ONLY), None),
+    ],
+)
+async def test_a_follower_shows_stored_slots_to_consumers_and_operators(
+    tmp_path, log, slots, dial, grant, shown
+):
+    """F74, F86: the slots that the grant names, or all to a client that may operate the whole log."""
+    slots.create("bills")
+    with (
+        ChangeLog.open(tmp_path / "shop", read_only=True) as follower,
+        serve(follower, authorise=grant) as server,
+    ):
+        async with dial(server.url) as wire:
+            await wire.init()
+            listed = await order(wire, do="list")
+            told = {name: await order(wire, name=name) for name in ("bills", "stock")}
+            assert (await order(wire, do="drop", name="stock"))["code"] == "LOG_READ_ONLY"
+    if shown is None:
+        assert {listed["code"]} | {one["code"] for one in told.values()} == {"FORBIDDEN"}
+        return
+    assert [one["name"] for one in listed] == shown
+    assert all(one["stored"] and one["log"] == "shop" for one in listed)
+    for name, one in told.items():
+        assert one == [each for each in listed if each["name"] == name] or one["code"] == "FORBIDDEN"
 
 
 @pytest.mark.parametrize(

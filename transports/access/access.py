@@ -230,14 +230,24 @@ class Access:
         name: str | None,
         principal: Principal,
         action: LogAction = LogAction.READ,
+        *,
+        stored: bool = False,
     ) -> tuple[str, _L, Grant]:
         """Finds the log of a request; returns its name, the log and the grant. Without a name, the only log is meant.
 
         Authorisation comes before the look-up, so that no principal learns the names of logs that it may not use.
 
+        Args:
+            logs: The logs of the server, by name.
+            name: The name in the request.
+            principal: The principal.
+            action: The requested action.
+            stored: Whether the request only reads slots. A log that is followed here shows them, as stored by its owner, with
+                OPERATE too, as its statistics show groups.
+
         Raises:
             Forbidden: If the action is not allowed on a log of this name.
-            LogReadOnly: Instead, if slots or groups are asked for, and the log belongs to another process.
+            LogReadOnly: If slots or groups are to be used, the log belongs to another process, and the principal may read it.
             LogNotFound: If no log has this name, or if there are several and no name was given; lists the names that the
                 principal may know.
         """
@@ -245,17 +255,13 @@ class Access:
             name = next(iter(logs))
         if name is None or len(name) > _NAME_MAX:
             raise LogNotFound(name, self._known(logs, principal, action))
-        try:
-            grant = self.grant(principal, name, action)
-        except Forbidden:
-            consumes = (
-                action is LogAction.CONSUME and self.allows(principal, name, LogAction.READ) is not None
-            )
-            if consumes and getattr(logs.get(name), "read_only", False):
-                why = "is followed here: its slots and groups belong to its owner,"
-                raise LogReadOnly(name, why) from None
-            raise
         log = logs.get(name)
+        if action is LogAction.CONSUME and getattr(log, "read_only", False):
+            if not stored and self.allows(principal, name, LogAction.READ) is not None:
+                raise LogReadOnly(name, "is followed here: its slots and groups belong to its owner,")
+            if stored and self.allows(principal, name, LogAction.CONSUME) is None:
+                action = LogAction.OPERATE
+        grant = self.grant(principal, name, action)
         if log is None:
             raise LogNotFound(name, self._known(logs, principal, action))
         return name, log, grant

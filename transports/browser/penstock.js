@@ -125,17 +125,18 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @typedef {object} SlotTold
  * @property {string} log
  * @property {string} name
- * @property {"free" | "served" | "lost" | "forked"} state
+ * @property {"free" | "served" | "lost" | "forked" | "good"} state "good" instead of the first two if it is stored.
  * @property {string} cursor The next change that its consumer has not acknowledged.
  * @property {number} version The version of that change.
  * @property {number} generation The generation of the last opening.
  * @property {string | null} owner The owner of the current opening.
  * @property {boolean} paused
- * @property {{versions: number, changes: number | null, bytes: number | null, seconds: number | null}} lag
+ * @property {{versions: number | null, changes: number | null, bytes: number | null, seconds: number | null}} lag
  * @property {string | null} history The state of the history that is held for it.
- * @property {number} heldBytes
+ * @property {number | null} heldBytes
  * @property {number | null} bytesLeft The bytes until it exceeds its cap.
  * @property {number | null} secondsLeft
+ * @property {boolean} stored Whether the server follows the log: the slot as its owner has stored it; what only the owner knows is null.
  *
  * @typedef {object} GroupOrder The arguments of an order on a group.
  * @property {string} name The name of the group.

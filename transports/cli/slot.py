@@ -200,6 +200,7 @@ def _seen(info: SlotTold) -> dict[str, Any]:
 
 
 def _row(row: dict[str, Any]) -> Sequence[str]:
-    state = row["state"] + (" (paused)" if row["paused"] else "")
+    marks = ", ".join(mark for mark in ("paused", "stored") if row.get(mark))
+    state = row["state"] + (f" ({marks})" if marks else "")
     behind = lag_text(row["lag"], "versions")
     return row["name"], row["place"], behind, str(row["generation"]), state

@@ -21,7 +21,8 @@ class RemoteSlots:
     """The slots of a remote log that the client may use; ``RemoteLog.slots``. To be called on the loop of the connection.
 
     The server refuses with ``RemoteError``, whose code is ``SLOT_NOT_FOUND``, ``SLOT_EXISTS``, ``SLOT_BUSY`` if a consumer has the
-    slot open and the operation needs it closed, or ``FORBIDDEN`` if the grant does not name the slot. With ``reconnect``, requests
+    slot open and the operation needs it closed, or ``FORBIDDEN`` if the grant does not name the slot. A server that follows the log
+    answers `list` and `info` as its owner has stored the slots (``SlotTold.stored``), and refuses the rest with ``LOG_READ_ONLY``. With ``reconnect``, requests
     that a lost connection left unanswered are sent again: a repeated ``create`` or ``drop`` may then find the slot created or dropped
     by the first.
 

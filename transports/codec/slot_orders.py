@@ -45,6 +45,11 @@ class SlotOrder(msgspec.Struct, frozen=True):
     copy_from: str | None = None
     paused: bool = False
 
+    @property
+    def reads(self) -> bool:
+        """Whether the order changes nothing."""
+        return self.do in ("list", "info")
+
     @classmethod
     def of(cls, payload: Mapping[str, Any]) -> "SlotOrder":
         """Validates the payload of an order.
@@ -85,13 +90,13 @@ class SlotLag(msgspec.Struct, frozen=True):
     """The lag of a slot.
 
     Attributes:
-        versions: Versions that its consumer has not acknowledged.
+        versions: Versions that its consumer has not acknowledged; None for a stored slot of another history.
         changes: The changes in them; None if no longer known.
         bytes: Their stored bytes; None if no longer known.
         seconds: The age of the oldest.
     """
 
-    versions: int
+    versions: int | None
     changes: int | None = None
     bytes: int | None = None
     seconds: float | None = None
@@ -103,7 +108,7 @@ class SlotTold(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         log: The name by which the client knows the log.
         name: The name of the slot.
-        state: ``free``, ``served``, ``lost`` or ``forked``.
+        state: ``free``, ``served``, ``lost`` or ``forked``; of a stored slot ``good``, ``lost`` or ``forked``.
         cursor: The next change that its consumer has not acknowledged.
         version: The version of that change.
         generation: The generation of the last opening.
@@ -114,6 +119,8 @@ class SlotTold(msgspec.Struct, frozen=True, rename="camel"):
         held_bytes: The bytes of the log from the segment of its position on.
         bytes_left: The bytes until it exceeds its cap; None without a cap.
         seconds_left: Likewise in seconds.
+        stored: Whether the server follows the log. Then the slot is shown as its owner has stored it: what was acknowledged since
+            may be missing, and so are the figures that only the owner knows (None).
     """
 
     log: str
@@ -126,9 +133,10 @@ class SlotTold(msgspec.Struct, frozen=True, rename="camel"):
     paused: bool
     lag: SlotLag
     history: str | None = None
-    held_bytes: int = 0
+    held_bytes: int | None = None
     bytes_left: int | None = None
     seconds_left: float | None = None
+    stored: bool = False
 
 
 def slot_json(log: str, statistics: SlotStatistics, token: Callable[[Position], object]) -> SlotTold:

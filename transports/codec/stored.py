@@ -16,11 +16,12 @@ from publishers.model.position import Position
 from publishers.slots.inspection import StoredSlot, stored_slots
 from publishers.slots.state import SlotState
 from publishers.wal import RealFileSystem
+from transports.codec.slot_orders import SlotLag, SlotTold
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["stored_groups_json", "stored_groups_of", "stored_slots_json"]
+__all__ = ["stored_groups_json", "stored_groups_of", "stored_slot", "stored_slots_json", "stored_slots_of"]
 
 
 def stored_groups_of(log: "ChangeLog") -> Iterator[StoredGroup]:
@@ -42,6 +43,11 @@ def stored_groups_json(log: "ChangeLog", *, listed: int | None = None) -> list[d
     return [_group(log, one) for one in islice(stored_groups_of(log), listed)]
 
 
+def stored_slots_of(log: "ChangeLog") -> list[StoredSlot]:
+    """Returns the slots of a log, by name. Raises as `stored_slots_json`."""
+    return stored_slots(RealFileSystem(), log.path, log.log_id, partial(log.position_of, ahead=True))
+
+
 def stored_slots_json(log: "ChangeLog") -> list[dict[str, Any]]:
     """Returns the slots of a log, likewise.
 
@@ -49,8 +55,30 @@ def stored_slots_json(log: "ChangeLog") -> list[dict[str, Any]]:
         SlotsCorrupted: If the journal is damaged.
         OSError: If it cannot be read.
     """
-    judge = partial(log.position_of, ahead=True)
-    return [_slot(log, one) for one in stored_slots(RealFileSystem(), log.path, log.log_id, judge)]
+    return [_slot(log, one) for one in stored_slots_of(log)]
+
+
+def stored_slot(name: str, log: "ChangeLog", slot: StoredSlot) -> SlotTold:
+    """Returns a stored slot for the wire.
+
+    Args:
+        name: The name by which the client knows the log.
+        log: The log.
+        slot: The slot.
+    """
+    row = _slot(log, slot)
+    return SlotTold(
+        name,
+        row["name"],
+        row["state"],
+        row["cursor"],
+        slot.position.version,
+        row["generation"],
+        None,
+        row["paused"],
+        SlotLag(**row["lag"]),
+        stored=True,
+    )
 
 
 def _group(log: "ChangeLog", group: StoredGroup) -> dict[str, Any]:

@@ -59,7 +59,8 @@ class ConnectionSchemas:
         """Looks a schema up, or executes an order on a slot or a group, on a thread, and answers."""
         action = LogAction.READ if isinstance(asked, SchemaQuestion) else LogAction.CONSUME
         try:
-            name, log, grant = self._access.find(self._logs, asked.log, principal, action)
+            stored = isinstance(asked, SlotOrder) and asked.reads
+            name, log, grant = self._access.find(self._logs, asked.log, principal, action, stored=stored)
         except Exception as error:  # noqa: BLE001 - any error concerns only this question
             self._perform(self._session.failed(entry, describe(error)))
             return

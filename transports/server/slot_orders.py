@@ -2,9 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from publishers.slots.errors import NoSuchSlot
 from publishers.slots.statistics import SlotStatistics
-from transports.access.grant import Grant
+from transports.access.grant import Grant, LogAction
 from transports.codec.slot_orders import SlotOrder, SlotTold, slot_json
+from transports.codec.stored import stored_slot, stored_slots_of
+from transports.errors import Forbidden
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -13,21 +16,26 @@ __all__ = ["carry_out"]
 
 
 def carry_out(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> list[SlotTold]:
-    """Carries out an order; writes to the disk, on the calling thread.
+    """Carries out an order; reads and writes the disk on the calling thread.
+
+    At a log that is followed here, ``list`` and ``info`` return slots as their owner has stored them.
 
     Args:
         name: The name of the log, as the client knows it.
         log: The log of the slots.
-        grant: The grant of the client, which names the slots that it may use.
+        grant: The grant of the client, which names the slots that it may use, or allows it to operate the followed log.
         order: The order of the client.
 
     Returns:
         The state of the slots after the order; empty after ``drop``.
 
     Raises:
-        Forbidden: If the grant does not name the slot.
+        Forbidden: If the grant does not name the slot, or hides a part of the log whose stored slots are asked for.
+        LogReadOnly: If the log is followed here, and the order changes a slot.
         PenstockError: If the order cannot be carried out.
     """
+    if log.read_only and order.reads:
+        return _stored(name, log, grant, order)
     slots = log.slots
     if order.do == "list":
         return [slot_json(name, slots.info(one), log.token) for one in slots if grant.names_slot(one)]
@@ -38,6 +46,26 @@ def carry_out(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> li
         slots.drop(order.name)
         return []
     return [slot_json(name, _done(log, order), log.token)]
+
+
+def _stored(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> list[SlotTold]:
+    if grant.criteria is not None:
+        raise Forbidden(
+            "action", "that of a client that may see the whole log, as positions cannot be narrowed"
+        )
+    consumes = LogAction.CONSUME in grant.actions
+    if consumes and order.do == "info":
+        grant.check_slot(order.name)
+    found = {one.record.name: one for one in stored_slots_of(log)}
+    if order.do == "list":
+        return [
+            stored_slot(name, log, one)
+            for called, one in found.items()
+            if not consumes or grant.names_slot(called)
+        ]
+    if order.name not in found:
+        raise NoSuchSlot(order.name, found)
+    return [stored_slot(name, log, found[order.name])]
 
 
 def _done(log: "ChangeLog", order: SlotOrder) -> SlotStatistics:

@@ -181,6 +181,50 @@ def test_slots_of_a_server_are_made_listed_moved_paused_and_dropped(served, caps
     assert "FORBIDDEN" in one_line(capsys)
 
 
+def test_slots_are_shown_by_a_server_that_follows_the_log(orders, capsys):
+    """F74, F86: as their owner has stored them, and it says so; they are managed by the server that owns the log."""
+    with ChangeLog.open(orders) as log:
+        log.slots.create("stock", start="earliest")
+        log.slots.create("audit", paused=True)
+        with ChangeLog.open(orders, read_only=True) as reader, serve(reader) as server:
+            audit, stock = run(capsys, "list", server.url)["slots"]
+            kept = run(capsys, "list", orders)["slots"][1]
+            for field in ("name", "place", "state", "cursor", "generation", "paused"):
+                assert stock[field] == kept[field]
+            assert (audit["stored"], stock["stored"], stock["state"]) == (True, True, "good")
+            assert stock["lag"]["versions"] == 3
+            assert [stock[unknown] for unknown in ("owner", "history", "heldBytes", "bytesLeft")] == [
+                None
+            ] * 4
+            assert run(capsys, "info", server.url, "stock", "--log", log.name)["cursor"] == stock["cursor"]
+            assert main(["slot", "list", server.url]) == 0
+            first, second = capsys.readouterr().out.splitlines()[1:]
+            assert first.endswith("good (paused, stored)")
+            assert second.endswith("good (stored)")
+            assert main(["slot", "info", server.url, "stock"]) == 0
+            assert "stored: yes" in capsys.readouterr().out
+            assert main(["slot", "info", server.url, "stack"]) == 1
+            assert "SLOT_NOT_FOUND" in one_line(capsys)
+            for arguments in (["pause"], ["resume"], ["drop"], ["create"], ["seek", "2"]):
+                assert main(["slot", arguments[0], server.url, "stock", *arguments[1:]]) == 1
+                line = one_line(capsys)
+                assert "LOG_READ_ONLY" in line
+                assert "the server that owns it" in line
+        assert {one.paused for one in map(log.slots.info, log.slots)} == {False, True}
+
+
+def test_a_damaged_journal_of_slots_is_told_by_a_server_that_follows_the_log(orders, capsys, caplog):
+    """F86: also to the operator, who learns the file."""
+    main(["slot", "create", str(orders), "stock"])
+    for name in ("JOURNAL", "JOURNAL.copy"):
+        (orders / "slots" / name).write_bytes(b"x" * 300)
+    capsys.readouterr()
+    with ChangeLog.open(orders, read_only=True) as reader, serve(reader) as server:
+        assert main(["slot", "list", server.url]) == 1
+        assert "SLOTS_UNUSABLE" in one_line(capsys)
+    assert str(orders / "slots" / "JOURNAL") in caplog.text
+
+
 def test_pausing_beside_the_log_lasts(orders, capsys):
     run(capsys, "create", orders, "stock")
     assert run(capsys, "pause", orders, "stock") == {"paused": "stock"}
