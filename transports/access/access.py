@@ -251,20 +251,23 @@ class Access:
             LogNotFound: If no log has this name, or if there are several and no name was given; lists the names that the
                 principal may know.
         """
+        enough = (action, LogAction.OPERATE) if stored else (action,)
         if name is None and len(logs) == 1:
             name = next(iter(logs))
         if name is None or len(name) > _NAME_MAX:
-            raise LogNotFound(name, self._known(logs, principal, action))
+            raise LogNotFound(name, self._known(logs, principal, enough))
         log = logs.get(name)
         if action is LogAction.CONSUME and getattr(log, "read_only", False):
-            if not stored and self.allows(principal, name, LogAction.READ) is not None:
+            if stored:
+                action = next((one for one in enough if self.allows(principal, name, one)), action)
+            elif self.allows(principal, name, LogAction.READ):
                 raise LogReadOnly(name, "is followed here: its slots and groups belong to its owner,")
-            if stored and self.allows(principal, name, LogAction.CONSUME) is None:
-                action = LogAction.OPERATE
         grant = self.grant(principal, name, action)
         if log is None:
-            raise LogNotFound(name, self._known(logs, principal, action))
+            raise LogNotFound(name, self._known(logs, principal, enough))
         return name, log, grant
 
-    def _known(self, logs: Mapping[str, object], principal: Principal, action: LogAction) -> list[str]:
-        return [name for name in logs if self.allows(principal, name, action) is not None]
+    def _known(
+        self, logs: Mapping[str, object], principal: Principal, enough: tuple[LogAction, ...]
+    ) -> list[str]:
+        return [name for name in logs if any(self.allows(principal, name, one) for one in enough)]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, LogReadOnly
 from tests.transports.principals import knowing
 from transports import ANONYMOUS, Access, Credentials, Forbidden, Grant, LogAction, Principal, Unauthenticated
 from transports.errors import LogNotFound, NotAuthenticated
@@ -124,6 +124,34 @@ def test_a_principal_whose_time_is_over_may_do_nothing_more():
     assert access.allows(ANN, "shop", LogAction.READ) is None
     with pytest.raises(Unauthenticated):
         access.grant(ANN, "shop", LogAction.READ)
+
+
+class Followed:
+    read_only = True
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_slots_of_a_followed_log_are_shown_or_refused_to_those_who_may_know_the_log(stored):
+    """F86: nobody else learns that there is a log, nor that it is followed."""
+    grants = {"mine": Grant({LogAction.READ, LogAction.OPERATE}), "fed": Grant({LogAction.CONSUME})}
+    access = Access(authorise=lambda _principal, log, _action: grants.get(log, Grant(())))
+    logs = {name: Followed() for name in ("mine", "fed", "secret")}
+    assert access.find(logs, "fed", ANONYMOUS, LogAction.CONSUME, stored=stored)[2] == grants["fed"]
+    said = []
+    for name in ("secret", "nothing"):
+        with pytest.raises(Forbidden) as caught:
+            access.find(logs, name, ANONYMOUS, LogAction.CONSUME, stored=stored)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    with pytest.raises(LogNotFound) as missing:
+        access.find(logs, None, ANONYMOUS, LogAction.CONSUME, stored=stored)
+    if stored:
+        assert access.find(logs, "mine", ANONYMOUS, LogAction.CONSUME, stored=True)[2] == grants["mine"]
+        assert str(missing.value).endswith("one of: fed, mine")
+        return
+    assert str(missing.value).endswith("one of: fed")
+    with pytest.raises(LogReadOnly, match="belong to its owner"):
+        access.find(logs, "mine", ANONYMOUS, LogAction.CONSUME)
 
 
 def test_nobody_learns_whether_there_is_a_log_that_is_not_for_him():
