@@ -96,7 +96,7 @@ def _group(log: "ChangeLog", group: StoredGroup) -> dict[str, Any]:
         "criteria": record.criteria,
         "settings": msgspec.to_builtins(record.settings),
         "cursor": record.head,
-        "lag": _lag(log, group.floor, group.state.value),
+        "lag": _lag(log, group.floor, group.state),
     }
 
 
@@ -111,14 +111,14 @@ def _slot(log: "ChangeLog", slot: StoredSlot) -> dict[str, Any]:
         "granularity": record.granularity,
         "criteria": record.criteria,
         "cursor": record.place,
-        "lag": _lag(log, slot.position, slot.state.value),
+        "lag": _lag(log, slot.position, slot.state),
     }
 
 
-def _lag(log: "ChangeLog", position: Position, state: str) -> dict[str, Any]:
-    if state == GroupState.FORKED.value:  # its versions are those of another history
+def _lag(log: "ChangeLog", position: Position, state: SlotState | GroupState) -> dict[str, Any]:
+    if state in (SlotState.FORKED, GroupState.FORKED):  # its versions are those of another history
         return {"versions": None, "seconds": None}
-    seconds = None if state == GroupState.LOST.value else _age_of(log, position.version)
+    seconds = None if state in (SlotState.LOST, GroupState.LOST) else _age_of(log, position.version)
     return {"versions": max(log.head.version - position.version, 0), "seconds": seconds}
 
 
