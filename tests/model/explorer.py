@@ -2,6 +2,7 @@
 
 from collections import deque
 
+from tests.model.invariants import check, check_rest
 from tests.model.world import Plan, World, Wrong
 
 __all__ = ["Fault", "explore"]
@@ -24,13 +25,14 @@ def explore(plan: Plan, most: int = 10**7) -> int:
         world, key = waiting.popleft()
         if world.resting:
             try:
-                world.check_rest()
+                check_rest(world)
             except Wrong as wrong:
                 raise Fault(_told(plan, came, key, str(wrong))) from wrong
         for step in world.steps():
             after = world.copy()
             try:
                 after.take(step)
+                check(after)
             except Exception as wrong:
                 raise Fault(_told(plan, came, key, f"{step}: {wrong!r}")) from wrong
             reached = after.key()

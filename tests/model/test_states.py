@@ -1,8 +1,8 @@
 """Every order of the steps of a small log keeps the invariants, and no mistake in the table of states goes unnoticed.
 
-The invariants are those of `tests.model.world`: nothing lost, repeated or out of order, nothing above the watermark or the
-demand; a LIVE cursor is in the ring, which covers its place; a cursor belongs to the drain or to the replayer; whoever has
-demand for what is visible is woken; ENDED is final, and pins nothing.
+The invariants are those of `tests.model.world` and `tests.model.invariants`: nothing lost, repeated or out of order, nothing above
+the watermark or the demand; a LIVE cursor is in the ring, which covers its place; a cursor belongs to the drain or to the replayer;
+whoever has demand for what is visible is woken; ENDED is final, and pins nothing.
 """
 
 from collections.abc import Callable, Iterable

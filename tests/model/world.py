@@ -12,35 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from publishers.fanout.bench import Bench, RingCursor, Round
-from publishers.fanout.chunk import Ahead, Chunk, Likeness
+from publishers.fanout.chunk import Ahead, Chunk
 from publishers.fanout.ring import BEHIND, Ring
 from publishers.fanout.state import Deed, Occurrence, Phase
 from publishers.model.position import Position
-from publishers.views.view import View
+from tests.model.cursors import KIND, Cursor, Owner, Piece, Thread
 
 __all__ = ["Plan", "World", "Wrong"]
 
 _FIELDS: Final = ("next", "phase", "held", "place", "location", "group", "kind", "bench")
 _BENCH: Final = ("credit", "serving", "_lock", "_again")
-_KIND: Final = Likeness(View(), True, 9, 9, False)
 
 
 class Wrong(AssertionError):
     """Something that must never be."""
-
-
-class _Piece:
-    """The one change of a version."""
-
-    nbytes = weight = 1
-    indices = (0,)
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self.block = self
-
-    def __len__(self) -> int:
-        return 1
 
 
 @dataclass(frozen=True)
@@ -72,69 +57,6 @@ class Plan:
     grouped: bool = False
 
 
-@dataclass(frozen=True)
-class _Thread:
-    """Where a drain or a slice is: its next step, what the table has left it to do, and what it has read."""
-
-    at: str = ""
-    upto: int = 0
-    todo: tuple[Deed, ...] = ()
-
-
-class _Cursor(RingCursor):
-    """The cursor of one subscription, and what stands beside it."""
-
-    __slots__ = (
-        "acts",
-        "demand",
-        "drain",
-        "expects",
-        "filled",
-        "halted",
-        "pending",
-        "slices",
-        "sought",
-        "world",
-    )
-
-    @property
-    def more(self) -> bool:
-        return self.next.version <= self.world.visible
-
-    @property
-    def reading(self) -> _Thread | None:
-        """The slice that has the cursor; those that have given it back may still have something to do."""
-        return next((one for one in self.slices if one.at != "over"), None)
-
-
-class _Owner:
-    """The subscription of a cursor, and its drain, as its group sees them."""
-
-    def __init__(self, cursor: _Cursor) -> None:
-        self.cursor = cursor
-        self.drain = self
-
-    @property
-    def demand(self) -> int:
-        return self.cursor.demand
-
-    @property
-    def queued(self) -> int:
-        return len(self.cursor.filled)
-
-    def lend(self, events: int) -> "_Owner | None":
-        """Its drain lends its flag, as ChangeSubscription does."""
-        one = self.cursor
-        idle = not (one.drain.at or one.halted or one.sought)
-        if not idle or one.phase is not Phase.LIVE or events > one.demand:
-            return None
-        one.drain = _Thread("lent")
-        return self
-
-    def release_hold(self, _: RingCursor) -> None:
-        self.cursor.drain = _Thread()
-
-
 class World:
     """One state of everything."""
 
@@ -157,10 +79,10 @@ class World:
         self.ring = Ring(Position(plan.old + 1), max_events=plan.ring, max_bytes=2**40)
         self.cursors = []
         for start, acts in zip(plan.starts, plan.acts, strict=True):
-            one = _Cursor(Position(start), kind=_KIND)
-            one.owner, one.world = _Owner(one), self
+            one = Cursor(Position(start), kind=KIND)
+            one.owner, one.world = Owner(one), self
             one.acts, one.demand, one.expects = acts, 0, start
-            one.drain, one.slices = _Thread(), ()
+            one.drain, one.slices = Thread(), ()
             one.filled, one.sought, one.pending, one.halted = (), None, False, False
             self.cursors.append(one)
             self.ring.move(one, Occurrence.ENTER)
@@ -172,10 +94,10 @@ class World:
         new.listed = dict(self.listed)
         twins: dict[Any, Any] = {None: None}
         for one in self.cursors:
-            twin = twins[one] = _Cursor.__new__(_Cursor)
-            for name in (*_FIELDS, *_Cursor.__slots__):
+            twin = twins[one] = Cursor.__new__(Cursor)
+            for name in (*_FIELDS, *Cursor.__slots__):
                 setattr(twin, name, getattr(one, name))
-            twin.owner, twin.world = _Owner(twin), new
+            twin.owner, twin.world = Owner(twin), new
         new.cursors = [twins[one] for one in self.cursors]
         for bench in self._benches():
             twin = twins[bench] = Bench.__new__(Bench)
@@ -278,7 +200,6 @@ class World:
             self._slice(self.cursors[int(numbers[0])], int(numbers[1]))
         else:
             getattr(self, f"_{what}")(*(self.cursors[int(number)] for number in numbers))
-        self._check()
 
     # The committer, by the steps of PublishGate.publish.
 
@@ -321,7 +242,7 @@ class World:
             raise Wrong("two rounds at a time")
         self.ahead, self.bench, self.lent, self.committer = None, None, (), ""
 
-    def _recall(self, one: _Cursor) -> None:
+    def _recall(self, one: Cursor) -> None:
         """Asks for the flag, as Cursor.recall does."""
         if self.ring.recall(one):
             one.owner.release_hold(one)
@@ -355,7 +276,7 @@ class World:
             self.detached = True
             overtaken = ring.detach(self.visible)
         elif kind != "f" and not self.detached:
-            chunk = Chunk(version, (_Piece(version),))
+            chunk = Chunk(version, (Piece(version),))
             overtaken = ring.link(chunk, self.visible)
             self.place = chunk.place
             if self.plan.ring < ring.statistics().events:
@@ -384,7 +305,7 @@ class World:
 
     # Subscribers and the operator.
 
-    def _act(self, one: _Cursor) -> None:
+    def _act(self, one: Cursor) -> None:
         act, one.acts = one.acts[0], one.acts[1:]
         match act:
             case "1" | "9":
@@ -404,27 +325,27 @@ class World:
 
     # What the table leaves to ChangeSubscription._move.
 
-    def _move(self, one: _Cursor, event: Occurrence, at: int | None = None) -> tuple[Deed, ...] | None:
+    def _move(self, one: Cursor, event: Occurrence, at: int | None = None) -> tuple[Deed, ...] | None:
         """What is left to be done, if the event means something; until a LIST, nobody else can tell when it is done."""
         row = self.ring.move(one, event, None if at is None else Position(at))
         return None if row is None else self._do(one, row.then)
 
-    def _do(self, one: _Cursor, actions: tuple[Deed, ...]) -> tuple[Deed, ...]:
+    def _do(self, one: Cursor, actions: tuple[Deed, ...]) -> tuple[Deed, ...]:
         for place, action in enumerate(actions):
             if action is Deed.LIST:
                 return actions[place:]
             if action is Deed.ENLIST:
                 if one.reading is not None:
                     raise Wrong("it is enlisted twice")
-                one.slices += (_Thread("begin"),)
+                one.slices += (Thread("begin"),)
             elif action is Deed.SIGNAL:
                 one.pending = one.pending or one.phase is not Phase.ENDED
         return ()
 
     # A turn of a drain, by the steps of ChangeSubscription.pull and outcome.
 
-    def _drain(self, one: _Cursor) -> None:
-        thread, one.drain = one.drain, _Thread()
+    def _drain(self, one: Cursor) -> None:
+        thread, one.drain = one.drain, Thread()
         match thread.at:
             case "":
                 one.drain = self._turn(one)
@@ -434,14 +355,14 @@ class World:
             case "poll":
                 taken = self.ring.poll(one, thread.upto, one.demand, 2**40)
                 if taken is BEHIND:
-                    one.drain = _Thread("resync")
+                    one.drain = Thread("resync")
                 elif taken[0]:
                     self._deliver(one, [piece.block.version for piece in taken[0]])
             case "resync":
                 if one.phase is Phase.WAITING:
                     self._move(one, Occurrence.ADVANCE)
                 if self._move(one, Occurrence.ENTER) is not None:
-                    one.drain = _Thread("poll", upto=self.visible)
+                    one.drain = Thread("poll", upto=self.visible)
                 elif self.plan.kept and not one.live and one.more and one.next.version >= self.oldest:
                     version = one.next.version
                     one.next = Position(version + 1)
@@ -449,7 +370,7 @@ class World:
                 else:
                     self._move(one, Occurrence.READ)
 
-    def _turn(self, one: _Cursor) -> _Thread:
+    def _turn(self, one: Cursor) -> Thread:
         one.pending = False
         if one.halted:
             self._move(one, Occurrence.END)
@@ -458,15 +379,15 @@ class World:
             if one.phase is not Phase.ENDED:
                 raise Wrong("it was released and has not ended")
         elif one.phase is Phase.JOINING:
-            return _Thread()
+            return Thread()
         elif one.sought is not None:
             one.expects, one.sought, one.filled = one.sought, None, ()
             self._move(one, Occurrence.SEEK, one.expects)
-            return _Thread("enter")
+            return Thread("enter")
         elif one.phase is Phase.PAUSED and one.filled:
             first, one.filled = one.filled[0], ()
             self._move(one, Occurrence.SEEK, first)
-            return _Thread("enter")
+            return Thread("enter")
         elif one.filled:
             if one.demand and one.phase is not Phase.PAUSED:
                 given, one.filled = one.filled[: one.demand], one.filled[one.demand :]
@@ -478,14 +399,14 @@ class World:
                 one.halted = True  # on_error(HistoryPruned)
             one.pending = True
         elif one.phase is not Phase.PAUSED and one.demand and not (one.phase is Phase.LIVE and not one.more):
-            return _Thread("poll", upto=self.visible)
-        return _Thread()
+            return Thread("poll", upto=self.visible)
+        return Thread()
 
-    def _jump(self, one: _Cursor) -> None:
+    def _jump(self, one: Cursor) -> None:
         one.expects = max(one.expects, self.oldest)
         self._move(one, Occurrence.SEEK, self.oldest)
 
-    def _deliver(self, one: _Cursor, versions: list[int]) -> None:
+    def _deliver(self, one: Cursor, versions: list[int]) -> None:
         for version in versions:
             due = self.versions.find("m", one.expects - 1) + 1
             if one.phase is Phase.ENDED or version > self.visible:
@@ -500,7 +421,7 @@ class World:
 
     # A slice, by the steps of ChangeSubscription.replay.
 
-    def _slice(self, one: _Cursor, place: int) -> None:
+    def _slice(self, one: Cursor, place: int) -> None:
         thread = one.slices[place]
         before, after = one.slices[:place], one.slices[place + 1 :]
         one.slices = (*before, *after)
@@ -508,14 +429,14 @@ class World:
         if now is not None:
             one.slices = (*one.slices, now)
 
-    def _read(self, one: _Cursor, thread: _Thread) -> _Thread | None:
+    def _read(self, one: Cursor, thread: Thread) -> Thread | None:
         match thread.at:
             case "begin":
                 if not one.demand or one.sought is not None or one.held or one.halted:
                     return self._back(one, Occurrence.REST)
                 if self._move(one, Occurrence.ENTER) is not None:
                     return None
-                return _Thread("park" if one.next.version > self.visible else "join", self.visible)
+                return Thread("park" if one.next.version > self.visible else "join", self.visible)
             case "park":
                 return self._back(one, Occurrence.PARK)
             case "join":
@@ -536,62 +457,17 @@ class World:
                 if one.filled or one.halted:
                     return self._back(one, Occurrence.REST)
                 self._move(one, Occurrence.YIELD)
-                return _Thread("begin")
+                return Thread("begin")
             case _:
                 self.listed[self.cursors.index(one)] = one.next.version - 1 if self.detached else None
                 self._do(one, thread.todo[1:])
                 return self._over(one)
 
-    def _back(self, one: _Cursor, event: Occurrence) -> _Thread | None:
+    def _back(self, one: Cursor, event: Occurrence) -> Thread | None:
         left = self._move(one, event)
-        return _Thread("over", todo=left) if left else self._over(one)
+        return Thread("over", todo=left) if left else self._over(one)
 
-    def _over(self, one: _Cursor) -> None:
+    def _over(self, one: Cursor) -> None:
         if one.phase is Phase.ENDED:
             one.filled = ()
             self.listed.pop(self.cursors.index(one), None)
-
-    # What must hold.
-
-    def _check(self) -> None:
-        ring = self.ring
-        for one in self.cursors:
-            phase, stands = one.phase, one.place is not None
-            seated = one.bench is not None and one in one.bench.members
-            at = one.bench if seated else one
-            if (one.drain.at == "lent") is not (one.bench is not None) and not self.bench:
-                raise Wrong("its flag is lent, and nobody has it")
-            if stands and (at.place < ring._base or at not in ring._standing.get(at.place, {}).get(None, ())):
-                raise Wrong("it is not in the ring where it says")
-            if (phase is Phase.LIVE and not stands) or (
-                stands and phase in (Phase.RESYNC, Phase.WAITING, Phase.ENDED)
-            ):
-                raise Wrong(f"{phase.name} and in the ring: {stands}")
-            if phase is Phase.LIVE and ring.start > max(one.next, at.next):
-                raise Wrong("it is LIVE, and the ring does not cover its place")
-            reading = one.reading
-            if (phase is Phase.JOINING and reading is None) or (
-                reading is not None and phase not in (Phase.JOINING, Phase.ENDED)
-            ):
-                raise Wrong(f"{phase.name}, and the replayer has it: {reading}")
-            if reading is not None and reading.at == "begin" and stands:
-                raise Wrong("it pins the ring while it waits for its turn")
-            if one.held and phase not in (Phase.JOINING, Phase.PAUSED, Phase.ENDED):
-                raise Wrong(f"it is paused and {phase.name}")
-        if ring.served != sum(one.live for one in self.cursors):
-            raise Wrong("the ring has lost count")
-
-    def check_rest(self) -> None:
-        """What must hold when nothing more happens by itself: whatever is due was given, and an advance finds it."""
-        for number, one in enumerate(self.cursors):
-            due = self.versions.find("m", one.expects - 1) + 1
-            if one.phase in (Phase.ENDED, Phase.PAUSED):
-                if one.filled:
-                    raise Wrong("it takes nothing, and keeps what was read")
-                continue
-            if one.demand and due and due <= self.visible:
-                raise Wrong(f"{one.phase.name} with demand, and {due} is not given: stranded")
-            if one.phase is Phase.JOINING or (one.phase is Phase.WAITING and number not in self.listed):
-                raise Wrong(f"{one.phase.name}, and nothing will wake it")
-            if one.demand and one.phase is Phase.RESYNC:
-                raise Wrong("RESYNC with demand, and nothing will wake it")
