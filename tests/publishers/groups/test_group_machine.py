@@ -1,18 +1,14 @@
 """The core of a group beside a model: random consumers, and clocks that are put forth and back."""
 
-import random
-
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from publishers import Position
 from publishers.groups.errors import ConsumerFenced
-from publishers.groups.machine import GroupMachine
-from publishers.groups.settings import GroupSettings
 from publishers.groups.state import DeliveryState
 from tests.harness.scale import scaled
-from tests.simulation.workload import Clock
+from tests.publishers.groups.group_model import GroupModel
 
 LANES = [("order", "1"), ("order", "2"), ("order", "3"), ("item", "1"), ("order", None), ("item", None), None]
 NAMES = st.sampled_from("abc")
@@ -34,98 +30,8 @@ BUSTLE = (
 )
 
 
-class Told:
-    """What the journal would hold."""
-
-    def __init__(self, head):
-        self.head = head
-        self.opens = {}
-
-    def write(self, machine):
-        self.take(machine, machine.news())
-        assert not machine.unsynced
-        expected = {row.position: row.count for row in machine._intake.resumed}
-        expected |= {place: unit.count for place, unit in machine.units.items() if place < self.head}
-        assert {place: row.count for place, row in self.opens.items()} == expected
-        assert machine.opens() == sorted(self.opens.values(), key=lambda row: row.position)
-
-    def take(self, machine, news):
-        head, opened, closed = news
-        assert head >= self.head
-        self.head = head
-        for place in closed:
-            self.opens.pop(place, None)
-        self.opens |= {row.position: row for row in opened}
-        machine.stored(head, opened, closed)
-
-
-class Groups(RuleBasedStateMachine):
-    @initialize(
-        ordering=st.sampled_from(["key", "key", "none", "global"]),
-        ack=st.sampled_from(["explicit", "all", "transaction"]),
-        most=st.integers(1, 12),
-        each=st.integers(1, 8),
-        parked=st.integers(1, 20),
-        deliver=st.sampled_from([None, None, 1, 2, 3]),
-        breaker=st.booleans(),
-        seed=st.integers(0, 99),
-    )
-    def begin(self, ordering, ack, most, each, parked, deliver, breaker, seed):
-        self.settings = GroupSettings(
-            ordering=ordering,
-            ack=ack,
-            max_ack_pending=most,
-            max_consumer_pending=each,
-            max_parked=parked,
-            max_deliver=deliver,
-            breaker=breaker,
-            consumer_ttl=300.0,
-        )
-        self.settings.check()
-        self.clock = Clock()
-        self.seed = seed
-        self.log = []  # positions, lanes
-        self.version = 1
-        self.generation = 0
-        self.done = set()  # what came to an end
-        self.sure = set()  # what a restart may not bring back
-        self.delayed = {}  # until when what was refused is not given again
-        self.deadlines = {}  # when what is pending times out
-        self.stored_counts = {}  # what the journal had at the last restart
-        self.writing = None  # what is being written, and what it makes sure
-        self.machine = self.made(Position(1), ())
-        self.told = Told(Position(1))
-        self.told.write(self.machine)
-        self.handles = []
-        self.given = {}  # who was given what last, of which nothing was said
-        self.floor = Position(1)
-
-    def made(self, head, opens):
-        return GroupMachine(
-            "g",
-            self.settings,
-            head,
-            opens,
-            generation=self.generation,
-            clock=self.clock,
-            chance=random.Random(self.seed),
-        )
-
-    @property
-    def lanes(self):
-        """The same, also of what retention has taken."""
-        return self.units()
-
-    def units(self):
-        """What is delivered as one, as it lies in the log, with its lanes."""
-        if self.settings.ack != "transaction":
-            return {place: {lane} for place, lane in self.log}
-        found = {}
-        for place, lane in self.log:
-            found.setdefault(Position(place.version), set()).add(lane)
-        return found
-
-    # --- rules -----------------------------------------------------------------------------------------------------------
+class Groups(GroupModel):
+    """What consumers, clocks, the journal and retention may do, each step checked."""
 
     @rule(lanes=st.lists(st.sampled_from(LANES), max_size=5))
     def commit(self, lanes):
@@ -209,32 +115,6 @@ class Groups(RuleBasedStateMachine):
                 if (new and room) or (unit.state is DeliveryState.DUE and unit.until <= now):
                     assert self.waits(place, holder), (place, "could be given")
         return units
-
-    def waits(self, place, holder):
-        """Whether something earlier keeps a change from a consumer."""
-        if self.settings.ordering == "none":
-            return False
-        units = self.machine.units
-        before = [one for one in units.values() if one.position < place]
-        if self.settings.ordering == "global":
-            return bool(before)
-        lanes = self.lanes
-        for kind, key in lanes[place] - {None}:
-            for one in before:
-                for other, name in lanes[one.position] - {None}:
-                    if other == kind and (key is None or name is None):
-                        return True
-                    elsewhere = one.state is not DeliveryState.PENDING or one.holder != holder
-                    if (other, name) == (kind, key) and elsewhere:
-                        return True
-        return False
-
-    def late(self):
-        """What has timed out, and was given to none since."""
-        return [one for one, unit in self.machine.units.items() if unit.late]
-
-    def live(self, consumer):
-        return any(one is consumer for one in self.machine.consumers.listed())
 
     @precondition(lambda self: self.handles)
     @rule(
@@ -406,8 +286,9 @@ class Groups(RuleBasedStateMachine):
         assert machine.release(idle) == len(idles)
         left = {place for place, unit in pending.items() if unit.state is DeliveryState.PENDING}
         assert not left & idles
+        lanes = self.units()
         for place in pending.keys() - left - idles:
-            shared = [one for one in idles if one < place and self.lanes[one] & self.lanes[place] - {None}]
+            shared = [one for one in idles if one < place and lanes[one] & lanes[place] - {None}]
             assert shared or self.settings.ack == "transaction", (place, "was not idle")
         for place in pending.keys() - left:
             assert (pending[place].state, pending[place].count) == (DeliveryState.DUE, counts[place])
@@ -424,8 +305,9 @@ class Groups(RuleBasedStateMachine):
         left = {place for place in pending if machine.units[place].state is DeliveryState.PENDING}
         assert not left & late
         if len(machine.consumers) == consumers:  # else what the absent ones had is due too
+            lanes = self.units()
             for place in pending - left - late:
-                shared = [one for one in late if one < place and self.lanes[one] & self.lanes[place] - {None}]
+                shared = [one for one in late if one < place and lanes[one] & lanes[place] - {None}]
                 assert shared or self.settings.ack == "transaction", (place, "has not timed out")
 
     @rule(seconds=st.integers(-100, -1))
@@ -494,105 +376,6 @@ class Groups(RuleBasedStateMachine):
                 self.log = [one for one in self.log if one[0] >= oldest]
                 self.told.write(self.machine)
                 self.sure = set(self.units_done())
-
-    def units_done(self):
-        machine = self.machine
-        unread = {row.position for row in machine._intake.resumed}
-        return [
-            place
-            for place in self.units()
-            if place < machine.head and place not in machine.units and place not in unread
-        ]
-
-    # --- what holds --------------------------------------------------------------------------------------------------------
-
-    @invariant()
-    def each_change_is_in_one_state(self):
-        """1, 4: and what is not kept is done; the floor, the head and the counts agree with it."""
-        if not hasattr(self, "machine"):
-            return
-        machine, units = self.machine, self.units()
-        assert set(machine.units) <= set(units)
-        assert list(machine.units) == sorted(machine.units)
-        unread = {row.position for row in machine._intake.resumed}
-        assert not unread & set(machine.units)
-        kept = sorted([*machine.units, *unread])
-        assert machine.floor == (kept[0] if kept else machine.head)
-        states = [unit.state for unit in machine.units.values()]
-        assert machine.parked == states.count(DeliveryState.PARKED)
-        assert machine.pending == states.count(DeliveryState.PENDING)
-        assert set(machine.dying) == {
-            one.position for one in machine.units.values() if one.state is DeliveryState.DYING
-        }
-        assert machine.pending == sum(len(one.pending) for one in machine.consumers.listed())
-
-    @invariant()
-    def bounds_hold(self):
-        """5: and the heaps are bounded by what is not done."""
-        if not hasattr(self, "machine"):
-            return
-        machine = self.machine
-        given = sum(row.given for row in machine._intake.resumed)
-        assert given == machine._intake.resumed_given
-        assert len(machine.units) - machine.parked + given <= self.settings.max_ack_pending
-        assert machine.parked <= self.settings.max_parked
-        for one in machine.consumers.listed():
-            assert len(one.pending) <= self.settings.max_consumer_pending
-        for size in (len(machine._ready), len(machine._timers)):
-            assert size <= 2 * len(machine.units) + 100
-
-    @invariant()
-    def keys_are_in_order(self):
-        """2, 6: un-acked deliveries of a key are at one consumer, none is behind one that is not delivered; barriers hold."""
-        if not hasattr(self, "machine") or self.settings.ordering == "none":
-            return
-        machine = self.machine
-        if self.settings.ordering == "global":
-            assert machine.pending <= 1
-            if machine.pending:
-                assert next(iter(machine.units.values())).state is DeliveryState.PENDING
-            return
-        lanes = self.units()
-        ahead = {}  # by lane, the units that are not done
-        for place, unit in machine.units.items():
-            for lane in lanes[place] - {None}:
-                kind, key = lane
-                before = [
-                    one
-                    for other, found in ahead.items()
-                    if other[0] == kind and (key is None or other[1] in (key, None))
-                    for one in found
-                ]
-                if unit.state is DeliveryState.PENDING:
-                    for one in before:
-                        if key is None or (kind, None) in lanes[one.position]:
-                            raise AssertionError((place, "before a barrier, or behind one", one.position))
-                        assert one.state is DeliveryState.PENDING, (place, one.position)
-                        assert one.holder.consumer == unit.holder.consumer
-            for lane in lanes[place] - {None}:
-                ahead.setdefault(lane, []).append(unit)
-
-    @invariant()
-    def the_floor_never_moves_back(self):
-        """7."""
-        if hasattr(self, "machine"):
-            assert self.machine.floor >= self.floor
-            self.floor = self.machine.floor
-
-    @invariant()
-    def nothing_waits_for_ever(self):
-        """The first that is not done can always be had by somebody, now or when its time comes."""
-        if not hasattr(self, "machine") or not self.machine.units or self.machine.paused:
-            return
-        unit = next(iter(self.machine.units.values()))
-        machine = self.machine
-        if unit.state in (DeliveryState.PARKED, DeliveryState.DUE):
-            ready = machine._ready.places()
-            if unit.until > self.clock.monotonic():
-                assert unit.timed is not None
-            else:
-                own = {place for one in machine.consumers.listed() for place in one.ready.places()}
-                assert unit.position in ready | own or unit.timed is not None
 
     def teardown(self):
         """Whatever was done, in the end all of it can be acknowledged, in the order of its keys."""
