@@ -43,7 +43,7 @@ class LogAction(enum.Enum):
     WRITE = "WRITE"
     """Append transactions."""
     OPERATE = "OPERATE"
-    """See statistics and metrics of the log and its subscriptions."""
+    """See statistics and metrics of the log and its subscriptions; of a log that is followed, also its slots as stored."""
     MANAGE = "MANAGE"
     """Declare, move, switch, test and drop the sinks of the log."""
     CONSUME = "CONSUME"
