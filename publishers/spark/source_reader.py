@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.types import StructType
-
-from publishers.blocks.block import Block
-from publishers.criteria.predicate import Predicate
-from publishers.model.position import Position, PositionToken, Start
-from publishers.spark.read_limits import (
+from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
+
+from publishers.blocks.block import Block
+from publishers.criteria.predicate import Predicate
+from publishers.model.position import Position, PositionToken, Start
 from publishers.spark.source_arrow import RecordBatches
 from publishers.spark.source_entities import TypedBatches
 from publishers.spark.source_filters import filtered, is_known, version_bounds
@@ -92,7 +92,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._log.find(self._options.since or Start.LATEST))
 
     def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Returns the end offset of the next micro-batch. PySpark before 4.2 passes neither start nor limit."""
+        """Returns the end offset of the next micro-batch; that of the log without a start."""
         end = self._end()
         if start is None:
             return self._offset(end)

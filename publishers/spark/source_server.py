@@ -12,18 +12,18 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 import flow
 from publishers.criteria.criteria import Criterion
 from publishers.model.change import Area, Change
 from publishers.model.position import Position, PositionToken, Start
-from publishers.spark.read_limits import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 from publishers.spark.source_arrow import array_of, chosen_schema
 from publishers.spark.source_entities import CHANGE_COLUMNS, TypedBatches
 from publishers.spark.source_log import TokenPrefixes
@@ -92,7 +92,7 @@ class ServerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _offset(log.place(self._options.since or Start.LATEST)[0])
 
     def latestOffset(self, start: dict[str, str] | None = None, limit: Any = None) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Returns the end offset of the next micro-batch. PySpark before 4.2 passes neither start nor limit."""
+        """Returns the end offset of the next micro-batch; that of the log without a start."""
         with _Planning.of(self._options) as log:
             begin, head = log.place(Start.LATEST if start is None else start[_POSITION])
             end = log.end(head, self._target)

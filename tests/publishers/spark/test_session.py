@@ -51,3 +51,11 @@ def test_without_the_extra_one_line_says_what_to_install(name):
     assert done.stderr.splitlines()[-1] == (
         f"ModuleNotFoundError: publishers.spark needs {name}: pip install 'penstock-cdc[spark]'"
     )
+
+
+def test_a_release_of_spark_that_is_too_old_is_named_with_what_to_install():
+    code = "import pyspark; pyspark.__version__ = '4.1.4'; import publishers.spark"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: publishers.spark needs pyspark 4.2 or newer, and this is 4.1.4: pip install 'penstock-cdc[spark]'"
+    )

@@ -1,8 +1,6 @@
 """F152: what planners and tasks of Spark do with a log, tried in this process and without Spark."""
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -30,7 +28,6 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxBytes,
     ReadMaxFiles,
-    SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import LongType, StringType, StructType
 
@@ -50,9 +47,8 @@ from publishers import (
     PositionForked,
     upsert,
 )
-from publishers import spark as package
 from publishers.errors import ConsumerBusy
-from publishers.spark import SchemaRefused, read_limits, source_reader
+from publishers.spark import SchemaRefused
 from publishers.spark.source import ChangeSource
 from publishers.spark.source_arrow import CHANGE_SCHEMA
 from publishers.spark.source_log import LogRange
@@ -458,21 +454,6 @@ def test_options_that_are_wrong_are_refused_when_the_source_is_made(options, err
     """F152: in one line."""
     with pytest.raises(error, match=text):
         ChangeSource({"path": "/log", **options}).schema()
-
-
-def test_a_stream_of_pyspark_4_1_has_neither_limits_nor_a_start(log, monkeypatch):
-    """F152: with the same class, whose base is not there."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(package, "read_limits", read_limits)  # and back, when it was imported anew
-    monkeypatch.delitem(sys.modules, read_limits.__name__)
-    spec = importlib.util.spec_from_file_location("older", source_reader.__file__)
-    older = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(older)
-    reader = older.ChangeStreamReader(stream(log.path, maxVersionsPerBatch=1)._options, CHANGE_SCHEMA)
-    assert reader.latestOffset() == {"position": str(log.token(log.head))}
-    assert not isinstance(reader, SupportsTriggerAvailableNow)
-    assert isinstance(stream(log.path), SupportsTriggerAvailableNow)
-    reader.stop()
 
 
 def test_a_record_batch_stays_within_bounds(path):
