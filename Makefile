@@ -87,6 +87,8 @@ prove: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation.prove --minutes $(MINUTES) $(ARGS)
 	PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(PROCESSORS)) tests/publishers/test_interleaving.py \
 		tests/publishers/test_defects.py tests/publishers/test_interrupts.py tests/publishers/test_random_interrupts.py \
+		tests/publishers/test_order.py tests/publishers/test_journal.py tests/publishers/test_schema_damage.py \
+		tests/publishers/test_schema_settling.py tests/publishers/schemas/test_registry.py \
 		tests/publishers/wal tests/publishers/groups tests/publishers/fanout/test_detaching.py tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash tests/transports/sinks \
 		tests/model tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py tests/publishers/spark/test_speculation.py \
 		tests/publishers/spark/test_server_log.py --ignore=tests/crash/test_state.py

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from publishers.journal import JOURNAL_NAMES, Journal, JournalDamaged
+from tests.harness.scale import each
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 LOG = Path("/log")
@@ -187,7 +188,7 @@ def test_whatever_the_disk_does_what_was_acknowledged_is_there(how):
     """T1, T2, T5, F85: a fault at each operation, then a power cut: at most the write in progress is missing."""
     operations = SimulatedFileSystem(1)
     acked(operations, -1, how)
-    for operation in range(1, operations.operations + 1):
+    for operation in each(range(1, operations.operations + 1)):
         for seed in range(3):
             system = SimulatedFileSystem(seed)
             done, tried = acked(system, operation, how)

@@ -12,6 +12,7 @@ from publishers import Area, ChangeLog, Content, Criterion, LogFailed, LogFull, 
 from publishers.errors import AlreadyVisible, WalCorrupted
 from publishers.schemas.registry import SCHEMAS_NAME
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, MirroredFile
+from tests.harness.scale import each
 from tests.publishers.support import QUICK, wait_until
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
@@ -217,7 +218,7 @@ def test_whatever_fails_around_a_forgetting_the_schemas_are_those_that_the_log_t
     with quiet():
         whole = SimulatedFileSystem()
         life(whole, [])
-        for step in range(1, whole.operations + 1):
+        for step in each(range(1, whole.operations + 1)):
             disk = SimulatedFileSystem(seed=step)
             disk.faults[step] = "crash" if fault == "kill" else fault
             stage: list[str] = []

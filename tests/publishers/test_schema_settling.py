@@ -19,6 +19,7 @@ from publishers.schemas.registry import SCHEMAS_NAME
 from publishers.wal import withholding
 from publishers.wal.files.mirrored_file import MirroredFile
 from publishers.wal.recover.truncate import truncate
+from tests.harness.scale import each
 from tests.publishers.support import QUICK, opened, scratch, wait_until
 from tests.simulation.filesystem import SimulatedFileSystem
 
@@ -488,7 +489,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupt_at_any_line_leaves_others_able_to_tell_what_nobody_told(call):
     """F9, F10, invariant 13: nobody waits for ever, and every version is that of one schema."""
-    for number in itertools.count():
+    for number in each():
         path = scratch() / "log"
         with ChangeLog.open(path, **QUICK) as log:
             log.commit([schema("order", {"n": 1})])

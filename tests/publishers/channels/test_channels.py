@@ -138,9 +138,9 @@ def test_patterns_are_of_bytes_and_know_two_signs_only():
         assert (one.contents, two.contents, bracket.contents) == ([], [1], [3])
 
 
-@pytest.mark.parametrize("listeners", [10, 5000])
+@pytest.mark.parametrize("listeners", [10, 1000])
 def test_publishing_follows_the_patterns_that_a_name_leads_to(listeners):
-    """F71: counted: with thousands of patterns as many are asked as with ten; and a name that is known asks none."""
+    """F71: counted: with a thousand patterns as many are asked as with ten; and a name that is known asks none."""
     with Channels() as channels:
         for number in range(listeners):
             hear(channels, patterns=[f"area{number}.*.end"])
@@ -211,11 +211,14 @@ def test_many_come_and_go_and_leave_nothing():
 def test_what_is_remembered_of_names_is_bounded():
     """Invariant 12: names that never come again are forgotten."""
     with Channels() as channels:
-        hear(channels, patterns=["*"])
-        for number in range(70_000):
+        for _ in range(31):  # each name is remembered with all that hear it
+            hear(channels, patterns=["*"])
+        weights = []
+        for number in range(3 * 65_536 // 32):
             channels._lookup.find(str(number))
-        assert channels._lookup._weight <= 65_536 + 2
-        assert len(channels._lookup._known) <= 65_536
+            weights.append(channels._lookup._weight)
+        assert 65_536 <= max(weights) <= 65_536 + 32
+        assert len(channels._lookup._known) <= 65_536 // 32 + 1
 
 
 def test_closing_gives_what_waits_and_then_the_end():

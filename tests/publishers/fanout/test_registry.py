@@ -321,36 +321,36 @@ def test_patterns_are_never_made_under_the_lock(log, monkeypatch):
 
 
 def test_what_piles_up_while_a_commit_is_matched_is_entered_and_dropped_in_bounded_steps(log, monkeypatch):
-    """F147: a thousand subscriptions of 200 keys come and go meanwhile; no commit pays for all of them."""
+    """F147: hundreds of subscriptions of 200 keys come and go meanwhile; no commit pays for all of them."""
     registry = log._service.registry
     healthy = Probe(first=99)
     log.changes(Criterion(keys={"mine"})).subscribe(healthy, executor=flow.INLINE)
     steps = Steps(registry, monkeypatch)
-    crowd = [Probe(first=9) for _ in range(1_000)]
+    crowd = [Probe(first=9) for _ in range(300)]
     registry.snapshot(1)
     for number, probe in enumerate(crowd):
         wish = Criterion(keys={f"{number}/{n}" for n in range(200)})
         log.changes(wish).subscribe(probe, executor=flow.INLINE)
     registry.snapshot(0)
-    assert steps.most <= 4_096 + 256 + 2 * 1_000
+    assert steps.most <= 4_096 + 256 + 2 * 300
     version = log.commit(
-        [upsert("order", "7/7", {}), upsert("order", "777/7", {}), upsert("order", "mine", {})]
+        [upsert("order", "7/7", {}), upsert("order", "277/7", {}), upsert("order", "mine", {})]
     ).version
-    for probe in (crowd[7], crowd[777]):
+    for probe in (crowd[7], crowd[277]):
         probe.wait_for(1)  # their rings begin behind what was said to be matched
     assert crowd[7].positions == [(version, 1)]
-    assert crowd[777].positions == [(version, 2)]
-    late = [Probe(first=9) for _ in range(200)]
+    assert crowd[277].positions == [(version, 2)]
+    late = [Probe(first=9) for _ in range(60)]
     for number, probe in enumerate(late):
         wish = Criterion(keys={f"late {number}/{n}" for n in range(200)})
         log.changes(wish).subscribe(probe, executor=flow.INLINE)
-    assert steps.outside > 100_000
+    assert steps.outside > 50_000
     registry.snapshot(version + 1)
     for probe in (*crowd, *late):
         probe.subscription.cancel()
     steps.holds.clear()
     registry.snapshot(version)
-    assert steps.most <= 4_096 + 256 + 1_200
+    assert steps.most <= 4_096 + 256 + 360
     commits = 0
     while registry._index.leaving:
         log.commit([upsert("order", "mine", {})])

@@ -28,6 +28,7 @@ from publishers.mutations.mutation import columns_of
 from publishers.schemas import registry
 from publishers.schemas.registry import SCHEMAS_NAME
 from tests.flow.probes import Probe
+from tests.harness.scale import each
 from tests.publishers.support import QUICK, in_threads, opened
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
@@ -310,7 +311,7 @@ def test_whatever_fails_at_any_step_versions_are_those_that_the_log_tells(fault)
     try:
         whole = SimulatedFileSystem()
         live(whole)
-        for step in range(1, whole.operations + 1):
+        for step in each(range(1, whole.operations + 1)):
             disk = SimulatedFileSystem(seed=step)
             disk.faults[step] = fault
             with contextlib.suppress(PowerCut, PenstockError, OSError):
