@@ -3,7 +3,6 @@
 Each prints how much it has run, so that a plan that shrinks is seen.
 """
 
-import gc
 import logging
 import os
 import random
@@ -24,10 +23,7 @@ from tests.simulation.rows import CORPUS, ROWS, Row, corpus
 @pytest.fixture(autouse=True)
 def quiet():
     logging.disable(logging.CRITICAL)
-    gc.collect()
-    gc.freeze()  # what all the other tests have left is not gone through again and again
     yield
-    gc.unfreeze()
     logging.disable(logging.NOTSET)
 
 
