@@ -105,7 +105,7 @@ ROWS: dict[str, Row] = {
             "T1-small-deferral",
             "as T1-small, withholding and forgetting",
             _trial(SmallDeferralTrial),
-            sample=1000,
+            sample=500,
         ),
         Row(
             "T2",
@@ -114,12 +114,12 @@ ROWS: dict[str, Row] = {
             crash_states.total,
             sample=4000,
         ),
-        Row("T3", "one bit flipped", damage.flip, damage.flips, sample=1500),
-        Row("T3-forks", "a file of another history, every checksum right", forks.run, sample=200),
+        Row("T3", "one bit flipped", damage.flip, damage.flips, sample=1000),
+        Row("T3-forks", "a file of another history, every checksum right", forks.run, sample=100),
         Row(
-            "histories", "copies of one log, and every place told in each of them", histories.run, sample=400
+            "histories", "copies of one log, and every place told in each of them", histories.run, sample=200
         ),
-        Row("T4", "a file cut at every byte", damage.truncate, damage.truncations, sample=2500),
+        Row("T4", "a file cut at every byte", damage.truncate, damage.truncations, sample=1200),
         Row(
             "T5",
             "every operation of 10 workloads x EIO, ENOSPC, EINTR, short write",
@@ -141,10 +141,10 @@ ROWS: dict[str, Row] = {
             "each operation of the steps of a store x power cuts, death, EIO, ENOSPC",
             stores.run,
             stores.total,
-            sample=250,
+            sample=120,
             endless=True,
         ),
-        Row("repair", "repairs of damaged logs, struck at any operation", repairs.run, sample=300),
+        Row("repair", "repairs of damaged logs, struck at any operation", repairs.run, sample=150),
         Row("T16", "logs and bytes of each format", golden.run, golden.total),
         Row("T17", "clocks that jump, numbers near 2**53 and 2**63", extremes.run, extremes.total),
     )
