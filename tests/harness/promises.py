@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 # ruff: noqa: T201 - a command that prints
@@ -47,6 +48,7 @@ class Test:
         return f"{self.path}::{self.name}"
 
 
+@cache
 def all_tests(root: Path = ROOT) -> list[Test]:
     """Returns all tests that ``make test`` runs."""
     found: list[Test] = []
