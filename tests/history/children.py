@@ -4,6 +4,7 @@ Each gets its arguments as JSON, obeys lines on standard input, and says on stan
 """
 
 import json
+import logging
 import os
 import random
 import sys
@@ -189,6 +190,7 @@ def opened(path: str, options: dict[str, Any]) -> ChangeLog:
 
 
 if __name__ == "__main__":
+    logging.getLogger("penstock.losses").setLevel(logging.ERROR)  # what retention takes is in the histories
     arguments = json.loads(sys.argv[2])
     if sys.argv[1] == "attend":
         from tests.history.clients import attend
