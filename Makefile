@@ -89,6 +89,10 @@ prove: $(VENV)/.dev
 		tests/publishers/test_defects.py tests/publishers/test_interrupts.py tests/publishers/test_random_interrupts.py \
 		tests/publishers/test_order.py tests/publishers/test_journal.py tests/publishers/test_schema_damage.py \
 		tests/publishers/test_schema_settling.py tests/publishers/schemas/test_registry.py \
+		tests/flow/broadcast tests/flow/drain/test_requests.py tests/flow/test_sources.py tests/publishers/fanout/test_ring.py \
+		tests/publishers/fanout/test_remainder.py tests/publishers/fanout/test_seek.py tests/publishers/fanout/test_stretches.py \
+		tests/publishers/log/test_lag.py tests/publishers/log/test_start.py tests/publishers/mutations tests/publishers/views \
+		tests/transports/graphql/test_projection.py \
 		tests/publishers/wal tests/publishers/groups tests/publishers/fanout/test_detaching.py tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash tests/transports/sinks \
 		tests/model tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py tests/publishers/spark/test_speculation.py \
 		tests/publishers/spark/test_server_log.py --ignore=tests/crash/test_state.py

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import flow
 from flow import UNBOUNDED
 from tests.flow.probes import ManualExecutor, Probe
+from tests.harness.scale import scaled
 
 SOURCES = {
     "list": lambda: flow.from_iterable([1, 2, 3]),
@@ -210,7 +211,7 @@ def test_rule_303_constant_stack_over_a_hundred_thousand_elements():
     assert probe.completed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(st.integers(0, 600), st.lists(st.integers(1, 300), max_size=8), st.booleans())
 def test_rule_308_delivered_is_at_most_requested_and_in_order(length, requests, sized):
     source = flow.from_iterable(range(length)) if sized else flow.generate(lambda: iter(list(range(length))))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flow.broadcast import Broadcast, Lag
 from tests.flow.broadcast.test_broadcast import ALL, listen
 from tests.flow.probes import ManualExecutor, wait_until
+from tests.harness.scale import scaled
 
 
 @pytest.fixture(scope="module", params=[0, 16])
@@ -62,7 +63,7 @@ moves = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(capacity=st.integers(3, 5), script=st.lists(moves, max_size=80))
 def test_a_group_delivers_what_each_would_get_alone(apart, capacity, script):
     broadcast, pairs, written = Broadcast(capacity), [], 0
@@ -99,7 +100,7 @@ def test_a_group_delivers_what_each_would_get_alone(apart, capacity, script):
         assert [each.lag for each in numbers] == [len(model.waiting) for _, model in living]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(
     lags=st.lists(st.sampled_from(Lag), min_size=1, max_size=6),
     demands=st.lists(st.sampled_from([1, 2, 16, ALL]), min_size=6, max_size=6),

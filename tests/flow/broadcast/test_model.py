@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import flow
 from flow.broadcast import Broadcast, BroadcastStart, Lag, OfferResult
 from tests.flow.broadcast.test_broadcast import Listener
+from tests.harness.scale import scaled
 
 
 class Model:
@@ -67,7 +68,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(capacity=st.integers(1, 4), replay=st.integers(0, 4), script=st.lists(steps, max_size=60))
 def test_each_subscriber_sees_what_its_policy_says(capacity, replay, script):
     replay = min(replay, capacity)

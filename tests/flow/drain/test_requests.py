@@ -12,6 +12,7 @@ import flow
 from flow import UNBOUNDED
 from tests.flow.drain.test_drain import started
 from tests.flow.probes import Probe, QueueFeed, wait_until
+from tests.harness.scale import scaled
 
 
 def test_rule_302_and_303_request_inside_on_next_does_not_deepen_the_stack():
@@ -79,7 +80,7 @@ def test_rules_306_and_307_request_and_cancel_after_cancel_have_no_effect():
     assert feed.released == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 @given(
     st.lists(st.one_of(st.integers(1, 9), st.just(UNBOUNDED), st.just(None)), max_size=12), st.integers(0, 40)
 )

@@ -13,6 +13,7 @@ from publishers.blocks.block import Block
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.remainder import Remainder
 from publishers.wal import Reader
+from tests.harness.scale import scaled
 from tests.publishers.support import Probe, everything, fill, opened, wait_until
 
 
@@ -152,7 +153,7 @@ def test_one_that_is_cancelled_inside_is_counted_as_far_as_it_came(log):
     wait_until(lambda: log.statistics().delivered.changes == 15)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 @given(st.data())
 def test_however_much_is_asked_for_at_a_time_everything_comes_once_and_in_order(data):
     """Invariant 6: over frames of any size, parts of transactions among them, with seeks, and frames that are dropped."""

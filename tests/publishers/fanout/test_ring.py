@@ -12,6 +12,7 @@ from publishers.fanout.ring import BEHIND, Ring
 from publishers.fanout.state import Occurrence
 from publishers.model.position import Position
 from publishers.mutations.mutation import columns_of, upsert
+from tests.harness.scale import scaled
 
 
 def block(version, rows, total=None):
@@ -242,7 +243,7 @@ def test_a_ring_without_cursors_keeps_nothing():
     assert one.start == Position(2, 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(st.data())
 def test_a_ring_equals_a_list_for_any_bound_and_any_order_of_polls(data):
     bound = data.draw(st.integers(1, 6), "bound")

@@ -14,6 +14,7 @@ from publishers import (
     Position,
     PositionAhead,
 )
+from tests.harness.scale import scaled
 from tests.publishers.movement import RETAIN, BatchMover, Mover, caught_up, prune
 from tests.publishers.support import (
     ManualExecutor,
@@ -29,7 +30,7 @@ from tests.publishers.support import (
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_after_any_seek_the_stream_is_that_of_a_fresh_subscription(data):
     """F62: random seeks, LIVE and in RESYNC, over rings from one change on."""
     draw = data.draw

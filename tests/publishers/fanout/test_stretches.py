@@ -11,6 +11,7 @@ from publishers import Content, Criterion, Position
 from publishers.blocks.slices import Slice
 from publishers.fanout.batch import Batch
 from publishers.fanout.stretches import Stretches
+from tests.harness.scale import scaled
 from tests.publishers.support import Probe, everything, fill, opened, wait_until
 
 EARLIEST = Position(1)
@@ -144,7 +145,7 @@ def test_a_stretch_above_the_bound_is_not_kept():
         assert (one.nbytes, one.shared) == (0, 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(st.data())
 def test_whatever_laggards_ask_for_together_each_gets_everything_once_and_in_order(data):
     """Invariants 2 and 3; F27."""

@@ -10,6 +10,7 @@ from publishers.fanout.bench import RingCursor
 from publishers.fanout.gating import Gating
 from publishers.fanout.state import SubscriptionLag
 from publishers.log.lag import QUANTILES, Expiry
+from tests.harness.scale import scaled
 from tests.publishers.support import Probe, fill, opened
 
 
@@ -65,7 +66,7 @@ def test_one_that_wants_nothing_of_what_was_committed_does_not_lag():
         assert (told[0.5].versions, told[1.0].versions) == (0, 8)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=12), st.integers(1, 12))
 def test_quantiles_equal_a_model(taken, versions):
     """F135: such a share of the subscriptions is at most so far behind."""

@@ -13,6 +13,7 @@ import flow
 from publishers import ChangeLog, Content, HistoryPruned, InvalidOption, Position, PositionAhead, Start
 from publishers.errors import SnapshotGone
 from publishers.snapshots.cursor import SnapshotCursor
+from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, Probe, chance, everything, fill, opened, order, wait_until
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,7 +54,7 @@ def times_of(log):
     st.booleans(),
     st.data(),
 )
-@settings(max_examples=40)
+@settings(max_examples=scaled(40))
 def test_look_ups_by_time_agree_with_a_full_scan(steps, reopen, data):
     """F52: the clock jumps back and forth, a log of several segments, also after reopening and for a follower."""
     clock = Wandering()

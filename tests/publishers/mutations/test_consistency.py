@@ -21,6 +21,7 @@ from publishers import (
     upsert,
 )
 from publishers.model.change import Action
+from tests.harness.scale import scaled
 from tests.publishers.support import opened
 
 names = st.sampled_from(["a", "b", "c.d", ""])
@@ -43,7 +44,7 @@ def applied(before, change):
     return entity
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(entities, entities, st.sampled_from(["auto", ["a"], None]), st.booleans())
 def test_before_with_the_change_applied_is_after(before, after, changed, spaced):
     """F6: in every image mode, from columns and from a single frame, whatever the writer lists as changed."""
@@ -82,7 +83,7 @@ def _equal(one, other):
     return one == other
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(entities, entities)
 def test_before_with_the_field_level_changes_replayed_is_after(before, after):
     """F6, F4: over their own images too, which tell what was there before each of them."""

@@ -23,6 +23,7 @@ from publishers import (
     truncate,
     upsert,
 )
+from tests.harness.scale import scaled
 from tests.publishers.support import Probe, opened, wait_until
 
 DATA = (Criterion(areas={Area.DATA, Area.SCHEMA}),)
@@ -87,7 +88,7 @@ def told(log):
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(st.lists(st.lists(st.tuples(kinds, keys), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_entry_versions_rise_per_key_and_are_equal_on_source_and_replica(versions):
     """F17, F18: over two hops; the versions of the logs themselves differ, and so may what the middle one adds."""

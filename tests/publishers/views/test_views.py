@@ -9,6 +9,7 @@ from publishers import Content, Drop, Hash, Images, Partial, View, remove, upser
 from publishers.blocks.block import Block
 from publishers.errors import InvalidOption
 from publishers.mutations.mutation import columns_of
+from tests.harness.scale import scaled
 from tests.publishers.support import opened, wait_until
 
 SECRETS = {"card": "4111-SECRET-1234", "customer": {"name": "SECRET Ann", "zip": "SECRET zip"}}
@@ -72,7 +73,7 @@ def block(rows: list, version: int = 1) -> Block:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(st.lists(views, min_size=2, max_size=5), st.data())
 def test_on_one_publisher_everybody_sees_its_own_view_and_no_other(wanted, data):
     """F59, E8: random views, commits and demands interleaved; each gets what it would get if it were alone."""
@@ -168,7 +169,7 @@ def told(card: str, name: str, place: str) -> list:
 PLACES = {"card": 0, "customer.name": 1, "customer.zip": 2}
 
 
-@settings(max_examples=400)
+@settings(max_examples=scaled(400))
 @given(
     views,
     views,

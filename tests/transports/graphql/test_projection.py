@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import flow
 from publishers import ChangeLog, Content, push, rekey, remove, upsert
 from publishers.blocks.block import Block
+from tests.harness.scale import scaled
 from tests.publishers.support import wait_until
 from transports import Limits
 from transports.graphql.errors import RequestRefused
@@ -107,7 +108,7 @@ def test_every_selection_looks_as_graphql_core_makes_it(tmp_path):
         events = blocks(log)
         compared = 0
 
-        @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=scaled(150), deadline=None, suppress_health_check=list(HealthCheck))
         @given(parts=document, yes=st.booleans(), root=st.sampled_from(["", "x: "]))
         def compare(parts, yes, root):
             nonlocal compared

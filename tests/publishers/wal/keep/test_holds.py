@@ -12,6 +12,7 @@ from publishers.wal.files.segment import segment_name
 from publishers.wal.keep.retention import Retention
 from publishers.wal.keep.segment_ages import Ages
 from publishers.wal.read.catalog import Catalog, SegmentEntry
+from tests.harness.scale import scaled
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
@@ -328,7 +329,7 @@ CAP = st.one_of(st.none(), st.integers(0, 300))
 
 
 @given(CAP, st.one_of(st.none(), st.integers(0, 20)), st.data())
-@settings(max_examples=200)
+@settings(max_examples=scaled(200))
 def test_every_rule_alone_and_together_does_what_the_model_says(most, age, data):
     """F45, F47: size, age and holds with caps; never below a live hold within its caps."""
     world = Modelled(options(retain_bytes=most, retain_age=age))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from publishers import ChangeLog
 from publishers.wal.keep.segment_ages import AGREEMENT, Ages
 from publishers.wal.read.catalog import SegmentEntry
+from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, fill, opened, wait_until
 from tests.publishers.wal import logs
 from tests.publishers.wal.logs import commit, fill_segments, options
@@ -187,7 +188,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 def test_no_jump_of_the_wall_clock_retires_a_segment_before_its_time_or_keeps_it_for_ever(steps):
     """F45: by the truth of the monotonic clock within one opening."""
     machine = Machine(options(retain_bytes=None, retain_age=7 * DAY, segment_bytes=65536))
