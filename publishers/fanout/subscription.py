@@ -100,6 +100,7 @@ class ChangeSubscription:
         self._sought: Position | None = None  # set by other threads, like _closed
         self._closed = False
         self._observes = callable(getattr(subscriber, "on_state", None))
+        self._reported = State.LIVE  # other threads read it as soon as the cursor has entered its group
         self.drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
         self.drain.mark = start
         self.cursor.move(Occurrence.ENTER)

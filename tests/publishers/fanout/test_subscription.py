@@ -20,6 +20,7 @@ from publishers import (
 )
 from publishers.fanout.gap import GapNotice
 from publishers.fanout.ring import Ring
+from publishers.fanout.subscription import ChangeSubscription
 from tests.publishers.movement import RETAIN, Mover, caught_up, prune, settled
 from tests.publishers.support import (
     BatchProbe,
@@ -409,3 +410,20 @@ def test_subscribers_that_lag_alike_are_given_the_same_batch():
             Content.BODY,
             Content.HEADER,
         )
+
+
+def test_a_commit_may_serve_the_group_before_a_new_member_that_observes_its_state_is_whole(log, monkeypatch):
+    """E41: the member has entered and has no demand yet, so it is passed over, and the commit succeeds."""
+    lent, state = [], ChangeSubscription.state
+
+    def read(subscription):
+        if not lent:  # in the constructor: as the thread of a commit does once the cursor is in its group
+            lent.append(subscription.lend(1))
+        return state.fget(subscription)
+
+    monkeypatch.setattr(ChangeSubscription, "state", property(read))
+    probe = Probe(first=9)
+    log.changes().subscribe(probe, executor=flow.INLINE)
+    log.commit([order(1)])
+    probe.wait_for(1)
+    assert lent == [None]
