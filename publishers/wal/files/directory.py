@@ -18,8 +18,10 @@ LOCK_NAME: Final = "LOCK"
 STAGED: Final = "staged-"
 """Prefix of the names of files into which other processes seal parts of a transaction."""
 _LOG: Final = logging.getLogger("penstock.housekeeping")
-_TRIES: Final = 3
-_PAUSE: Final = 0.003  # seconds; a process that checks for a writer holds the lock for microseconds
+# A process that checks for a writer holds the lock, and so does the child of a fork in which the writer was killed: until it runs
+# again, which takes microseconds, and tens of milliseconds on a busy machine.
+_TRIES: Final = 50
+_PAUSE: Final = 0.004  # seconds
 _NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "sinks", "slots", "snapshots", "state"})
 
 
