@@ -19,7 +19,7 @@ from publishers.spark import ChangeSink, spark_session
 ROWS = 1_000_000
 WIDE_ROWS = 200_000
 BATCHES = 10
-WARMING = 2
+WARMING = 4
 """Rounds that do not count, in which the JVM compiles."""
 _COLUMNS: Final = 24  # of a wide row, beside the two of a narrow one
 _JSON: Final = "Spark, JSON files"

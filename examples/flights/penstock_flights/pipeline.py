@@ -39,8 +39,6 @@ _SETTINGS: Final = {
         "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
         " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
     ),
-    # The numbers that `source_digests` broadcasts take a busy machine longer than Spark's five minutes.
-    "spark.sql.broadcastTimeout": "3600",
 }
 _TEXT_MOST: Final = 500
 
