@@ -59,22 +59,19 @@ class PhysicalPlan(NamedTuple):
         """
         dataset: Any = selected._jdf  # noqa: SLF001 - see scan_of
         plan = dataset.queryExecution().executedPlan()
-        nodes: dict[str, Any] = {}
-        while True:
-            nodes[_class(plan)] = plan
-            below = plan.children()
-            if below.size() != 1:
-                break
-            plan = below.head()
-        compiled = next(iter(nodes)) == "WholeStageCodegenExec"
-        if list(nodes)[compiled:] != ["ProjectExec", "FilterExec", "RDDScanExec"]:
+        nodes = [plan]
+        while nodes[-1].children().size() == 1:
+            nodes.append(nodes[-1].children().head())
+        compiled = _class(plan) == "WholeStageCodegenExec"
+        if [_class(node) for node in nodes[compiled:]] != ["ProjectExec", "FilterExec", "RDDScanExec"]:
             return None
+        projection, filtering, scan = nodes[compiled:]
         session: Any = selected.sparkSession
         gateway = session.sparkContext._gateway  # noqa: SLF001 - it holds objects of this JVM
         return cls(
-            nodes["RDDScanExec"].output(),
-            nodes["FilterExec"].condition(),
-            nodes["ProjectExec"].projectList(),
+            scan.output(),
+            filtering.condition(),
+            projection.projectList(),
             compiled,
             session._jsparkSession.createDataFrame(gateway.jvm.java.util.ArrayList(), dataset.schema()),  # noqa: SLF001 - see above
             gateway,

@@ -133,3 +133,5 @@ def test_a_plan_of_another_shape_is_not_kept(spark):
     for frame in (numbers, numbers.where("id > 1"), numbers.crossJoin(numbers)):
         assert scan_of(frame) is None
         assert PhysicalPlan.of(frame) is None
+    drawn = spark.createDataFrame([(1,)], "id BIGINT").withColumn("drawn", F.rand())
+    assert PhysicalPlan.of(drawn.where("drawn < 0.5").select("id")) is None, "two projections"
