@@ -22,7 +22,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.log.staging import Staged, Staging
 from publishers.spark.arrow import columns_of, pieces
 from publishers.spark.errors import RowRefused, StagingLost
-from publishers.spark.plan import IN_PARTITION, arrow_schema, free_name, plan_of
+from publishers.spark.plan import IN_PARTITION, arrow_schema, free_name, plan_of, record_batches_of
 from publishers.spark.schema import Encoding, column_named
 from publishers.spark.schema_changes import news_of
 from publishers.spark.server_log import ServerLog
@@ -135,9 +135,7 @@ class ExecutorStaging:
             keys = [*(column_named(name).asc_nulls_first() for name in encoding.order_by), F.col(row)]
             numbered = frame.withColumn(row, F.monotonically_increasing_id())
             selected = encoding.select(numbered.orderBy(*keys), frame.schema)
-            # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
-            dataset: Any = selected._jdf  # noqa: SLF001 - see above
-            encoded, schema = dataset.toArrowBatchRdd(), arrow_schema(selected)
+            encoded, schema = record_batches_of(selected), arrow_schema(selected)
         else:
             encoded, schema = plan_of(encoding, frame).record_batches(frame, IN_PARTITION)
         batches: RDD[bytes] = RDD(encoded.toJavaRDD(), context, NoOpSerializer())

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.util import _load_from_socket
 
 from publishers.spark.errors import BatchTooLarge
-from publishers.spark.plan import arrow_schema, free_name, plan_of
+from publishers.spark.plan import arrow_schema, free_name, plan_of, record_batches_of
 from publishers.spark.schema import Encoding, column_named
 
 __all__ = [
@@ -149,9 +149,7 @@ class Partitions:
     @classmethod
     def of(cls, frame: DataFrame) -> "Partitions":
         """Returns the partitions of any frame."""
-        # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
-        dataset: Any = frame._jdf  # noqa: SLF001 - see above
-        return cls(dataset.toArrowBatchRdd(), arrow_schema(frame), frame.sparkSession)
+        return cls(record_batches_of(frame), arrow_schema(frame), frame.sparkSession)
 
     @property
     def first(self) -> int:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from publishers.spark.physical_plan import PhysicalPlan, scan_of
 from publishers.spark.schema import IMAGES, Encoding
 
-__all__ = ["IN_PARTITION", "BatchPlan", "arrow_schema", "free_name", "plan_of"]
+__all__ = ["IN_PARTITION", "BatchPlan", "arrow_schema", "free_name", "plan_of", "record_batches_of"]
 
 _PLANS: Final = 64
 IN_PARTITION: Final = 2**33 - 1
@@ -56,7 +56,7 @@ class BatchPlan:
         selected = self._select(frame, most)
         if wide not in self._arrow:
             self._arrow[wide] = arrow_schema(selected)
-        batches: Any = selected._jdf.toArrowBatchRdd()  # noqa: SLF001 - no public API returns Arrow data by partition
+        batches = record_batches_of(selected)
         if scan is not None:
             self._planned = most, PhysicalPlan.of(selected)
         return batches, self._arrow[wide]
@@ -71,6 +71,13 @@ class BatchPlan:
             self._limited = most, within, selected
         fitting = frame._jdf.where(within)  # noqa: SLF001 - see __init__
         return DataFrame(fitting.select(selected), frame.sparkSession)
+
+
+def record_batches_of(frame: DataFrame) -> Any:
+    """Returns the RDD of a frame's serialised record batches in the JVM."""
+    # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
+    dataset: Any = frame._jdf  # noqa: SLF001 - see above
+    return dataset.toArrowBatchRdd()
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
