@@ -59,13 +59,14 @@ class PhysicalPlan(NamedTuple):
         """
         dataset: Any = selected._jdf  # noqa: SLF001 - see scan_of
         plan = dataset.queryExecution().executedPlan()
-        nodes = [plan]
-        while nodes[-1].children().size() == 1:
-            nodes.append(nodes[-1].children().head())
         compiled = _class(plan) == "WholeStageCodegenExec"
-        if [_class(node) for node in nodes[compiled:]] != ["ProjectExec", "FilterExec", "RDDScanExec"]:
+        projection = plan.child() if compiled else plan
+        if (
+            _class(projection) != "ProjectExec"
+            or _class(filtering := projection.child()) != "FilterExec"
+            or _class(scan := filtering.child()) != "RDDScanExec"
+        ):
             return None
-        projection, filtering, scan = nodes[compiled:]
         session: Any = selected.sparkSession
         gateway = session.sparkContext._gateway  # noqa: SLF001 - it holds objects of this JVM
         return cls(
