@@ -26,7 +26,10 @@ LONGEST: Final = 1.0
 
 
 class Shield:
-    """A section without interrupts; sections may be nested. In any other thread or interpreter it has no effect."""
+    """A section without interrupts. In any other thread or interpreter it has no effect.
+
+    Sections may be nested; `LONGEST` begins anew with each.
+    """
 
     __slots__ = ("_began", "_depth", "_handler", "_main", "_note", "_noted", "_signals")
 
@@ -44,6 +47,7 @@ class Shield:
             return
         if self._depth:
             self._depth += 1
+            self._began = monotonic()
             return
         if not self._signals and not self._has_signals():
             return

@@ -17,7 +17,8 @@ from typing import Final
 from flow.interrupts import SHIELD
 from publishers.commits.expectation import Expectation
 from publishers.commits.handover import Handover
-from publishers.commits.pending import Commit, Pending, blocks_of, log_repeated, sift, to_publish
+from publishers.commits.leadership import Leadership
+from publishers.commits.pending import Commit, CommitStage, Pending, blocks_of, log_repeated, sift, to_publish
 from publishers.commits.queue import CommitQueue
 from publishers.commits.submission import Arrivals, Submission, Submitted
 from publishers.commits.withheld import Withheld
@@ -102,7 +103,7 @@ class Committer:
                 if self._wal.inherited is not None:
                     raise self._wal.inherited  # before the queue is entered: its lock and leader may belong to the parent
                 ordinary = visible and outdated is None and expect is None and transaction.spool is None
-                if ordinary and transaction.producer == NO_PRODUCER and self._queue.leader is None:
+                if ordinary and transaction.producer == NO_PRODUCER and self._queue.state is Leadership.FREE:
                     with SHIELD:
                         commit = self._lead_alone(transaction, found, durable=durable)
                 if commit is None:
@@ -166,15 +167,14 @@ class Committer:
             self.arrivals.start()
             if expect is not None:
                 expect.look()
-            while not pending.inside:
+            while True:
                 with SHIELD:
                     self._queue.enter(pending)
-                    if pending.leads:
-                        self.arrivals.lead(pending)
-                if not pending.inside:
-                    pending.wait()
+                if pending.stage is not CommitStage.OUTSIDE:
+                    break
+                pending.wait()
         except BaseException:
-            if not pending.inside:
+            if pending.stage is CommitStage.OUTSIDE:
                 if self._wal.inherited is None:  # else the lock may belong to a thread of the parent process
                     self._queue.leave(pending)
                 transaction.discard()
@@ -251,9 +251,13 @@ class Committer:
     def close(self) -> None:
         """Refuses later commits, finishes commits in progress, and syncs the rest."""
         self._queue.close()
+        failed = self.failed
         try:
-            if self.failed is None:
-                self._run(Pending(None, durable=True))
+            # Also on a failed log: whatever waits in the queue is answered before the thread that leads for it ends.
+            self._run(Pending(None, durable=True))
+        except LogFailed:
+            if failed is None:
+                raise
         finally:
             self.arrivals.close()
 
@@ -290,9 +294,9 @@ class Committer:
         try:
             while not pending.done:
                 with SHIELD:
-                    if not pending.inside:
+                    if pending.stage is CommitStage.OUTSIDE:
                         self._queue.enter(pending)
-                    if pending.leads:
+                    if self._queue.leader is pending:
                         self._lead(pending, woken)
                 if not pending.done:
                     pending.asleep = True
@@ -303,7 +307,7 @@ class Committer:
         except BaseException:
             with SHIELD:
                 self._queue.leave(pending)
-            while pending.taken and not pending.done:
+            while pending.stage is CommitStage.TAKEN:
                 pending.wait()  # a leader is writing it at this moment, perhaps from its spool
             raise
         if pending.error is not None:
@@ -314,10 +318,8 @@ class Committer:
     ) -> Commit | None:
         """Commits without the queue if no other commit is present, as `_lead` does; else returns None and does nothing."""
         queue, wal = self._queue, self._wal
-        with queue.lock:
-            if queue.leader is not None or queue.deferring or queue.failed is not None or queue.closed:
-                return None
-            queue.leader = transaction
+        if not queue.skip(transaction):
+            return None
         written = False
         try:
             (done,) = wal.append((transaction,))
@@ -332,8 +334,11 @@ class Committer:
             written = True
             self._publish(transaction, published, woken)
         except BaseException as error:
-            self._judge(error, woken, written=written)
-            queue.pass_on(transaction)
+            with (
+                SHIELD
+            ):  # anew: an interrupt that came late in a long sync must not leave the queue without a leader
+                self._judge(error, woken, written=written)
+                queue.pass_on(transaction)
             raise
         wal.notify()
         return tuple.__new__(Commit, (version, False, count + 1, committed_at))
@@ -344,7 +349,7 @@ class Committer:
         written = False
         until = began = monotonic()
         try:
-            self._queue.gather(group)
+            self._queue.begin(pending, group)
             published = self._write(group)
             until = 2 * monotonic() - began
             written = True
@@ -356,9 +361,10 @@ class Committer:
             if verdict is not error:
                 raise
         finally:
-            self._queue.end(pending, group, until)
-            for member in group:
-                member.finish(verdict)
+            with SHIELD:  # as in `_lead_alone`
+                self._queue.end(pending, group, until)
+                for member in group:
+                    member.finish(verdict)
         self._wal.notify()  # before INLINE subscribers run on this thread
 
     def _publish(

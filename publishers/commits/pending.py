@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
@@ -16,7 +17,7 @@ from publishers.wal import Appended, ProducerState, Transaction, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED, NO_PRODUCER
 
-__all__ = ["Commit", "Pending", "Repeated", "blocks_of", "log_repeated", "sift", "to_publish"]
+__all__ = ["Commit", "CommitStage", "Pending", "Repeated", "blocks_of", "log_repeated", "sift", "to_publish"]
 
 
 class Commit(NamedTuple):
@@ -35,6 +36,15 @@ class Commit(NamedTuple):
     committed_at: int
 
 
+class CommitStage(Enum):
+    """How far a queue entry has come."""
+
+    OUTSIDE = "it is not in the queue; without room there, its thread waits to enter again"
+    WAITING = "it is in the queue, and may be the leader"
+    TAKEN = "a leader has taken it into a group"
+    DONE = "its outcome is known, and its thread may return"
+
+
 class Pending:
     """A queue entry on which its thread waits: a transaction, a task, or with neither a request to sync.
 
@@ -51,10 +61,7 @@ class Pending:
         outdated: Returns why the transaction may no longer be written; None if nothing can outdate it. See ``Committer.commit``.
         expect: The writer's expectation about the log, or None.
         after: The predecessor, whose refusal refuses this entry too; or None.
-        inside: Whether the queue has admitted the entry.
-        leads: Whether the entry's thread leads.
-        taken: Whether a leader has taken the entry from the queue.
-        done: Whether the entry's thread may return.
+        stage: How far it has come.
         asleep: Whether a thread waits, or is about to wait, for the entry.
     """
 
@@ -63,16 +70,13 @@ class Pending:
         "after",
         "asleep",
         "commit",
-        "done",
         "durable",
         "error",
         "expect",
         "hidden",
-        "inside",
-        "leads",
         "outdated",
         "size",
-        "taken",
+        "stage",
         "task",
         "transaction",
     )
@@ -99,10 +103,16 @@ class Pending:
         self.outdated = outdated
         self.expect = expect
         self.after = after
-        self.inside = self.leads = self.taken = self.done = self.asleep = False
+        self.stage = CommitStage.OUTSIDE
+        self.asleep = False
         # No Event: its methods are written in Python, and an interrupt inside one may leave it locked for ever.
         self._roused = threading.Lock()
         self._roused.acquire()
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self.stage is CommitStage.DONE
 
     def wait(self) -> None:
         """Blocks until `rouse`; returns at once if that was called since the last wait."""
@@ -115,11 +125,15 @@ class Pending:
         except RuntimeError:  # it was woken before
             return
 
+    def appoint(self) -> None:
+        """Starts the leadership of the entry on the thread that leads for it; the caller holds the lock of the queue."""
+        self.rouse()
+
     def finish(self, error: LogError | None) -> None:
         """Sets the outcome, and lets the entry's thread return."""
         if error is not None:
             self.commit, self.error = None, error
-        self.done = True
+        self.stage = CommitStage.DONE
         self.rouse()
 
     def is_outdated(self) -> bool:

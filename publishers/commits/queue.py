@@ -2,6 +2,7 @@
 
 A commit that enters while there is no leader leads. A leader takes the waiting commits and passes leadership to the first
 commit that came meanwhile. A commit that finds no room waits outside the queue, and enters again when there is room.
+`publishers.commits.leadership` has the states and what changes them.
 
 Threads that commit in a loop come back as soon as they run. So after a group is written and published, the next leader is
 appointed when all threads of that group have run, or when as much time has passed as the write took. Otherwise two
@@ -16,14 +17,13 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import Final
 
-from publishers.commits.pending import Pending
+from publishers.commits.leadership import Leadership, LeadershipEvent, LeadershipGuard, step
+from publishers.commits.pending import CommitStage, Pending
 from publishers.errors import LogClosed, LogFailed
 from publishers.options import LogOptions
 
 __all__ = ["CommitQueue"]
 
-_RETURNING: Final = object()
-"""Stands for the leader while threads of the last written group have yet to run."""
 _PROMPT: Final = 16.0
 """Initial number of threads of a group to wait for, until it is known how many run in time."""
 _AGAIN: Final = 1 / 8
@@ -39,8 +39,9 @@ class CommitQueue:
 
     Attributes:
         lock: Guards every change of the attributes below.
-        leader: A commit of the queue, the transaction of a commit that skipped the queue, or the sentinel for a group whose
-            threads are coming back; None if there is none.
+        state: Whether a commit leads.
+        leader: A commit of the queue, or the transaction of a commit that skipped it; None if there is none. Only the commit
+            itself, or for a submitted one the thread of `Arrivals`, may act on it, because that is where it was appointed.
         deferring: Whether anything is withheld, or a queued commit asks to be withheld.
         failed: Why the queue admits nothing any more; None while it does.
         closed: Whether the queue admits nothing because the log is closed.
@@ -49,6 +50,7 @@ class CommitQueue:
 
     def __init__(self, options: LogOptions, *, deferring: bool) -> None:
         self.lock = threading.Lock()
+        self.state = Leadership.FREE
         self.leader: object = None
         self.deferring = deferring
         self.failed: str | None = None
@@ -57,7 +59,7 @@ class CommitQueue:
         self._options = options
         self._waiting: deque[Pending] = deque()
         self._bytes = 0
-        self._returning: set[Pending] = set()
+        self._away: set[Pending] = set()  # entries of the last group whose threads are asleep
         self._until = 0.0
         self._prompt = _PROMPT  # this many threads run within the time of a write
 
@@ -87,28 +89,40 @@ class CommitQueue:
                 if self._waiting and self._bytes + pending.size > self._options.queue_bytes:
                     self.outside.append(pending)
                     return
-            pending.inside = True
+            pending.stage = CommitStage.WAITING
             if pending.hidden:
                 self.deferring = True
             self._waiting.append(pending)
             self._bytes += pending.size
-            if self.leader is None:
-                self.leader = pending
-                pending.leads = True
-            elif self.leader is _RETURNING and monotonic() >= self._until:
-                self._appoint()
+            self._move(LeadershipEvent.ENTER)
 
-    def gather(self, group: list[Pending]) -> None:
-        """Moves the next group from the head of the queue to a list, within the bounds of a group."""
+    def skip(self, transaction: object) -> bool:
+        """Makes the commit of an ordinary transaction lead without entering the queue, if nothing else is going on."""
+        with self.lock:
+            if self.state is not Leadership.FREE or self.deferring or self.failed is not None or self.closed:
+                return False
+            self._move(LeadershipEvent.SKIP)
+            self.leader = transaction
+            return True
+
+    def begin(self, leader: Pending, group: list[Pending]) -> None:
+        """Begins a leadership: moves the next group, with the leader at its head, from the queue to a list.
+
+        Raises:
+            RuntimeError: If the entry was not appointed, or has begun before; nothing has changed.
+        """
         options = self._options
         nbytes = 0
         with self.lock:
+            if self.leader is not leader or self.state is not Leadership.APPOINTED:
+                raise RuntimeError(f"{leader!r} must not lead: {self.leader!r} does, {self.state}")
+            self._move(LeadershipEvent.BEGIN)
             while self._waiting and len(group) < options.group_transactions:
                 first = self._waiting[0]
                 if group and nbytes + first.size > options.group_bytes:
                     break
                 self._waiting.popleft()
-                first.taken = True
+                first.stage = CommitStage.TAKEN
                 group.append(first)
                 nbytes += first.size
             self._bytes -= nbytes
@@ -118,9 +132,7 @@ class CommitQueue:
         """Passes leadership to the first waiting commit if more than ``beyond`` wait; no effect if it was passed on before."""
         with self.lock:
             if self.leader is leader and len(self._waiting) > beyond:
-                self.leader = None
-                if self._waiting:  # a commit without contention skips this step
-                    self._appoint()
+                self._move(LeadershipEvent.YIELD)
 
     def end(self, leader: object, group: Iterable[Pending], until: float) -> None:
         """Ends a leadership that was not passed on; the next leader is appointed when the threads of the group have run.
@@ -132,13 +144,11 @@ class CommitQueue:
         """
         with self.lock:
             if self.leader is leader:
-                self._returning = {one for one in group if one.asleep}
+                self._away = {one for one in group if one.asleep}
                 self._until = until
-                if 0 < len(self._returning) <= self._prompt:
-                    self.leader = _RETURNING
-                else:
+                if len(self._away) > self._prompt or not self._away:
                     self._prompt += _AGAIN
-                    self._appoint()
+                self._move(LeadershipEvent.END)
 
     def returned(self, pending: Pending) -> None:
         """Notes that the thread of a commit runs again."""
@@ -147,13 +157,10 @@ class CommitQueue:
 
     def _returned(self, pending: Pending) -> None:
         pending.asleep = False
-        self._returning.discard(pending)
-        if self.leader is _RETURNING:
-            late = monotonic() >= self._until
-            if late:
-                self._prompt = max(self._prompt - len(self._returning) - 1, 0.0)
-            if late or not self._returning:
-                self._appoint()
+        self._away.discard(pending)
+        if self.state is Leadership.RETURNING and monotonic() >= self._until:
+            self._prompt = max(self._prompt - len(self._away) - 1, 0.0)
+        self._move(LeadershipEvent.RUN)
 
     def settle(self, *, withheld: bool) -> None:
         """Notes whether something is withheld; called when that may have changed."""
@@ -169,8 +176,8 @@ class CommitQueue:
                 self._waiting.remove(pending)
                 self._bytes -= pending.size
                 self._call_in()
-            if self.leader is pending:
-                self._appoint()
+                if self.leader is pending:
+                    self._move(LeadershipEvent.QUIT)
             self._returned(pending)
 
     def close(self) -> None:
@@ -179,11 +186,24 @@ class CommitQueue:
             self.closed = True
             self._call_in()
 
-    def _appoint(self) -> None:
-        self.leader = first = self._waiting[0] if self._waiting else None
-        if first is not None:
-            first.leads = True
-            first.rouse()
+    def _move(self, event: LeadershipEvent) -> None:
+        """Takes the row for an event; the only place that changes the state, and that appoints and starts a leader."""
+        row = step(self.state, event, self._holds)
+        if row is None:
+            return
+        self.state = row.to
+        if row.to is Leadership.APPOINTED:
+            self.leader = first = self._waiting[0]
+            first.appoint()
+        elif row.to is not Leadership.LEADING:
+            self.leader = None
+
+    def _holds(self, guard: LeadershipGuard) -> bool:
+        if guard is LeadershipGuard.WAITING:
+            return bool(self._waiting)
+        if guard is LeadershipGuard.AWAY:
+            return 0 < len(self._away) <= self._prompt
+        return not self._away or monotonic() >= self._until
 
     def _call_in(self) -> None:
         while self.outside:

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from flow import hooks
-from publishers.commits.pending import Commit, Pending
+from publishers.commits.pending import Commit, CommitStage, Pending
 from publishers.errors import (
     LogClosed,
     LogError,
@@ -117,18 +117,15 @@ class Submitted(Pending):
         self.submission = Submission(self)
         self._arrivals = arrivals
 
-    def rouse(self) -> None:
-        """Makes the entry lead if it is inside the queue; else wakes the submitting thread, because there may be room."""
-        if self.inside:
-            self._arrivals.lead(self)
-        else:
-            super().rouse()
+    def appoint(self) -> None:
+        """Starts the leadership of the entry on the thread of `Arrivals`."""
+        self._arrivals.lead(self)
 
     def finish(self, error: LogError | None) -> None:
         """Notes the outcome of the entry's group and resolves the futures."""
         if error is not None:
             self.commit, self.error = None, error
-        self.done = True
+        self.stage = CommitStage.DONE
         self._arrivals.finished(self)
 
 
@@ -154,6 +151,7 @@ class Arrivals:
         self._lock = threading.Lock()
         self._leading = _Tasks()
         self._telling = _Tasks()
+        self._error: PenstockError | None = None
         self._durable: list[tuple[int, int, Commit, Submission]] = []  # heaps
         self._visible: list[tuple[int, int, Commit, Submission]] = []
 
@@ -171,30 +169,34 @@ class Arrivals:
         self._leading.put(partial(self._lead, pending))
 
     def accept(self, group: Iterable[Pending]) -> None:
-        """Resolves ``accepted`` of a group whose versions are assigned; its leader calls this before it syncs."""
-        resolved = [
-            (member.submission.accepted, member.commit)
-            for member in group
-            if isinstance(member, Submitted) and member.commit is not None and member.error is None
-        ]
+        """Resolves ``accepted`` of a group whose versions are assigned, and waits for durability and visibility.
+
+        Its leader calls this before it syncs, and before another leader can truncate what it has written.
+        """
+        resolved: list[tuple[Future[Commit], Commit]] = []
+        with self._lock:
+            for member in group:
+                commit = member.commit
+                if isinstance(member, Submitted) and commit is not None and member.error is None:
+                    submission = member.submission
+                    resolved.append((submission.accepted, commit))
+                    heapq.heappush(self._durable, (commit.version, next(_ticket), commit, submission))
+                    heapq.heappush(self._visible, (commit.version, next(_ticket), commit, submission))
         if resolved:
             self._telling.put(partial(_resolve, resolved))
+            if self._error is not None:
+                self.fail(self._error)
 
     def finished(self, member: Submitted) -> None:
-        """Notes the outcome of one submitted transaction: refuses it, or accepts it and waits for durability and visibility."""
-        submission, commit = member.submission, member.commit
+        """Notes that the group of a submitted transaction has ended, and refuses the transaction if it was not committed."""
         transaction = member.transaction
         if transaction is not None and transaction.spool is not None:
             self._telling.put(transaction.discard)
-        if member.error is not None or commit is None:
+        if member.error is not None or member.commit is None:
             error = member.error or LogFailed("unknown", "a commit was not finished")
-            self._telling.put(partial(_refuse, [submission], error))
-            return
-        self._telling.put(partial(_resolve, [(submission.accepted, commit)]))
-        with self._lock:
-            heapq.heappush(self._durable, (commit.version, next(_ticket), commit, submission))
-            heapq.heappush(self._visible, (commit.version, next(_ticket), commit, submission))
-        self.settle()
+            self._telling.put(partial(_refuse, [member.submission], error))
+        else:
+            self.settle()
 
     def settle(self) -> None:
         """Resolves the futures of transactions that have become durable or visible."""
@@ -223,8 +225,9 @@ class Arrivals:
             self._telling.put(partial(_refuse, [entry[3]], NoSuchVersion(entry[0], version)))
 
     def fail(self, error: PenstockError) -> None:
-        """Fails every future that is not resolved, because its outcome will never be known."""
+        """Fails every future that is not resolved, also those of later groups, because its outcome will never be known."""
         with self._lock:
+            self._error = error
             lost = [entry[3] for entry in (*self._durable, *self._visible)]
             self._durable.clear()
             self._visible.clear()

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ from publishers.wal.withholding import Withholding
 __all__ = ["Wal"]
 
 _LOG: Final = logging.getLogger(__name__)
+_TWO: Final = "two threads wrote at the same time, and the second one was refused"
 _AHEAD: Final = 1.0
 """Seconds by which the last commit must be ahead of the clock for a warning; a burst of commits alone never gets so far."""
 
@@ -37,7 +39,8 @@ _AHEAD: Final = 1.0
 class Wal:
     """A log that is open for writing.
 
-    Threads: `append`, `sync`, `close` and `abandon` are called under the caller's write gate, by one thread at a time.
+    Threads: `append`, `sync`, `close` and `abandon` are called under the caller's write gate, by one thread at a time; a
+    second one in `append` is refused, because two writers would destroy the log.
     `publish_tail` likewise has a gate of its own. `maintain` is for one housekeeping thread, which may run concurrently with
     all of these. `reader`, `producer` and the properties are for any thread at any time.
 
@@ -75,6 +78,7 @@ class Wal:
         """
         self.directory = directory
         self.space_low = self._closed = self._stamps_ahead = False
+        self._writing = threading.Lock()  # held by the one writer, which never waits for it
         self._files = files
         self._options = options
         self._filesystem = filesystem
@@ -269,10 +273,15 @@ class Wal:
         """
         if self._closed:
             raise LogClosed
-        tail = self._tail
-        if tail.fence != tail.own:  # as `Tail.claimed`, for every commit
-            self._writer.health.fail(FencedError())
-        return self._writer.append(transactions)
+        if not self._writing.acquire(blocking=False):
+            raise LogFailed("refused", _TWO)
+        try:
+            tail = self._tail
+            if tail.fence != tail.own:  # as `Tail.claimed`, for every commit
+                self._writer.health.fail(FencedError())
+            return self._writer.append(transactions)
+        finally:
+            self._writing.release()
 
     def sync(self) -> int:
         """Makes all appended transactions durable and readable; returns the newest durable version.

@@ -27,7 +27,7 @@ class Interrupt(BaseException):
 
 STEPS = [
     ("committer", "_lead"),
-    ("queue", "gather"),
+    ("queue", "begin"),
     ("committer", "_write"),
     ("queue", "pass_on"),
     ("wal", "append"),

@@ -1,9 +1,10 @@
-"""Who leads, and when: the queue without threads."""
+"""Which commit leads, and when: the queue without threads."""
 
 import pytest
 
 from publishers import LogOptions
 from publishers.commits import queue as module
+from publishers.commits.leadership import Leadership
 from publishers.commits.pending import Pending
 from publishers.commits.queue import CommitQueue
 
@@ -13,11 +14,11 @@ class Waiting(Pending):
 
     def __init__(self):
         super().__init__(None, durable=True)
-        self.roused = 0
+        self.appointed = 0
         self.asleep = True
 
-    def rouse(self):
-        self.roused += 1
+    def appoint(self):
+        self.appointed += 1
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def led(queue, count):
     """A leader, and the others of the group that it has written."""
     leader, *others = entered(queue, count)
     leader.asleep = False
-    queue.gather([])
+    queue.begin(leader, [])
     return leader, others
 
 
@@ -55,9 +56,9 @@ def test_the_next_leader_is_appointed_once_all_threads_of_the_group_before_have_
     queue.end(leader, [leader, *others], until=1.0)
     (later,) = entered(queue, 1)
     queue.returned(others[0])
-    assert not first.leads
+    assert not first.appointed
     queue.returned(others[1])
-    assert (first.leads, first.roused, later.leads) == (True, 1, False)
+    assert (first.appointed, later.appointed) == (1, 0)
     queue.returned(first)
     assert queue.leader is first
 
@@ -68,22 +69,22 @@ def test_no_group_waits_longer_for_threads_than_the_one_before_took_to_be_writte
     (first,) = entered(queue, 1)
     now[0] = 1.0
     queue.returned(others[0])
-    assert first.leads
+    assert first.appointed == 1
     queue.returned(others[1])
-    assert (queue.leader, first.roused) == (first, 1)
+    assert (queue.leader, first.appointed) == (first, 1)
 
 
 def write_again(queue, now, size, comes_back):
     """A group is written in a second, and so many of its threads run within another one; whether they were waited for."""
     leader, others = led(queue, size)
     queue.end(leader, [leader, *others], until=now[0] + 1.0)
-    waited = queue.leader is not None
+    waited = queue.state is Leadership.RETURNING
     for one in others[:comes_back]:
         queue.returned(one)
     now[0] += 1.0
     for one in others[comes_back:]:
         queue.returned(one)
-    assert queue.leader is None
+    assert queue.state is Leadership.FREE
     return waited
 
 
@@ -108,9 +109,9 @@ def test_a_single_thread_that_comes_late_is_not_waited_for_again(queue, now):
 def test_nobody_is_waited_for_behind_a_commit_that_was_alone(queue, now):
     leader, _ = led(queue, 1)
     queue.end(leader, [leader], until=1.0)
-    assert queue.leader is None
+    assert queue.state is Leadership.FREE
     (first,) = entered(queue, 1)
-    assert first.leads
+    assert first.appointed == 1
 
 
 def test_a_commit_that_comes_later_waits_for_no_thread(queue, now):
@@ -120,7 +121,7 @@ def test_a_commit_that_comes_later_waits_for_no_thread(queue, now):
     (first,) = entered(queue, 1)
     now[0] = 1.0
     (second,) = entered(queue, 1)
-    assert (first.leads, second.leads) == (True, False)
+    assert (first.appointed, second.appointed) == (1, 0)
 
 
 def test_a_thread_that_is_interrupted_where_it_is_waited_for_appoints_the_next_leader(queue, now):
@@ -129,7 +130,7 @@ def test_a_thread_that_is_interrupted_where_it_is_waited_for_appoints_the_next_l
     queue.end(leader, [leader, other], until=1.0)
     (first,) = entered(queue, 1)
     queue.leave(other)
-    assert first.leads
+    assert first.appointed == 1
 
 
 def test_a_thread_that_waits_no_longer_is_not_waited_for(queue, now):
@@ -138,7 +139,7 @@ def test_a_thread_that_waits_no_longer_is_not_waited_for(queue, now):
     queue.returned(gone)
     queue.end(leader, [leader, gone, other], until=1.0)
     queue.returned(other)
-    assert queue.leader is None
+    assert queue.state is Leadership.FREE
 
 
 def test_the_larger_group_is_written_while_the_smaller_one_is_published(queue, now):
@@ -149,6 +150,18 @@ def test_the_larger_group_is_written_while_the_smaller_one_is_published(queue, n
     assert queue.leader is leader
     entered(queue, 2)
     queue.pass_on(leader, 2)
-    assert first.leads
+    assert first.appointed == 1
     queue.end(leader, [leader, *others], until=1.0)
     assert queue.leader is first
+
+
+def test_an_entry_that_was_not_appointed_cannot_lead(queue):
+    """F191: nor can a leader begin twice; the queue stays as it is."""
+    leader, other = entered(queue, 2)
+    group = []
+    with pytest.raises(RuntimeError, match="must not lead"):
+        queue.begin(other, group)
+    queue.begin(leader, group)
+    with pytest.raises(RuntimeError, match="must not lead"):
+        queue.begin(leader, group)
+    assert (queue.leader, queue.state, group) == (leader, Leadership.LEADING, [leader, other])
