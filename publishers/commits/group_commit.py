@@ -8,6 +8,7 @@ waits, one thread of the log leads.
 The leader acquires the publish gate before it passes leadership on; this keeps publication in version order.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -249,17 +250,29 @@ class Committer:
         return []
 
     def close(self) -> None:
-        """Refuses later commits, finishes commits in progress, and syncs the rest."""
+        """Refuses later commits, finishes commits in progress, and syncs the rest.
+
+        On a failed log, what waits in the queue gets the log's error. After an interrupt this waits once more, because the files
+        are closed next, and no leader may be writing then.
+
+        Raises:
+            LogFailed: If the log had not failed before.
+        """
         self._queue.close()
         failed = self.failed
+        ended: BaseException | None = None
         try:
-            # Also on a failed log: whatever waits in the queue is answered before the thread that leads for it ends.
             self._run(Pending(None, durable=True))
-        except LogFailed:
-            if failed is None:
-                raise
-        finally:
-            self.arrivals.close()
+        except LogFailed as error:
+            ended = error if failed is None else None
+        except BaseException as error:  # noqa: BLE001 - raised below
+            ended = error
+            with contextlib.suppress(LogFailed):
+                self._run(Pending(None, durable=True))
+        # Not after a second interrupt: then the thread that leads for submitted commits still has to answer them.
+        self.arrivals.close()
+        if ended is not None:
+            raise ended
 
     @property
     def failed(self) -> str | None:
@@ -362,9 +375,12 @@ class Committer:
                 raise
         finally:
             with SHIELD:  # as in `_lead_alone`
+                if verdict is not None:
+                    for member in group:
+                        member.refuse(verdict)
                 self._queue.end(pending, group, until)
                 for member in group:
-                    member.finish(verdict)
+                    member.finish()
         self._wal.notify()  # before INLINE subscribers run on this thread
 
     def _publish(

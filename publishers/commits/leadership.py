@@ -1,14 +1,14 @@
 """The states of a log's leadership, in one table.
 
 At most one commit leads: it takes the waiting commits, and writes them. The table is the only place that decides who leads next:
-`CommitQueue` calls `step` under its lock for everything that happens, and appoints a leader only where a row says APPOINTED.
+`CommitQueue` takes a row under its lock for everything that happens, and appoints a leader only where a row says APPOINTED.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-__all__ = ["TABLE", "Leadership", "LeadershipEvent", "LeadershipGuard", "LeadershipRow", "indexed", "step"]
+__all__ = ["ROWS", "TABLE", "Leadership", "LeadershipEvent", "LeadershipGuard", "LeadershipRow", "indexed"]
 
 
 class Leadership(Enum):
@@ -18,6 +18,8 @@ class Leadership(Enum):
     APPOINTED = "the first waiting commit leads, and has not begun"
     LEADING = "the leader writes its group, or the one commit that skipped the queue"
     RETURNING = "no commit leads until the threads of the last group have run, or the time for it is over"
+
+    __hash__ = object.__hash__  # that of Enum is written in Python, and each commit would pay for it
 
 
 class LeadershipEvent(Enum):
@@ -30,6 +32,8 @@ class LeadershipEvent(Enum):
     END = "the group is published, or has failed"
     RUN = "a thread of the last group runs again"
     QUIT = "the leader has left the queue before it began"
+
+    __hash__ = object.__hash__  # as above
 
 
 class LeadershipGuard(Enum):
@@ -85,14 +89,5 @@ def indexed(rows: Iterable[LeadershipRow]) -> dict[tuple[Leadership, LeadershipE
     return found
 
 
-_rows: Mapping[tuple[Leadership, LeadershipEvent], list[LeadershipRow]] = indexed(TABLE)
-
-
-def step(
-    state: Leadership, event: LeadershipEvent, holds: Callable[[LeadershipGuard], bool]
-) -> LeadershipRow | None:
-    """The first row for a state and an event whose conditions hold; None if there is none."""
-    for row in _rows.get((state, event), ()):
-        if all(map(holds, row.when)):
-            return row
-    return None
+ROWS: Final = indexed(TABLE)
+"""The rows as `CommitQueue` looks them up."""

@@ -129,10 +129,12 @@ class Pending:
         """Starts the leadership of the entry on the thread that leads for it; the caller holds the lock of the queue."""
         self.rouse()
 
-    def finish(self, error: LogError | None) -> None:
-        """Sets the outcome, and lets the entry's thread return."""
-        if error is not None:
-            self.commit, self.error = None, error
+    def refuse(self, error: LogError) -> None:
+        """Sets the error of the entry's group as its outcome, before another leader looks at it as a predecessor."""
+        self.commit, self.error = None, error
+
+    def finish(self) -> None:
+        """Notes that the outcome is known, and lets the entry's thread return."""
         self.stage = CommitStage.DONE
         self.rouse()
 

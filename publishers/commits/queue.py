@@ -13,11 +13,11 @@ group had, waiting gains nothing, and leadership is passed on before the group i
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
-from publishers.commits.leadership import Leadership, LeadershipEvent, LeadershipGuard, step
+from publishers.commits.leadership import ROWS, Leadership, LeadershipEvent, LeadershipGuard
 from publishers.commits.pending import CommitStage, Pending
 from publishers.errors import LogClosed, LogFailed
 from publishers.options import LogOptions
@@ -36,6 +36,7 @@ class CommitQueue:
     Args:
         options: Bounds of groups and of the queue.
         deferring: Whether something is withheld when the log is opened.
+        now: Returns the monotonic time in seconds.
 
     Attributes:
         lock: Guards every change of the attributes below.
@@ -45,10 +46,10 @@ class CommitQueue:
         deferring: Whether anything is withheld, or a queued commit asks to be withheld.
         failed: Why the queue admits nothing any more; None while it does.
         closed: Whether the queue admits nothing because the log is closed.
-        outside: Commits for which there is no room yet.
+        outside: Commits for which there is no room yet. While there are any, others wait inside.
     """
 
-    def __init__(self, options: LogOptions, *, deferring: bool) -> None:
+    def __init__(self, options: LogOptions, *, deferring: bool, now: Callable[[], float] = monotonic) -> None:
         self.lock = threading.Lock()
         self.state = Leadership.FREE
         self.leader: object = None
@@ -60,6 +61,7 @@ class CommitQueue:
         self._waiting: deque[Pending] = deque()
         self._bytes = 0
         self._away: set[Pending] = set()  # entries of the last group whose threads are asleep
+        self._now = now
         self._until = 0.0
         self._prompt = _PROMPT  # this many threads run within the time of a write
 
@@ -101,7 +103,8 @@ class CommitQueue:
         with self.lock:
             if self.state is not Leadership.FREE or self.deferring or self.failed is not None or self.closed:
                 return False
-            self._move(LeadershipEvent.SKIP)
+            # The row of SKIP, inlined, because each commit would pay for the look-up.
+            self.state = Leadership.LEADING
             self.leader = transaction
             return True
 
@@ -114,9 +117,10 @@ class CommitQueue:
         options = self._options
         nbytes = 0
         with self.lock:
-            if self.leader is not leader or self.state is not Leadership.APPOINTED:
-                raise RuntimeError(f"{leader!r} must not lead: {self.leader!r} does, {self.state}")
-            self._move(LeadershipEvent.BEGIN)
+            if self.leader is not leader or not self._move(LeadershipEvent.BEGIN):
+                raise RuntimeError(
+                    f"{leader!r} must not lead: the leader is {self.leader!r}, and {self.state.value}"
+                )
             while self._waiting and len(group) < options.group_transactions:
                 first = self._waiting[0]
                 if group and nbytes + first.size > options.group_bytes:
@@ -132,7 +136,12 @@ class CommitQueue:
         """Passes leadership to the first waiting commit if more than ``beyond`` wait; no effect if it was passed on before."""
         with self.lock:
             if self.leader is leader and len(self._waiting) > beyond:
-                self._move(LeadershipEvent.YIELD)
+                if self._waiting:
+                    self._move(LeadershipEvent.YIELD)
+                else:
+                    # The last row of YIELD, inlined as in `skip`.
+                    self.state = Leadership.FREE
+                    self.leader = None
 
     def end(self, leader: object, group: Iterable[Pending], until: float) -> None:
         """Ends a leadership that was not passed on; the next leader is appointed when the threads of the group have run.
@@ -158,9 +167,10 @@ class CommitQueue:
     def _returned(self, pending: Pending) -> None:
         pending.asleep = False
         self._away.discard(pending)
-        if self.state is Leadership.RETURNING and monotonic() >= self._until:
-            self._prompt = max(self._prompt - len(self._away) - 1, 0.0)
-        self._move(LeadershipEvent.RUN)
+        if self.state is Leadership.RETURNING:
+            if self._now() >= self._until:
+                self._prompt = max(self._prompt - len(self._away) - 1, 0.0)
+            self._move(LeadershipEvent.RUN)
 
     def settle(self, *, withheld: bool) -> None:
         """Notes whether something is withheld; called when that may have changed."""
@@ -168,10 +178,11 @@ class CommitQueue:
             self.deferring = withheld or any(member.hidden for member in self._waiting)
 
     def leave(self, pending: Pending) -> None:
-        """Removes a commit whose thread has stopped waiting, unless a leader has taken it."""
+        """Removes a commit whose thread has stopped waiting, unless a leader has taken it.
+
+        One that waits outside stays there until commits are called in, which does it no harm.
+        """
         with self.lock:
-            if pending in self.outside:
-                self.outside.remove(pending)
             if pending in self._waiting:
                 self._waiting.remove(pending)
                 self._bytes -= pending.size
@@ -181,29 +192,32 @@ class CommitQueue:
             self._returned(pending)
 
     def close(self) -> None:
-        """Admits nothing any more, and wakes the commits that wait outside."""
+        """Admits nothing any more, and wakes the commits that wait outside, however long the leader takes."""
         with self.lock:
             self.closed = True
             self._call_in()
 
-    def _move(self, event: LeadershipEvent) -> None:
-        """Takes the row for an event; the only place that changes the state, and that appoints and starts a leader."""
-        row = step(self.state, event, self._holds)
-        if row is None:
-            return
+    def _move(self, event: LeadershipEvent) -> bool:
+        """Takes the row for an event, if there is one; nothing else appoints a leader."""
+        for row in ROWS.get((self.state, event), ()):
+            if not row.when or all(map(self._holds, row.when)):
+                break
+        else:
+            return False
         self.state = row.to
         if row.to is Leadership.APPOINTED:
             self.leader = first = self._waiting[0]
             first.appoint()
         elif row.to is not Leadership.LEADING:
             self.leader = None
+        return True
 
     def _holds(self, guard: LeadershipGuard) -> bool:
         if guard is LeadershipGuard.WAITING:
             return bool(self._waiting)
         if guard is LeadershipGuard.AWAY:
             return 0 < len(self._away) <= self._prompt
-        return not self._away or monotonic() >= self._until
+        return not self._away or self._now() >= self._until
 
     def _call_in(self) -> None:
         while self.outside:

@@ -15,7 +15,6 @@ from flow import hooks
 from publishers.commits.pending import Commit, CommitStage, Pending
 from publishers.errors import (
     LogClosed,
-    LogError,
     LogFailed,
     NoSuchVersion,
     PenstockError,
@@ -121,10 +120,8 @@ class Submitted(Pending):
         """Starts the leadership of the entry on the thread of `Arrivals`."""
         self._arrivals.lead(self)
 
-    def finish(self, error: LogError | None) -> None:
-        """Notes the outcome of the entry's group and resolves the futures."""
-        if error is not None:
-            self.commit, self.error = None, error
+    def finish(self) -> None:
+        """Notes that the outcome is known, and resolves the futures."""
         self.stage = CommitStage.DONE
         self._arrivals.finished(self)
 

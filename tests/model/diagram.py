@@ -1,52 +1,73 @@
-"""Prints the table of states as the page about the architecture has it; ``python -m tests.model.diagram`` writes it there."""
+"""Prints the tables of states as the page about the architecture has them; ``python -m tests.model.diagram`` writes them there."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from publishers.fanout.state import TABLE, Occurrence, Phase
+from publishers.commits import leadership
+from publishers.commits.leadership import Leadership, LeadershipEvent
+from publishers.fanout import state
+from publishers.fanout.state import Occurrence, Phase
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "architecture.md"
-_BETWEEN: Final = re.compile(r"(?<=<!-- from the table of states -->\n).*(?=<!-- to here -->)", re.DOTALL)
 
 
-def drawn() -> str:
-    """The diagram, what the states and events are, and the rows."""
-    return "\n".join(
-        (*_diagram(), "", *_names("state", Phase), "", *_names("event", Occurrence), "", *_rows(), "")
+def _between(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<=<!-- from the table of {name} -->\n).*?(?=<!-- to here -->)", re.DOTALL)
+
+
+def drawn(name: str) -> str:
+    """The diagram of a table, what its states and events are, and its rows."""
+    return "\n".join(("", *_TABLES[name], ""))[1:]
+
+
+def _table(
+    rows: Iterable[Any], states: type[Enum], events: type[Enum], first: Enum, last: Enum | None = None
+) -> Iterator[str]:
+    """The lines about a table; its rows have state, event, conditions, next state, and perhaps actions, in this order."""
+    yield from ("```mermaid", "stateDiagram-v2", f"    [*] --> {first.name}")
+    arrows: dict[tuple[Enum, Enum], list[str]] = {}
+    for before, event, _, after, *_ in rows:
+        if after not in (before, last):
+            names = arrows.setdefault((before, after), [])
+            names += [] if event.name in names else [event.name]
+    for (before, after), names in arrows.items():
+        yield f"    {before.name} --> {after.name}: {', '.join(names)}"
+    yield from ([] if last is None else [f"    {last.name} --> [*]"])
+    yield "```"
+    for what, kind in (("state", states), ("event", events)):
+        yield from ("", f"| {what} | what it is |", "|---|---|")
+        yield from (f"| {one.name} | {one.value} |" for one in kind)
+    acts = any(len(row) > 4 for row in rows)
+    yield from (
+        "",
+        "| from | event | if | to |" + " what is done |" * acts,
+        "|---|---|---|---|" + "---|" * acts,
     )
+    for before, event, when, after, *then in rows:
+        conditions = ", and ".join(guard.value for guard in when)
+        actions = [f" {'; '.join(action.value for action in some)} |" for some in then]
+        yield f"| {before.name} | {event.name} | {conditions} | {after.name} |" + "".join(actions)
 
 
-def _diagram() -> Iterator[str]:
-    yield from ("```mermaid", "stateDiagram-v2", "    [*] --> RESYNC")
-    arrows: dict[tuple[Phase, Phase], list[str]] = {}
-    for row in TABLE:
-        if row.to not in (row.phase, Phase.ENDED):
-            arrows.setdefault((row.phase, row.to), []).append(row.event.name)
-    for (source, target), events in arrows.items():
-        yield f"    {source.name} --> {target.name}: {', '.join(events)}"
-    yield from ("    ENDED --> [*]", "```")
+_TABLES: Final = {
+    "states": list(_table(state.TABLE, Phase, Occurrence, Phase.RESYNC, Phase.ENDED)),
+    "leadership": list(_table(leadership.TABLE, Leadership, LeadershipEvent, Leadership.FREE)),
+}
+NAMES: Final = tuple(_TABLES)
+"""The tables of the page."""
 
 
-def _names(what: str, names: type[Phase] | type[Occurrence]) -> Iterator[str]:
-    yield from (f"| {what} | what it is |", "|---|---|")
-    yield from (f"| {one.name} | {one.value} |" for one in names)
-
-
-def _rows() -> Iterator[str]:
-    yield from ("| from | event | if | to | what is done |", "|---|---|---|---|---|")
-    for row in TABLE:
-        when = ", and ".join(guard.value for guard in row.when)
-        then = "; ".join(action.value for action in row.then)
-        yield f"| {row.phase.name} | {row.event.name} | {when} | {row.to.name} | {then} |"
-
-
-def told(page: str) -> str:
-    """What a page says of it."""
-    (found,) = _BETWEEN.findall(page)
+def told(page: str, name: str) -> str:
+    """What a page says of a table."""
+    (found,) = _between(name).findall(page)
     return str(found)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(_BETWEEN.sub(lambda _: drawn(), PAGE.read_text()))
+    page = PAGE.read_text()
+    for each in NAMES:
+        page = _between(each).sub(lambda _, name=each: drawn(name), page)  # type: ignore[misc]  # the default binds it
+    PAGE.write_text(page)

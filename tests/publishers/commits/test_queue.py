@@ -3,8 +3,7 @@
 import pytest
 
 from publishers import LogOptions
-from publishers.commits import queue as module
-from publishers.commits.leadership import Leadership
+from publishers.commits.leadership import ROWS, Leadership, LeadershipEvent
 from publishers.commits.pending import Pending
 from publishers.commits.queue import CommitQueue
 
@@ -22,16 +21,14 @@ class Waiting(Pending):
 
 
 @pytest.fixture
-def queue():
-    return CommitQueue(LogOptions(), deferring=False)
+def now():
+    """A clock whose hands the test holds."""
+    return [0.0]
 
 
 @pytest.fixture
-def now(monkeypatch):
-    """A clock whose hands the test holds."""
-    hands = [0.0]
-    monkeypatch.setattr(module, "monotonic", lambda: hands[0])
-    return hands
+def queue(now):
+    return CommitQueue(LogOptions(), deferring=False, now=lambda: now[0])
 
 
 def entered(queue, count):
@@ -165,3 +162,18 @@ def test_an_entry_that_was_not_appointed_cannot_lead(queue):
     with pytest.raises(RuntimeError, match="must not lead"):
         queue.begin(leader, group)
     assert (queue.leader, queue.state, group) == (leader, Leadership.LEADING, [leader, other])
+
+
+def test_a_commit_that_skips_the_queue_moves_as_the_table_says(queue):
+    """F191: its two rows are inlined."""
+    (skips,) = ROWS[Leadership.FREE, LeadershipEvent.SKIP]
+    *_, yields = ROWS[Leadership.LEADING, LeadershipEvent.YIELD]
+    alone = object()
+    assert queue.skip(alone)
+    assert (queue.state, queue.leader, skips.when) == (skips.to, alone, ())
+    assert not queue.skip(object())
+    queue.pass_on(alone)
+    assert (queue.state, queue.leader, yields.when) == (yields.to, None, ())
+    assert not any(
+        (state, LeadershipEvent.SKIP) in ROWS for state in Leadership if state is not Leadership.FREE
+    )
