@@ -96,7 +96,8 @@ class CommitQueue:
                 self.deferring = True
             self._waiting.append(pending)
             self._bytes += pending.size
-            self._move(LeadershipEvent.ENTER)
+            if self.leader is None:  # else there is no row for it
+                self._move(LeadershipEvent.ENTER)
 
     def skip(self, transaction: object) -> bool:
         """Makes the commit of an ordinary transaction lead without entering the queue, if nothing else is going on."""
