@@ -12,6 +12,7 @@ PACKAGES = ("flow", "publishers", "transports")
 FLIGHTS = ROOT / "examples" / "flights"
 FOLDERS = [*(ROOT / package for package in PACKAGES), FLIGHTS]
 SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
+ON_A_LOOP_OF_ITS_OWN = {"publishers/spark/server_log.py"}
 OUTSIDE_THE_FILESYSTEM = {"publishers/wal/disk/filesystem.py", "publishers/wal/disk/notify.py"}
 
 
@@ -79,6 +80,14 @@ def test_the_write_ahead_log_reaches_the_disk_through_its_filesystem_only():
                 )
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id != "open", name(path)
+
+
+def test_nothing_waits_for_a_thread_of_the_default_pool_of_an_event_loop():
+    """Calls of the application that block may occupy all of them, even for ever."""
+    for path in SOURCES:
+        if name(path) not in ON_A_LOOP_OF_ITS_OWN:
+            found = re.search(r"\bto_thread\b|run_in_executor\(\s*None\b", path.read_text())
+            assert found is None, f"{name(path)} needs a free thread of the default pool"
 
 
 def test_no_test_sleeps():

@@ -1,6 +1,5 @@
 """A transaction that collects changes in a ``with`` block and commits them when the block ends."""
 
-import asyncio
 import enum
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -8,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
+from publishers.commits.commit_threads import CommitThreads
 from publishers.commits.group_commit import Commit
 from publishers.commits.label import check_mutations
 from publishers.errors import InvalidTransactionState
@@ -41,8 +41,8 @@ _ANOTHER: Final = "begin another one with log.transaction()"
 class TransactionBuilder:
     """Collects the changes of one transaction; ``ChangeLog.transaction`` makes it.
 
-    As a context manager it commits when its block ends, and commits nothing if the block raises. ``async with`` commits off
-    the event loop; cancelling the wait does not undo the commit. It serves one block: adding changes before or after the
+    As a context manager it commits when its block ends, and commits nothing if the block raises. ``async with`` commits on
+    a thread of the log; cancelling the wait does not undo the commit. It serves one block: adding changes before or after the
     block raises ``InvalidTransactionState``. Without changes, annotations or producer nothing is committed, and no version
     is made.
 
@@ -50,14 +50,18 @@ class TransactionBuilder:
         log: Name of the log.
         write: Commits the changes, such as ``ChangeLog.commit``.
         committing: The keyword arguments of ``write``.
+        threads: The threads on which ``async with`` commits.
     """
 
-    __slots__ = ("_commit", "_labelled", "_log", "_mutations", "_state", "_write")
+    __slots__ = ("_commit", "_labelled", "_log", "_mutations", "_state", "_threads", "_write")
 
-    def __init__(self, log: str, write: Callable[..., Commit], committing: Mapping[str, Any]) -> None:
+    def __init__(
+        self, log: str, write: Callable[..., Commit], committing: Mapping[str, Any], threads: CommitThreads
+    ) -> None:
         self._state = TransactionState.NEW
         self._log = log
         self._write = partial(write, **committing)
+        self._threads = threads
         self._labelled = any(committing.get(name) is not None for name in ("meta", "producer"))
         self._mutations: list[Mutation] = []
         self._commit: Commit | None = None
@@ -140,7 +144,7 @@ class TransactionBuilder:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._leave(failed=kind is not None):
-            await asyncio.shield(asyncio.to_thread(self._finish))
+            await self._threads.run(self._finish)
 
     def __del__(self) -> None:
         if self._state is TransactionState.NEW:

@@ -1,12 +1,12 @@
 """The change log: a durable, totally ordered log of changes, its only write path, and its subscribers."""
 
-import asyncio
 import contextlib
 import logging
 import threading
 from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
 from uuid import UUID
@@ -15,6 +15,7 @@ from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
 from flow.interrupts import SHIELD
 from publishers.commits import Commit, Committer, PublishGate, TransactionBuilder
+from publishers.commits.commit_threads import CommitThreads
 from publishers.commits.label import RemoteProducer, check_mutations, producer_id
 from publishers.commits.submission import Submission
 from publishers.errors import (
@@ -95,6 +96,7 @@ class ChangeLog(KeepingLog):
         self._groups: ConsumerGroups | None = None
         self._transactions: TransactionWriter | None = None
         self._tracer: Tracer | None = None
+        self._commit_threads = CommitThreads(name)
         self._oldest = service.oldest
         self._closing = threading.Lock()
         forks.register(self)
@@ -215,7 +217,7 @@ class ChangeLog(KeepingLog):
             committing: As for ``commit``.
         """
         self._writer()
-        return TransactionBuilder(self.name, self.commit, committing)
+        return TransactionBuilder(self.name, self.commit, committing, self._commit_threads)
 
     def commit(self, mutations: Iterable[Mutation], **committing: Unpack[Committing]) -> Commit:
         """Commits changes as one transaction, and returns as soon as the sync policy allows.
@@ -282,9 +284,9 @@ class ChangeLog(KeepingLog):
         return submit(mutations, after=after, **committing)
 
     async def commit_async(self, mutations: Iterable[Mutation], **committing: Unpack[Committing]) -> Commit:
-        """``commit`` off the event loop. Cancelling the wait does not undo the commit."""
+        """``commit`` on one of the log's own threads, at most 32. Cancelling the wait does not undo the commit."""
         rows = check_mutations(mutations)
-        return await asyncio.shield(asyncio.to_thread(self.commit, rows, **committing))
+        return await self._commit_threads.run(partial(self.commit, rows, **committing))
 
     def commit_columns(self, batches: Iterable[Columns], **committing: Unpack[Committing]) -> Commit:
         """``commit`` for changes in columns; all batches become one version."""
@@ -500,6 +502,7 @@ class ChangeLog(KeepingLog):
                 last.callback(self._slots.book.close)
             if self._groups is not None:
                 last.callback(self._groups.close)
+            last.callback(self._commit_threads.close)
             last.callback(self._service.close, wake)
             for part in (self._following, self._housekeeping, self._committer, self._state):
                 if part is not None:

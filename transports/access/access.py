@@ -12,6 +12,8 @@ from publishers.errors import InvalidOption, LogReadOnly
 from transports.access.grant import Grant, LogAction
 from transports.access.principal import ANONYMOUS, Credentials, Principal
 from transports.errors import Forbidden, LogNotFound, NotAuthenticated, Unauthenticated
+from transports.limits import Limits
+from transports.quotas.pool import Pools
 
 __all__ = ["EVERYBODY", "SERVER", "Access", "Authenticator", "Authoriser"]
 
@@ -48,10 +50,6 @@ SERVER: Final = "$system"
 _Run = Callable[[Hashable, Callable[[], Any]], Awaitable[Any]]
 
 
-async def _on_a_thread(_client: Hashable, work: Callable[[], Any]) -> Any:
-    return await asyncio.to_thread(work)
-
-
 class Access:
     """Authenticates the clients of a server and authorises their actions.
 
@@ -61,7 +59,7 @@ class Access:
         timeout: Seconds that authentication may take.
         fresh: Seconds after which the sources of authenticator and authoriser are checked for changes before the next client
             is authenticated.
-        run: Runs blocking work for a client on a thread.
+        run: Runs blocking work for a client on a thread; None for threads of its own.
         clock: The clock.
 
     Raises:
@@ -75,7 +73,7 @@ class Access:
         *,
         timeout: float = _TIMEOUT,
         fresh: float = _TIMEOUT,
-        run: _Run = _on_a_thread,
+        run: _Run | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if authenticate is not None and not callable(authenticate):
@@ -93,7 +91,7 @@ class Access:
         self._looked = -math.inf
         self._looking: asyncio.Task[None] | None = None
         self._said = ""
-        self._run = run
+        self._run = Pools(Limits()).judging.run if run is None else run
         self._clock = clock
         self._awaits = inspect.iscoroutinefunction(authenticate) or inspect.iscoroutinefunction(
             getattr(authenticate, "__call__", None)  # noqa: B004 - an object whose call is a coroutine function

@@ -13,6 +13,7 @@ from uuid import uuid4
 from flow import forks, hooks
 from flow.executors import loop_executor
 from publishers.commits.builder import TransactionBuilder
+from publishers.commits.commit_threads import CommitThreads
 from publishers.commits.expectation import Expect, expected
 from publishers.commits.label import check_mutations
 from publishers.commits.submission import Wait
@@ -42,15 +43,7 @@ from transports.codec.replies import RemoteCommit, RemoteModelChange
 from transports.codec.starts import start_json
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
-from transports.protocol.client import (
-    Acked,
-    Answered,
-    ClientSession,
-    Deliver,
-    Ended,
-    Progress,
-    Retry,
-)
+from transports.protocol.client import Acked, Answered, ClientSession, Deliver, Ended, Progress, Retry
 from transports.protocol.client_appends import AppendAnswered, ClientAppend, ResumeAppends
 from transports.protocol.client_consumers import Called, ClientConsumer
 from transports.protocol.client_slots import ClientSlot
@@ -126,6 +119,7 @@ class RemoteLog:
         self._subscriptions: dict[ClientSubscription, RemoteSubscription] = {}
         self._questions = RemoteQuestions(self._session, self._perform)
         self._appends: dict[ClientAppend, asyncio.Future[RemoteCommit]] = {}
+        self._threads = CommitThreads("penstock-remote")
         self._producer = f"connection-{uuid4().hex}"
         self._sequences = itertools.count(1)
         self._lost: ConnectionLost | None = None
@@ -384,6 +378,8 @@ class RemoteLog:
             InvalidTransactionState: On the thread of the loop.
         """
         loop = self.loop
+        if self._lost is not None:
+            raise self._lost
         try:
             here = asyncio.get_running_loop() is loop
         except RuntimeError:
@@ -432,7 +428,7 @@ class RemoteLog:
 
     def transaction(self, **committing: Unpack[RemoteCommitting]) -> TransactionBuilder:
         """A transaction that a block fills, and that commits when the block ends: ``async with`` on the loop, else ``with``."""
-        return TransactionBuilder(committing.get("log") or self.url, self.commit, committing)
+        return TransactionBuilder(committing.get("log") or self.url, self.commit, committing, self._threads)
 
     async def open(self) -> Self:
         """Connects; returns when the server has acknowledged the connection.
@@ -454,6 +450,7 @@ class RemoteLog:
         """
         if self.inherited is None:
             await self._connection.close()
+            self._threads.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -184,6 +185,7 @@ class Application:
         self._stopping = False
         self._mounted: dict[str, ASGIApplication] = {}
         self._graphql: GraphQLEndpoint | None = None
+        self._making: Future[GraphQLEndpoint] | None = None
 
     def mount(self, name: str, make: Callable[..., ASGIApplication]) -> None:
         """Serves the paths below ``/name`` with another ASGI application.
@@ -367,9 +369,13 @@ class Application:
     async def _load_graphql(self) -> "GraphQLEndpoint | None":
         """Returns the endpoint for ``/graphql``, made on first use; None if GraphQL is not installed."""
         if self._graphql is None:
+            making = self._making
+            if making is None or (making.done() and making.exception()):  # it may succeed now
+                thread = ThreadPoolExecutor(1, "penstock-graphql")
+                making = self._making = thread.submit(self._make_graphql)
+                thread.shutdown(wait=False)
             with contextlib.suppress(ImportError):
-                made = await asyncio.to_thread(self._make_graphql)
-                self._graphql = self._graphql or made  # another request may have made it meanwhile
+                self._graphql = await asyncio.shield(asyncio.wrap_future(making))
         return self._graphql
 
     def _make_graphql(self) -> "GraphQLEndpoint":
@@ -377,13 +383,7 @@ class Application:
         from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
 
         return GraphQLEndpoint(
-            self._logs,
-            self._limits,
-            self._access,
-            self._pools,
-            self._appending,
-            self._leases,
-            self._members,
+            self._logs, self._limits, self._access, self._pools, self._appending, self._leases, self._members
         )
 
     @staticmethod
