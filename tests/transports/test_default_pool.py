@@ -34,7 +34,9 @@ def known(credentials):
 @contextlib.asynccontextmanager
 async def hosted(application):
     """A server of others on this loop."""
-    config = uvicorn.Config(application, log_config=None, lifespan="off", ws=LinkProtocol)
+    config = uvicorn.Config(
+        application, log_config=None, lifespan="off", ws=LinkProtocol, timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -57,7 +59,7 @@ async def ask(port, method, path, body):
 
 async def test_every_request_is_answered_while_no_thread_of_the_default_pool_is_free(log):
     application = Application(log, authenticate=known, authorise=WRITERS)
-    async with occupied_pool(60.0), hosted(application) as port:
+    async with occupied_pool(), hosted(application) as port:
         for method, path, body in REQUESTS:
             status, answer = await ask(port, method, path, body)
             assert status in (200, 201), (path, answer)
@@ -67,7 +69,7 @@ async def test_every_request_is_answered_while_no_thread_of_the_default_pool_is_
 async def test_a_client_commits_and_reads_while_no_thread_of_the_default_pool_is_free(log):
     application = Application(log, authenticate=known, authorise=WRITERS)
     async with (
-        occupied_pool(60.0),
+        occupied_pool(),
         hosted(application) as port,
         connect(f"ws://127.0.0.1:{port}/ws") as remote,
     ):
