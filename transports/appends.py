@@ -2,19 +2,22 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
+from publishers.commits.expectation import Expected, expected
 from publishers.commits.group_commit import Commit
 from publishers.commits.label import RemoteProducer
 from publishers.commits.submission import Submission, Wait
 from publishers.model.position import Position
 from publishers.mutations.rows import Mutation
 from transports.access.access import Access
-from transports.access.grant import LogAction
+from transports.access.grant import LogAction, check_keys
 from transports.access.principal import Principal
 from transports.codec.appends import AppendRequest
 from transports.errors import TooManyProducers
 from transports.limits import Limits
+from transports.quotas.rates import PrincipalRates
 from transports.quotas.shared_bytes import DividedBytes, SharedBytes
 from transports.telemetry.append_figures import AppendFigures
 
@@ -37,6 +40,7 @@ class Appending:
         unanswered: The bytes of unanswered appends of the whole server.
         spooled: The bytes of transactions that arrive in parts or as lines, likewise.
         memory: The part of these bytes that is kept in memory.
+        scanned: The bytes of logs that are scanned for expectations.
         figures: The figures of appends.
         transactions: The number of transactions in parts that are open or being written; for event loops of one thread.
     """
@@ -50,6 +54,9 @@ class Appending:
             "bytes of transactions that come",
             share="principal_spooled_bytes",
             most=limits.principal_spooled_bytes,
+        )
+        self.scanned = PrincipalRates(
+            "expect_bytes_per_second", limits.expect_bytes_per_second, "bytes that are scanned for keys"
         )
         self.transactions = 0
         self.figures = AppendFigures()
@@ -84,6 +91,8 @@ class Appending:
             after: The submission without which the transaction must not be written.
 
         Raises:
+            Forbidden: If the principal may not read the keys that the request expects to be unchanged.
+            TooCostly: If too much was scanned for such keys.
             TooManyProducers: If the principal would have one producer too many.
             PenstockError: As ``ChangeLog.submit``.
         """
@@ -92,7 +101,7 @@ class Appending:
             meta=request.meta,
             producer=self._producer(log, principal, request),
             durable=request.wait is not Wait.ACCEPTED,
-            expect=request.expect,
+            expect=self._expected(principal, request),
             after=after,
         )
 
@@ -102,7 +111,7 @@ class Appending:
         """Commits a transaction that is too large to be submitted; blocks the calling thread.
 
         Raises:
-            TooManyProducers: As `submit`.
+            Forbidden, TooCostly, TooManyProducers: As `submit`.
             PenstockError: As ``ChangeLog.commit_columns``.
         """
         return log.commit_columns(
@@ -110,8 +119,21 @@ class Appending:
             meta=request.meta,
             producer=self._producer(log, principal, request),
             durable=request.wait is not Wait.ACCEPTED,
-            expect=request.expect,
+            expect=self._expected(principal, request),
         )
+
+    def _expected(self, principal: Principal, request: AppendRequest) -> Expected | None:
+        """Returns what a request expects, with the budget of the principal.
+
+        Raises:
+            Forbidden: If the principal may not read the keys: a refusal would tell that they changed.
+        """
+        if request.expect is None:
+            return None
+        found = expected(request.expect)
+        if found.keys is not None:
+            check_keys(self._access.find(self._logs, request.log, principal)[2], found.keys.pairs)
+        return found._replace(spend=partial(self.scanned.spend, principal.name))
 
     def _producer(
         self, log: "ChangeLog", principal: Principal, request: AppendRequest

@@ -74,6 +74,8 @@ class Limits:
         spooled_bytes: Most bytes of such files of a server.
         principal_spooled_bytes: Most bytes of such files of one principal.
         append_threads: Most threads of a server that parse, validate and encode appends.
+        expect_bytes_per_second: Bytes of logs that are scanned in a second for the expectations of one principal, with twice as
+            many in a burst; each transaction counts 1,024 more. Beyond it such appends are refused with a retryable error.
         producers: Most producers of one principal that have appended to a log within ``producer_idle``; a further one is
             refused.
         producer_idle: Time that a producer counts after its last append.
@@ -153,6 +155,7 @@ class Limits:
     spooled_bytes: int = 2**30
     principal_spooled_bytes: int = 512 * 2**20
     append_threads: int = 4
+    expect_bytes_per_second: int = 16 * 2**20
     producers: int = 1_000
     producer_idle: float = 3_600.0
     slot_grace: float = 10.0

@@ -25,10 +25,22 @@ from publishers.mutations.arguments import key_bytes
 from publishers.schemas.stamping import unsealed
 from publishers.wal import Transaction, Wal
 
-__all__ = ["EXPECTED_KEYS", "Expect", "Expectation", "ExpectedKeys", "GroupAhead", "Refusal", "expected"]
+__all__ = [
+    "EXPECTED_KEYS",
+    "FRAME_COST",
+    "Expect",
+    "Expectation",
+    "Expected",
+    "ExpectedKeys",
+    "GroupAhead",
+    "Refusal",
+    "expected",
+]
 
 EXPECTED_KEYS: Final = 1_000
 """Most keys that the expectation of one commit may name."""
+FRAME_COST: Final = 1_024
+"""Bytes that one frame costs to scan beside its own, for a budget of scanned bytes."""
 
 Key = tuple[str, str | bytes]
 Expect = str | PositionToken | tuple[str | PositionToken, Collection[Key]]
@@ -147,23 +159,40 @@ class GroupAhead:
         self._looked = len(self.transactions)
 
 
-def expected(expect: Expect) -> tuple[PositionToken, ExpectedKeys | None]:
-    """Splits an expectation into its token and its keys.
+class Expected(NamedTuple):
+    """A parsed expectation; accepted wherever an ``Expect`` is.
+
+    Attributes:
+        token: The position.
+        keys: The keys that it names, or None.
+        spend: Called before each frame that is scanned for the keys, with the bytes that this costs; it may raise a
+            ``PenstockError``, which refuses the commit. None for no budget.
+    """
+
+    token: PositionToken
+    keys: ExpectedKeys | None
+    spend: Callable[[int], None] | None = None
+
+
+def expected(expect: Expect | Expected) -> Expected:
+    """Parses an expectation.
 
     Raises:
         InvalidOption: If it is neither a token nor a pair of a token and keys.
         PositionMalformed: If a text is not a token.
     """
+    if isinstance(expect, Expected):
+        return expect
     token, keys = expect, None
     if isinstance(expect, (tuple, list)) and not isinstance(expect, PositionToken) and len(expect) == 2:
         token, given = expect
         _check_several(given)
         keys = ExpectedKeys(given)
     if isinstance(token, str):
-        return PositionToken.parse(token), keys
+        return Expected(PositionToken.parse(token), keys)
     if not isinstance(token, PositionToken):
         raise InvalidOption("expect", expect, _RIGHT)
-    return token, keys
+    return Expected(token, keys)
 
 
 class Expectation:
@@ -174,25 +203,41 @@ class Expectation:
         judge: Returns the position of a token, and checks that it belongs to this log and is not above its second argument.
         wal: The log; `judge_turn` requires its write gate.
         most: Most bytes of the log to scan for keys: option ``expect_bytes``.
+        futile: Whether the commit is known not to be written, because its predecessor was refused; None without one.
 
     Raises:
         InvalidOption, PositionMalformed: As `expected`.
     """
 
-    __slots__ = ("_judge", "_keys", "_left", "_met", "_most", "_next", "_reader", "_token", "_untold", "_wal")
+    __slots__ = (
+        "_epoch",
+        "_futile",
+        "_judge",
+        "_keys",
+        "_left",
+        "_met",
+        "_most",
+        "_next",
+        "_spend",
+        "_token",
+        "_untold",
+        "_wal",
+    )
 
     def __init__(
         self,
-        expect: Expect,
+        expect: Expect | Expected,
         judge: Callable[[PositionToken, Position], Position],
         wal: Wal,
         most: int,
+        futile: Callable[[], bool] | None = None,
     ) -> None:
-        self._token, self._keys = expected(expect)
+        self._token, self._keys, self._spend = expected(expect)
         self._judge = judge
         self._wal = wal
-        self._reader = wal.whole
+        self._futile = futile
         self._most = self._left = most
+        self._epoch = 0  # of the log that was scanned
         self._next: Position | None = None  # no conflict up to here
         self._met: tuple[Position, str, str | None] | None = None
         self._untold: str | None = None
@@ -201,9 +246,14 @@ class Expectation:
         """Scans the log before the turn, so that little is left to scan at the turn; may read the disk.
 
         A conflict, or an invalid token, is reported at the turn only: by then it is known whether the commit repeats one that
-        was accepted.
+        was accepted. Nothing is scanned for a commit that will not be written, because its predecessor was refused.
+
+        Raises:
+            PenstockError: That of the budget.
         """
-        if self._keys is not None:
+        futile, self._futile = self._futile, None
+        if self._keys is not None and not (futile is not None and futile()):
+            self._epoch = self._wal.epoch
             durable = self._wal.durable
             with contextlib.suppress(PositionError):
                 place = self._judge(self._token, Position(self._wal.appended + 1))
@@ -231,12 +281,14 @@ class Expectation:
         except LogFailed:
             raise
         except PenstockError as error:
-            return Refusal(error, None)
+            return Refusal(error.with_traceback(None), None)
 
     def _judge_keys(
         self, keys: ExpectedKeys, place: Position, head: Position, ahead: GroupAhead
     ) -> Refusal | None:
         wal = self._wal
+        if self._epoch != wal.epoch:  # what was scanned may have been truncated
+            self._epoch, self._next, self._met, self._untold = wal.epoch, None, None, None
         if place.version <= wal.appended and self._met is None and self._untold is None:
             if wal.durable < wal.appended:
                 wal.sync()  # only durable frames can be read
@@ -251,7 +303,7 @@ class Expectation:
         start = self._next or place
         if start.version > upto:
             return
-        reader = self._reader
+        reader, spend, frame = self._wal.whole, self._spend, None
         try:
             location = reader.locate(*start)
             while (frame := reader.read(location)) is not None and frame.header.version <= upto:
@@ -259,6 +311,8 @@ class Expectation:
                 if self._left < 0:
                     self._untold = f"more than {self._most} bytes (expect_bytes) were committed since"
                     return
+                if spend is not None:
+                    spend(frame.header.length + FRAME_COST)
                 self._met = keys.touched(Block.of(frame.header, *frame.decoded), place)
                 if self._met is not None:
                     return
@@ -266,6 +320,8 @@ class Expectation:
         except HistoryPruned as error:
             self._untold = f"the history before {error.oldest} is no longer kept"
             return
+        finally:
+            del reader, frame  # the traceback of an error keeps what else is here
         self._next = Position(upto + 1)
 
 

@@ -86,6 +86,14 @@ class CompiledCriterion:
             not self.criterion.entity_types or entity_type in self.criterion.entity_types
         )
 
+    def shows_key(self, entity_type: str, key: bytes) -> bool:
+        """Whether changes of an entity match, if the criterion tests nothing but entity types and keys."""
+        named = self.criterion.entity_types
+        checks = (self.keys.__contains__ if self.keys else None, self.globs, self.patterns)
+        return (not named or entity_type in named) and all(
+            check(key) for check in checks if check is not None
+        )
+
     def holds(self, facts: Facts, index: int) -> bool:
         """Whether one change, which is not a TRANSACTION event, matches."""
         key = facts.key(index)

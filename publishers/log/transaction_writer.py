@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
 from publishers.commits import Commit, Committer
-from publishers.commits.expectation import Expect, Expectation
+from publishers.commits.expectation import Expect, Expectation, Expected
 from publishers.commits.label import Label, Producer, check_mutations
 from publishers.commits.submission import Submission
 from publishers.errors import InvalidChange, InvalidOption, LogFull
@@ -46,7 +47,7 @@ class Labelled(Showing, total=False):
 class Committing(Labelled, total=False):
     """The keyword arguments of ``ChangeLog.commit``."""
 
-    expect: Expect | None
+    expect: Expect | Expected | None
 
 
 class Submitting(Committing, total=False):
@@ -133,7 +134,7 @@ class TransactionWriter:
         *,
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
-        expect: Expect | None = None,
+        expect: Expect | Expected | None = None,
         **showing: Unpack[Showing],
     ) -> Commit:
         """See ``ChangeLog.commit``."""
@@ -155,7 +156,7 @@ class TransactionWriter:
         *,
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
-        expect: Expect | None = None,
+        expect: Expect | Expected | None = None,
         **showing: Unpack[Showing],
     ) -> Commit:
         """See ``ChangeLog.commit_columns``."""
@@ -207,12 +208,12 @@ class TransactionWriter:
         after: Submission | None = None,
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
-        expect: Expect | None = None,
+        expect: Expect | Expected | None = None,
         **showing: Unpack[Showing],
     ) -> Submission:
         """See ``ChangeLog.submit``."""
         rows = check_mutations(mutations)
-        expected, label = self._expectation(expect), Label.of(meta, producer)
+        expected, label = self._expectation(expect, after), Label.of(meta, producer)
         encoded, outdated = self._encoder.rows(rows, label.annotations), None
         transaction = (
             None
@@ -243,10 +244,13 @@ class TransactionWriter:
             return self._commit_schemas(columns, label, stamping, kept, expect, **showing)
         return self._committer.commit(kept, outdated=stamping.outdated, expect=expect, **showing)
 
-    def _expectation(self, expect: Expect | None) -> Expectation | None:
+    def _expectation(
+        self, expect: Expect | Expected | None, after: Submission | None = None
+    ) -> Expectation | None:
         if expect is None:
             return None
-        return Expectation(expect, self._judge, self._wal, self._options.expect_bytes)
+        futile = None if after is None else partial(_refused, after)
+        return Expectation(expect, self._judge, self._wal, self._options.expect_bytes, futile)
 
     def _judge(self, token: PositionToken, head: Position) -> Position:
         return self._lineage.judge(token, Position(self._wal.reader.oldest), head, pruned=True)
@@ -310,3 +314,8 @@ class TransactionWriter:
             if means_full(error):  # from the spool: the log itself is unchanged
                 raise LogFull(None, self._options.spool_bytes) from error
             raise
+
+
+def _refused(submission: Submission) -> bool:
+    """Whether a transaction is known to be refused."""
+    return submission.accepted.done() and submission.accepted.exception() is not None

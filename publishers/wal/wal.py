@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from uuid import UUID
+from weakref import ref
 
 from flow import forks
 from flow.clock import SYSTEM_CLOCK, Clock
@@ -107,6 +108,7 @@ class Wal:
         self._withholding = Withholding(writer, head, head_writer, catalog, filesystem, directory)
         self._head_at = self._clock()
         self.reader = Reader(catalog, self._withholding.readable)
+        self._whole: Callable[[], Reader | None] = lambda: None
         self.retention = Retention(
             catalog,
             lambda: (writer.active.number, writer.active.offset),
@@ -209,8 +211,15 @@ class Wal:
 
     @property
     def whole(self) -> Reader:
-        """A new reader of all durable transactions, withheld or not, that shares no cache: for the owner's own use."""
-        return Reader(self._catalog, lambda: self._writer.limit)
+        """A reader of all durable transactions, withheld or not, for the owner's own use; one for all that use it at a time.
+
+        It and the blocks that it caches are freed when nothing refers to it.
+        """
+        reader = self._whole()
+        if reader is None:
+            reader = Reader(self._catalog, lambda: self._writer.limit)
+            self._whole = ref(reader)  # of two threads that come here at once, each has one of its own
+        return reader
 
     @property
     def syncs(self) -> tuple[int, float]:
@@ -356,7 +365,10 @@ class Wal:
         """
         if self._closed:
             raise LogClosed
-        self._withholding.forget_after(version)
+        try:
+            self._withholding.forget_after(version)
+        finally:
+            self._whole = lambda: None  # it may have cached what is truncated
         self._peers.sign(self.epoch)
         self.publish_tail(self.visible)
 

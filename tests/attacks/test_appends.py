@@ -3,12 +3,17 @@
 import asyncio
 import contextlib
 import json
+from collections import Counter
+from weakref import WeakSet
 
 import pytest
 import websockets
 
+from flow.clock import SYSTEM_CLOCK
 from publishers import upsert
+from publishers.wal.read.reader import Reader
 from tests.publishers.support import Held, wait_until
+from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, change
 from tests.transports.server.test_spool import send_parts
 from transports import connect as remote_log
@@ -185,6 +190,53 @@ async def test_what_is_wrong_is_refused_with_its_code(server, dial, log, payload
         await wire.send(type="append", id="a", payload={"changes": [change(1)], "first": True})
         assert (await wire.expect("appended"))["version"] == 1
     await asyncio.to_thread(wait_until, lambda: still(server))
+
+
+async def test_a_storm_of_expectations_scans_what_its_principal_may_and_keeps_nothing(
+    serving, dial, log, monkeypatch
+):
+    """F145: 20 connections that each expect a key of the whole history, over and over, beside others who expect something."""
+    place = str(log.token(log.head))
+    for number in range(30):
+        log.commit([upsert("order", f"{number}-{n}", {"pad": PAD}) for n in range(20)])
+    alive, made = WeakSet(), Reader.__init__
+    monkeypatch.setattr(Reader, "__init__", lambda self, *given: (made(self, *given), alive.add(self))[0])
+    server = serving(
+        authenticate=knowing("ann", "eve"),
+        authorise=WRITERS,
+        expect_bytes_per_second=1_000_000,
+        append_threads=4,
+    )
+    expect = {"cursor": place, "keys": [{"entity_type": "order", "key": "none"}]}
+    began = SYSTEM_CLOCK.monotonic()
+    async with contextlib.AsyncExitStack() as stack:
+        codes = Counter()
+
+        async def storm():
+            wire = await stack.enter_async_context(dial(server.url))
+            await wire.init(token="eve")
+            for number in range(20):
+                await wire.send(
+                    type="append",
+                    id=str(number),
+                    payload={"changes": [change(1)], "expect": expect, "first": not number},
+                )
+            for _ in range(20):
+                message = await wire.receive()
+                codes[message.get("payload", {}).get("code", "appended")] += 1
+
+        await asyncio.gather(*(storm() for _ in range(20)))
+        async with dial(server.url) as wire:
+            await wire.init(token="ann")
+            await wire.send(type="append", id="a", payload={"changes": [change(1)], "expect": expect})
+            assert (await wire.expect("appended"))["version"]
+    lasted = SYSTEM_CLOCK.monotonic() - began
+    assert set(codes) <= {"appended", "TOO_COSTLY", "PREDECESSOR_FAILED"}
+    scanned = appending(server).scanned
+    one = 31 * 25_000  # what ann has scanned
+    assert scanned.spent <= 2_000_000 + lasted * 1_000_000 + 30_000 + one
+    assert scanned.refused >= 10
+    await asyncio.to_thread(wait_until, lambda: still(server) and not alive)
 
 
 async def test_names_of_producers_do_not_push_out_those_of_others(server, dial, log):

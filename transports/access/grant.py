@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from publishers.criteria.criteria import Criteria
+from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.intersection import both
 from publishers.criteria.predicate import CompiledCriterion
 from publishers.errors import InvalidOption
@@ -24,7 +24,7 @@ from transports.errors import Forbidden
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["Grant", "LogAction", "check_rows", "narrow", "schema_for", "schemas_for"]
+__all__ = ["Grant", "LogAction", "check_keys", "check_rows", "narrow", "schema_for", "schemas_for"]
 
 _WHOLE_AFTER: Final = frozenset({Images.WRITTEN, Images.ALL, Images.AFTER})
 _WHOLE_BEFORE: Final = frozenset({Images.WRITTEN, Images.ALL})
@@ -204,6 +204,40 @@ def check_rows(grant: Grant) -> None:
             raise Forbidden(
                 "start", "a place in the log, because only some changes of entities may be seen here"
             )
+
+
+def check_keys(grant: Grant, keys: Iterable[tuple[str, bytes]]) -> None:
+    """Checks whether a principal may see each change of entities and its key, and so may ask whether there was one.
+
+    Args:
+        grant: Its grant for READ.
+        keys: Pairs of entity type and key.
+
+    Raises:
+        Forbidden: If it may not see some change of one of them.
+    """
+    named = [(name, key) for name, key in keys if key]
+    if grant.view is not None:
+        _check(Criterion(keys={key.decode("utf-8", "surrogateescape") for _, key in named}), grant.view)
+    if grant.criteria is None:
+        return
+    wide = [CompiledCriterion(one) for one in grant.criteria.criterions if _shows_every_change(one)]
+    for name, key in named:
+        if not any(one.shows_key(name, key) for one in wide):
+            raise Forbidden("expect.keys", "entities whose changes may be seen here")
+
+
+def _shows_every_change(criterion: Criterion) -> bool:
+    """Whether a criterion selects by nothing but entity types and keys."""
+    selects = (
+        criterion.operations,
+        criterion.changed,
+        criterion.where,
+        criterion.transitions,
+        criterion.annotations,
+        criterion.also,
+    )
+    return not any(selects) and (not criterion.areas or Area.DATA in criterion.areas)
 
 
 def schema_for(

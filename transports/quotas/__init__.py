@@ -2,5 +2,6 @@
 
 * `pool`: threads, shared fairly among clients.
 * `shared_bytes`: bytes in memory.
+* `rates`: bytes a second.
 * `weight`: the weight of the criteria of all subscriptions.
 """

@@ -70,6 +70,7 @@ _BOUNDS: Final = {
     "documentCacheBytes": "document_cache_bytes",
     "appendingBytes": "appending_bytes",
     "spooledBytes": "spooled_bytes",
+    "expectBytesPerSecond": "expect_bytes_per_second",
     "slotLeases": "slot_leases",
     "groupMembers": "group_members",
 }
@@ -225,6 +226,7 @@ class Application:
                 "transactions": self._appending.transactions,
                 "outcomes": dict(self._appending.figures.outcomes),
                 "bytes": self._appending.figures.nbytes,
+                "expectScanned": self._appending.scanned.spent,
             },
             "slotLeases": self._leases.figures(),
             "groupMembers": self._members.figures(),

@@ -176,6 +176,8 @@ SERVER_METRICS: Final = (
     _server("appends_unanswered", _G, "Appends received that have not reached the durability that their clients wait for", _at("appends", "unanswered")),
     _server("appends_total", _C, "Appends by outcome: `WRITTEN`, `DUPLICATE`, or the error code", _each("appends", "outcomes"), ("outcome",)),
     _server("append_bytes_total", _C, "Bytes of the appends that were written, as received", _at("appends", "bytes")),
+    _server("expect_scanned_bytes_total", _C, "Bytes of logs that were scanned for appends that expect keys to be unchanged, with 1,024 for each transaction", _at("appends", "expectScanned")),
+    _server("expect_scanned_bytes_limit", _G, "Limit of these bytes a second for one principal (option `expect_bytes_per_second`)", _at("limits", "expectBytesPerSecond")),
     _server("most_connection_weight", _G, "Weight of the criteria of the heaviest connection", _at("mostConnectionWeight")),
     _server("connection_weight_limit", _G, "Limit of the weight of the criteria of one connection (option `connection_weight`)", _at("limits", "connectionWeight")),
     _server("work", _G, "Tasks caused by clients: `preparing`, `scanning`, `waiting` for a thread, or `held` until the client has received the answer", _each("threads"), ("state",)),

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from weakref import WeakSet
 
 import pytest
 from hypothesis import given
@@ -18,11 +19,15 @@ from publishers import (
     PositionForeign,
     PositionForked,
     PositionMalformed,
+    PredecessorFailed,
+    TooCostly,
     remove,
     schema,
     truncate,
     upsert,
 )
+from publishers.commits.expectation import FRAME_COST, Expectation, expected
+from publishers.wal.read.reader import Reader
 from tests.publishers.support import QUICK, Held, fill, in_threads, opened, order, scratch, wait_until
 
 
@@ -307,3 +312,78 @@ def test_expectations_are_judged_as_a_list_of_transactions_says(steps, chance: r
                 assert not wrong
                 history.append(written)
         assert log.head.version == len(history) + 1
+
+
+def test_expectations_of_all_commits_share_one_reader_which_goes_when_they_have_looked(monkeypatch):
+    """F145: however many wait; a reader keeps megabytes of the log."""
+    with opened() as log:
+        place = head(log)
+        fill(log, 3)
+        alive = WeakSet()
+        made = Reader.__init__
+        monkeypatch.setattr(Reader, "__init__", lambda self, *given: (made(self, *given), alive.add(self))[0])
+        held = Held(log, monkeypatch)
+        try:
+            waiting = [log.submit([order(9)], expect=(place, [("order", "none")])) for _ in range(8)]
+            assert not alive
+        finally:
+            held.go.set()
+        assert [one.result().version for one in waiting] == [*range(4, 12)]
+        assert not alive
+
+
+def test_nothing_is_scanned_behind_a_refused_predecessor():
+    """F145: a pipeline of a thousand commits that cannot be written costs one look."""
+    with opened() as log:
+        place = head(log)
+        fill(log, 3)
+        spent = []
+        expect = expected((place, [("order", "none")]))._replace(spend=spent.append)
+        last = log.submit([order(1)], expect=place)
+        assert isinstance(last.accepted.exception(60), ExpectationFailed)
+        for _ in range(20):
+            last = log.submit([order(1)], expect=expect, after=last)
+            assert isinstance(last.accepted.exception(60), PredecessorFailed)
+        assert not spent
+        assert log.submit([order(1)], expect=expect).result().version == 4
+        assert len(spent) == 3
+
+
+def test_a_budget_ends_a_scan_before_the_turn_and_at_it(monkeypatch):
+    """F145: nothing is written, and the log goes on."""
+    with opened() as log:
+        place = head(log)
+        fill(log, 3)
+
+        def spend(nbytes):
+            assert nbytes > FRAME_COST
+            raise TooCostly("budget", nbytes, 1, "less", left=0)
+
+        expect = expected((place, [("order", "none")]))._replace(spend=spend)
+        with pytest.raises(TooCostly):
+            log.commit([order(1)], expect=expect)
+        monkeypatch.setattr(Expectation, "look", lambda _self: None)
+        with pytest.raises(TooCostly):
+            log.commit([order(1)], expect=expect)
+        assert log.commit([order(1)]).version == 4
+
+
+def test_what_was_looked_at_before_a_cut_is_looked_at_again(monkeypatch):
+    """F145: versions that were truncated meanwhile are others now."""
+    with opened() as log:
+        place = head(log)
+        log.commit([order(1)])
+        for _ in range(3):
+            log.commit([order(2)], visible=False)
+        look = Expectation.look
+
+        def look_early(self):
+            look(self)
+            monkeypatch.undo()
+            log.forget_after(1)
+            log.commit([order(7)])
+
+        monkeypatch.setattr(Expectation, "look", look_early)
+        with pytest.raises(ExpectationFailed) as found:
+            log.commit([order(3)], expect=(place, [("order", order(7).key)]))
+        assert found.value.at == Position(2, 1)

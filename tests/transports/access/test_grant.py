@@ -1,12 +1,14 @@
 """What a server lets its clients see: the widest view, and what may be asked about it."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from publishers import Content, Criterion, Drop, Images, View
 from publishers.criteria.criteria import Criteria
 from publishers.errors import InvalidOption
 from transports import Forbidden, Grant, LogAction
-from transports.access.grant import check_rows, narrow
+from transports.access.grant import check_keys, check_rows, narrow
 
 HIDES = View.of(Content.BODY, Images.AFTER, fields=["n", "card", "list"], mask={"card.number": "***"})
 
@@ -150,3 +152,30 @@ def test_schemas_are_for_those_whose_criteria_let_them_know_of_the_type(wishes, 
     """F140."""
     criteria = None if wishes is None else Criteria(frozenset(Criterion(**wish) for wish in wishes))
     assert Grant(criteria=criteria).shows_type("order") is seen
+
+
+NARROW = {
+    "everything": (Grant(), {"a-1", "b-1"}),
+    "a view of less": (Grant(view=View.of(Content.BODY, fields=["n"])), {"a-1", "b-1"}),
+    "no keys": (Grant(view=View.of(mask={"$key": "***"})), set()),
+    "keys of a kind": (Grant(criteria=Criteria.of(Criterion(key_globs=["a-*"]))), {"a-1"}),
+    "a pattern": (Grant(criteria=Criteria.of(Criterion(key_patterns=["b-[0-9]"]))), {"b-1"}),
+    "one of several": (
+        Grant(criteria=Criteria.of(Criterion(entity_types=["order"], keys=["a-1"]), Criterion(keys=["b-1"]))),
+        {"a-1", "b-1"},
+    ),
+    "another type": (Grant(criteria=Criteria.of(Criterion(entity_types=["invoice"]))), set()),
+    "another area": (Grant(criteria=Criteria.of(Criterion(areas=["SCHEMA"]))), set()),
+    "some operations": (Grant(criteria=Criteria.of(Criterion(operations=["UPSERT"]))), set()),
+    "some values": (Grant(criteria=Criteria.of(Criterion(entity_types=["order"], where=["n > 1"]))), set()),
+    "some fields": (Grant(criteria=Criteria.of(Criterion(entity_types=["order"], changed=["n"]))), set()),
+    "some transactions": (Grant(criteria=Criteria.of(Criterion(annotations=["user == ann"]))), set()),
+}
+
+
+@pytest.mark.parametrize(("grant", "seen"), NARROW.values(), ids=NARROW)
+def test_only_entities_are_asked_about_of_which_every_change_is_seen(grant, seen):
+    """F59: a refused expectation tells that one of its keys changed."""
+    for keys in ({"a-1"}, {"b-1"}, {"a-1", "b-1"}):
+        with nullcontext() if keys <= seen else pytest.raises(Forbidden):
+            check_keys(grant, [("order", b""), *(("order", key.encode()) for key in keys)])

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from publishers import ChangeLog, Content, LogFailed, Position
+from publishers import ChangeLog, Content, Criteria, Criterion, LogFailed, Position
 from publishers.commits.label import RemoteProducer
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing
@@ -155,6 +155,33 @@ async def test_expectations_are_told_with_cursors(writable, dial, log, fill):
         keys[0]["key"] = "another"
         await append(wire, "a", change(1), expect={"cursor": place, "keys": keys}, first=True)
         assert (await wire.expect("appended"))["version"] == 3
+
+
+async def test_keys_are_expected_only_by_those_who_may_read_them(serving, dial, log, fill):
+    """F59: whoever writes blindly may expect a place, but learns of no key whether it changed."""
+    place = str(log.token(log.head))
+    fill(1)
+    may = {"ann": {"a"}, "bob": {"a", "b"}, "eve": set()}
+
+    def authorise(principal, _log, action):
+        if action is LogAction.READ:
+            keys = may[principal.name]
+            return Grant(criteria=Criteria.of(Criterion(keys=keys))) if keys else Grant(set())
+        return Grant({LogAction.WRITE})
+
+    server = serving(authenticate=knowing(*may), authorise=authorise)
+    for name, keys in may.items():
+        async with dial(server.url) as wire:
+            await wire.init(token=name)
+            for key in "ab":
+                asked = {"cursor": place, "keys": [{"entity_type": "order", "key": key}]}
+                await append(wire, "a", change(1), expect=asked, first=True)
+                if key in keys:
+                    await wire.expect("appended")
+                else:
+                    assert (await wire.expect("error"))["payload"]["code"] == "FORBIDDEN"
+            await append(wire, "a", change(1), expect=place, first=True)
+            assert (await wire.expect("error"))["payload"]["code"] == "EXPECTATION_FAILED"
 
 
 async def test_a_server_is_not_writable_unless_it_is_said(serving, dial, log):
