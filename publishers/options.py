@@ -68,7 +68,8 @@ class LogOptions:
             apply; at most half of ``slot_keep_bytes``.
         snapshot_max_duration: Time in which a subscriber must receive all rows of a snapshot, and longest time for which a
             closed segment is kept for it; then the snapshot ends with ``SnapshotGone``.
-        producers: Most producers whose last sequence is remembered.
+        producers: Most producers whose last sequence is remembered: local ones, those of clients, and those of single
+            connections of clients, each.
         producer_ttl: How long an idle producer is remembered.
         ring_events: Most changes in one ring.
         ring_bytes: Most bytes in one ring. A block counts in full, with its objects, however few of its changes match. In

@@ -146,7 +146,7 @@ class Appending:
         if request.producer is None:
             return None
         limits, producer = self._limits, RemoteProducer(principal.name, request.producer)
-        if log.produced(producer) is None:
+        if not producer.drawn and log.produced(producer) is None:
             since = datetime.now(UTC) - timedelta(seconds=limits.producer_idle)
             if log.producers_of(principal.name, since) >= limits.producers:
                 raise TooManyProducers(limits.producers, limits.producer_idle)

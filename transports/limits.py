@@ -77,7 +77,7 @@ class Limits:
         expect_bytes_per_second: Bytes of logs that are scanned in a second for the expectations of one principal, with twice as
             many in a burst; each transaction counts 1,024 more. Beyond it such appends are refused with a retryable error.
         producers: Most producers of one principal that have appended to a log within ``producer_idle``; a further one is
-            refused.
+            refused. Names that connections draw for themselves do not count.
         producer_idle: Time that a producer counts after its last append.
         slot_grace: Time that a slot is kept for a client whose connection was lost, so that the client can resume its
             opening.

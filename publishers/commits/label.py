@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -14,11 +15,12 @@ from publishers.lossless import encodable
 from publishers.mutations.arguments import listed
 from publishers.mutations.mutation import Mutation, encode_json
 from publishers.wal import Columns
-from publishers.wal.format.control import OWNER_BYTES, REMOTE_VERSION
+from publishers.wal.format.control import OWNER_BYTES, REMOTE_VERSION, marked
 
 __all__ = ["Label", "Producer", "RemoteProducer", "check_mutations", "check_producer", "producer_id"]
 
 _encoder: Final = msgspec.json.Encoder()
+_DRAWN: Final = re.compile("connection-[0-9a-f]{32}")
 
 
 class _Ids:
@@ -50,11 +52,17 @@ class RemoteProducer(NamedTuple):
 
     Attributes:
         principal: The name of the principal.
-        name: The principal's name for the producer.
+        name: The principal's name for the producer. One of the form ``connection-``, followed by 32 hexadecimal digits, is
+            that of one connection.
     """
 
     principal: str
     name: str
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the name is one that a connection has drawn for itself, so that it is never used again."""
+        return _DRAWN.fullmatch(self.name) is not None
 
     @property
     def id(self) -> UUID:
@@ -64,7 +72,7 @@ class RemoteProducer(NamedTuple):
         bits = bytearray(whose[:OWNER_BYTES] + rest[: 16 - OWNER_BYTES])
         bits[6] = bits[6] & 0x0F | REMOTE_VERSION << 4
         bits[8] = bits[8] & 0x3F | 0x80  # the variant of RFC 9562
-        return UUID(bytes=bytes(bits))
+        return UUID(bytes=marked(bytes(bits)) if self.drawn else bytes(bits))
 
     def __str__(self) -> str:
         return f"{self.principal}/{self.name}"

@@ -21,7 +21,7 @@ from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import CLEAN
 from publishers.wal.files.segment import write_index
-from publishers.wal.format.control import OWNER_BYTES, Epoch, ProducerState
+from publishers.wal.format.control import OWNER_BYTES, Epoch, ProducerState, unmarked
 from publishers.wal.keep.hard_links import Links
 from publishers.wal.keep.retention import Retention
 from publishers.wal.peers import Peers
@@ -258,10 +258,12 @@ class Wal:
 
     def producer(self, producer: UUID) -> ProducerState | None:
         """The last transaction of a producer, synced or not; None if it has none, or was evicted."""
-        return self._writer.tables.producers.get(producer.bytes)
+        known = self._writer.tables.producers
+        found = known.get(producer.bytes)
+        return known.get(unmarked(producer.bytes)) if found is None else found
 
     def producers_of(self, producer: UUID, since: int) -> int:
-        """The number of remote producers with the same owner that have committed since a time, in unix microseconds."""
+        """The number of remote producers with the same owner and chosen names that have committed since a time, in unix microseconds."""
         return self._writer.tables.of_owner(producer.bytes[:OWNER_BYTES], since)
 
     # --- writing -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 import websockets
 
 from flow.clock import SYSTEM_CLOCK
-from publishers import upsert
+from publishers import ChangeLog, upsert
 from publishers.wal.read.reader import Reader
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing
@@ -257,3 +257,30 @@ async def test_names_of_producers_do_not_push_out_those_of_others(server, dial, 
         await wire.send(type="append", id="a", payload={"changes": [change(1)], "first": True})
         assert (await wire.expect("appended"))["version"] == 6
     assert log.produced("own").sequence == 7
+
+
+async def test_connections_without_end_neither_are_refused_nor_push_out_names(serving, dial, tmp_path):
+    """F147: a principal that connects again and again costs a bounded table, and each may repeat what was not answered."""
+    with ChangeLog.open(tmp_path / "few", sync="os", producers=50) as log:
+        server = serving(served=log, authenticate=knowing("ann", "eve"), authorise=WRITERS, producers=4)
+
+        async def append(wire, name):
+            payload = {"changes": [change(1)], "producer": name, "sequence": 1, "first": True}
+            await wire.send(type="append", id="a", payload=payload)
+            return (await wire.expect("appended"))["duplicate"]
+
+        drawn = [f"connection-{number:032x}" for number in range(200)]
+        async with dial(server.url) as ann, dial(server.url) as eve:
+            await ann.init(token="ann")
+            await eve.init(token="eve")
+            assert not await append(ann, "etl")
+            assert not await append(ann, drawn[0])
+            assert not await append(eve, "etl")
+            for name in drawn:
+                assert not await append(eve, name)
+                assert await append(eve, name)
+            assert [await append(ann, name) for name in ("etl", drawn[0])] == [True, True]
+            assert await append(eve, "etl")
+            async with remote_log(server.url, token="eve") as late:
+                assert (await late.commit_async([upsert("order", "good", {})])).version
+        assert log.statistics().producers == 2 + 50

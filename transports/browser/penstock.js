@@ -247,7 +247,8 @@ export class Client extends EventTarget {
   /** @type {Map<string, {message: object, resolve: (answer: any) => void, reject: (error: Error) => void}>} */
   #asked = new Map();
   #appends = new Appends({ send: (text) => this.#write(text), delay: () => this.#delay() });
-  #producer = `connection-${Math.random().toString(36).slice(2)}${Date.now().toString(36)}`;
+  // The server tells by its form that the name is drawn for this connection and never used again.
+  #producer = `connection-${Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
   #sequence = 0;
   /** @type {"connecting" | "open" | "waiting" | "closed"} */
   #status = "connecting";

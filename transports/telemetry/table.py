@@ -228,7 +228,7 @@ _LOG_METRICS: Final = (
     _log("queue_bytes", _G, "Bytes of the commits in the queue", _at("queueBytes")),
     _log("queue_limit_bytes", _G, "Limit of the bytes of queued commits (option `queue_bytes`)", _at("bounds", "queueBytes")),
     _log("producers", _G, "Producers whose last sequence is remembered", _at("producers")),
-    _log("producers_limit", _G, "Limit of remembered producers (option `producers`)", _at("bounds", "producers")),
+    _log("producers_limit", _G, "Limit of remembered producers of each kind: local, of clients, of connections of clients (option `producers`)", _at("bounds", "producers")),
     _log("space_low", _G, "1 if housekeeping could not reserve space on the disk", _at("spaceLow")),
     _log("reserve_bytes", _G, "Space reserved on the disk", _at("reserveBytes")),
     _log("reserve_target_bytes", _G, "Intended size of the reserved space; below it commits fail with `LogFull` (option `reserve_bytes`)", _at("bounds", "reserveBytes")),

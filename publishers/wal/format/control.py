@@ -13,14 +13,17 @@ versions that do not exist here, because they never existed in the log that this
 further payload. The rest of the payload of a SCHEMAS (kind 4) is ignored.
 
 The id of a producer is a UUID of version 5 made from its name, or the writer's own UUID. A UUID of version 8 (RFC 9562 §5.8)
-belongs to a remote producer, for which a server commits: its first 6 bytes identify the owner of that producer. Local and
-remote producers have separate bounds, so no client can make the table forget a producer of the process itself.
+belongs to a remote producer, for which a server commits: its first 6 bytes identify the owner of that producer. The variant
+bits 11 mark the producer of one connection, whose name is drawn at random and never used again. These three kinds have
+separate bounds, and beyond a bound the owner that has most of them loses its longest idle one. So no client can make the
+table forget a producer of the process itself, or of another owner that has fewer, or with drawn names a producer with a name.
 
 An epoch is a number, which rises, and 64 random bits, drawn when it begins. If two copies of a directory are opened, two
 different histories get the same number; the random bits distinguish them.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
@@ -35,11 +38,14 @@ __all__ = [
     "ControlTables",
     "Epoch",
     "Kind",
+    "ProducerKind",
     "ProducerState",
     "decode_control",
     "draw_random",
     "encode_epoch",
     "kind_of",
+    "marked",
+    "unmarked",
 ]
 
 OWNER_BYTES: Final = 6
@@ -47,6 +53,7 @@ OWNER_BYTES: Final = 6
 REMOTE_VERSION: Final = 8
 """The UUID version of a remote producer."""
 
+_MARK: Final = 0xC0  # variant bits of the producer of one connection, in the byte 8
 _KIND: Final = Struct("<II")
 _COUNTS: Final = Struct("<IIII")
 _PRODUCER: Final = Struct("<16sQQq")
@@ -64,6 +71,17 @@ class Kind(IntEnum):
     """Versions that do not exist."""
     SCHEMAS = 4
     """The versions of schemas."""
+
+
+class ProducerKind(IntEnum):
+    """Kinds of producers, each with a bound of its own."""
+
+    LOCAL = 0
+    """Of a process that owned the log."""
+    REMOTE = 1
+    """Of a client, under a name that it chose."""
+    CONNECTION = 2
+    """Of one connection of a client, under a drawn name."""
 
 
 class ProducerState(NamedTuple):
@@ -105,51 +123,69 @@ class ControlTables:
     """
 
     def __init__(self) -> None:
-        self.producers: OrderedDict[bytes, ProducerState] = OrderedDict()
         self.epochs: tuple[Epoch, ...] = ()
         self.forgotten = 0
-        self._counted = self.producers
-        self._remote = 0  # number of remote producers in _counted
+        self.restore(())
+
+    def restore(self, producers: Iterable[tuple[bytes, ProducerState]]) -> None:
+        """Replaces the producers; the latest commits come last."""
+        self.producers: OrderedDict[bytes, ProducerState] = OrderedDict()
+        # The producers of each kind by owner, the longest idle ones first, and their number.
+        self._owned: dict[ProducerKind, dict[bytes, OrderedDict[bytes, None]]] = {
+            kind: {} for kind in ProducerKind
+        }
+        self._known = dict.fromkeys(ProducerKind, 0)
+        for producer, state in producers:
+            self.committed(producer, state)
 
     def committed(self, producer: bytes, state: ProducerState, most: int | None = None) -> None:
         """Records a transaction of a producer.
 
-        If this makes more than ``most`` producers of its kind, local or remote, the longest idle ones of that kind are dropped.
+        If this makes more than ``most`` producers of its kind, the owner that has most of them loses its longest idle ones.
         """
-        producers = self.producers
-        known = len(producers)
-        producers[producer] = state
-        producers.move_to_end(producer)
-        if len(producers) > known:
-            self._count(producer)
+        self.producers[producer] = state
+        self.producers.move_to_end(producer)
+        kind, owner = _owner_of(producer)
+        owned = self._owned[kind].setdefault(owner, OrderedDict())
+        known = producer in owned
+        owned[producer] = None
+        owned.move_to_end(producer)
+        if not known:
+            self._known[kind] += 1
             if most is not None:
-                self._bound(most, remote=_is_remote(producer))
+                self._bound(most, kind)
 
     def of_owner(self, owner: bytes, since: int) -> int:
-        """Counts an owner's remote producers that have committed since a time in microseconds since the Unix epoch. Thread-safe."""
+        """Counts an owner's remote producers with chosen names that have committed since a time. Thread-safe.
+
+        Args:
+            owner: The owner.
+            since: Microseconds since the Unix epoch.
+        """
         while True:
             try:
-                return sum(
-                    one[:OWNER_BYTES] == owner and _is_remote(one) and state.at >= since
-                    for one, state in self.producers.items()
-                )
-            except RuntimeError:
-                continue  # a producer was added meanwhile
+                count = 0
+                for one in reversed(self._owned[ProducerKind.REMOTE].get(owner, {})):
+                    if self.producers[one].at < since:
+                        break
+                    count += 1
+                return count
+            except (KeyError, RuntimeError):
+                continue  # a producer was added or dropped meanwhile
 
-    def _count(self, producer: bytes | None = None) -> None:
-        """Counts an added producer; without an argument, or if the table was replaced, counts all again."""
-        if self._counted is self.producers and producer is not None:
-            self._remote += _is_remote(producer)
-        else:
-            self._counted = self.producers
-            self._remote = sum(map(_is_remote, self.producers))
+    def _bound(self, most: int, kind: ProducerKind) -> None:
+        while self._known[kind] > most:
+            most_owned = max(self._owned[kind].values(), key=len)
+            self._forget(next(iter(most_owned)))
 
-    def _bound(self, most: int, *, remote: bool) -> None:
-        producers = self.producers
-        while (self._remote if remote else len(producers) - self._remote) > most:
-            del producers[next(one for one in producers if _is_remote(one) is remote)]
-            self._remote -= remote
-            self.forgotten += 1
+    def _forget(self, producer: bytes) -> None:
+        kind, owner = _owner_of(producer)
+        owned = self._owned[kind][owner]
+        del self.producers[producer], owned[producer]
+        if not owned:
+            del self._owned[kind][owner]
+        self._known[kind] -= 1
+        self.forgotten += 1
 
     def opened(self, epoch: int, first_version: int, random: int = 0) -> None:
         """Records an epoch."""
@@ -163,13 +199,10 @@ class ControlTables:
 
         The epoch that wrote the version before ``oldest`` stays, because the token of ``oldest`` names it.
         """
-        producers = self.producers
-        while producers and next(iter(producers.values())).at < since:
-            producers.popitem(last=False)
-            self.forgotten += 1
-        self._count()
-        self._bound(most, remote=False)
-        self._bound(most, remote=True)
+        while self.producers and next(iter(self.producers.values())).at < since:
+            self._forget(next(iter(self.producers)))
+        for kind in ProducerKind:
+            self._bound(most, kind)
         epochs = self.epochs
         while len(epochs) > 1 and epochs[1].first_version < oldest:
             epochs = epochs[1:]
@@ -186,8 +219,23 @@ class ControlTables:
         )
 
 
-def _is_remote(producer: bytes) -> bool:
-    return producer[6] >> 4 == REMOTE_VERSION
+def marked(producer: bytes) -> bytes:
+    """Returns the id of a remote producer as that of the producer of one connection."""
+    return producer[:8] + bytes([producer[8] | _MARK]) + producer[9:]
+
+
+def unmarked(producer: bytes) -> bytes:
+    """Returns the id that the producer of one connection had before such ids were marked; another id as it is."""
+    if _owner_of(producer)[0] is not ProducerKind.CONNECTION:
+        return producer
+    return producer[:8] + bytes([producer[8] & 0x3F | 0x80]) + producer[9:]
+
+
+def _owner_of(producer: bytes) -> tuple[ProducerKind, bytes]:
+    if producer[6] >> 4 != REMOTE_VERSION:
+        return ProducerKind.LOCAL, b""
+    kind = ProducerKind.CONNECTION if producer[8] & _MARK == _MARK else ProducerKind.REMOTE
+    return kind, producer[:OWNER_BYTES]
 
 
 def draw_random(filesystem: FileSystem) -> int:
@@ -242,7 +290,7 @@ def decode_control(payload: Data, tables: ControlTables) -> Kind:
     middle = at + producers * _PRODUCER.size
     if len(view) != middle + epochs * epoch.size:
         raise ValueError(f"a checkpoint of {len(view)} bytes for {producers} producers and {epochs} epochs")
-    tables.producers = OrderedDict(
+    tables.restore(
         (producer, ProducerState(sequence, version, time))
         for producer, sequence, version, time in _PRODUCER.iter_unpack(view[at:middle])
     )

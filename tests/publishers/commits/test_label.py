@@ -2,8 +2,10 @@ import json
 import random
 from uuid import RFC_4122, UUID
 
-from publishers.commits.label import Label
+from publishers.commits.label import Label, RemoteProducer
+from publishers.wal.format.control import unmarked
 from tests.forking import in_child
+from tests.publishers.support import opened, order
 
 
 def made():
@@ -34,3 +36,14 @@ def test_a_forked_process_does_not_repeat_the_ids_of_its_parent():
     made()
     theirs, mine = in_child(made), made()
     assert UUID(theirs) != UUID(mine)
+
+
+def test_a_connection_repeats_what_an_older_version_has_written_for_it():
+    """F147: its producer had an id without a mark."""
+    drawn = RemoteProducer("ann", "connection-" + "5" * 32)
+    with opened() as log:
+        log.commit([order(1)], producer=(UUID(bytes=unmarked(drawn.id.bytes)), 7))
+        assert log.commit([order(1)], producer=(drawn, 7)).duplicate
+        assert not log.commit([order(1)], producer=(drawn, 8)).duplicate
+        assert log.commit([order(1)], producer=(drawn, 8)).duplicate
+    assert not RemoteProducer("ann", "connection-pool").drawn

@@ -1,6 +1,7 @@
 import contextlib
 import struct
 from collections import OrderedDict
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -9,13 +10,17 @@ from hypothesis import strategies as st
 from publishers.errors import FormatTooNew
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.format.control import (
+    OWNER_BYTES,
     ControlTables,
     Epoch,
     Kind,
+    ProducerKind,
     ProducerState,
     decode_control,
     draw_random,
     encode_epoch,
+    marked,
+    unmarked,
 )
 
 RANDOM = 2**64 - 2
@@ -46,19 +51,63 @@ def test_producers_of_an_owner_are_counted_while_others_are_added():
     class Growing(OrderedDict):
         walks = 0
 
-        def items(self):
+        def __reversed__(self):
             self.walks += 1
             if self.walks == 1:
                 raise RuntimeError("OrderedDict mutated during iteration")
-            return super().items()
+            return super().__reversed__()
 
     made = ControlTables()
     made.committed(remote, ProducerState(1, 1, 100))
     made.committed(bytes(16), ProducerState(1, 2, 100))
-    made.producers = Growing(made.producers)
+    growing = made._owned[ProducerKind.REMOTE][owner] = Growing(made._owned[ProducerKind.REMOTE][owner])
     assert made.of_owner(owner, 100) == 1
     assert made.of_owner(owner, 101) == 0
-    assert made.producers.walks == 3
+    assert growing.walks == 3
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("flooding", ProducerKind)
+def test_a_flood_of_names_displaces_only_names_of_its_own_kind_and_owner(flooding, restored):
+    """F147: of each kind there is a bound, and who has most of it loses what it used longest ago."""
+
+    def named(kind, owner, number):
+        name = bytes([owner]) * OWNER_BYTES + bytes([0x10 if kind is ProducerKind.LOCAL else 0x80, 0, 0x80])
+        name += number.to_bytes(7, "big")
+        return marked(name) if kind is ProducerKind.CONNECTION else name
+
+    made, most, versions = ControlTables(), 10, count(1)
+
+    def commit(name):
+        made.committed(name, ProducerState(1, version := next(versions), version), most)
+
+    others = {
+        named(kind, owner, number): kind
+        for kind in ProducerKind
+        for owner in (1, 2)
+        for number in (1, 2)
+        if kind is not flooding or (owner == 2 and kind is not ProducerKind.LOCAL)
+    }
+    for name in others:
+        commit(name)
+    for number in range(50):
+        commit(named(flooding, 1, number + 10))
+        if restored:
+            encoded, made = made.encode(), ControlTables()
+            decode_control(encoded, made)
+    made.prune(most, 0, 0)
+    assert set(others) <= set(made.producers)
+    room = most - list(others.values()).count(flooding)
+    left = [name for name in made.producers if name not in others]
+    assert left == [named(flooding, 1, number + 10) for number in range(50)][-room:]
+
+
+def test_a_producer_of_a_connection_is_told_by_its_id_and_was_not_before():
+    """F147: what an older version has stored of it is found."""
+    remote = bytes(6) + bytes([0x80, 0, 0x95]) + bytes(7)
+    assert marked(remote) != remote == unmarked(marked(remote)) == unmarked(remote)
+    local = bytes(6) + bytes([0x50, 0, 0xD5]) + bytes(7)
+    assert unmarked(local) == local
 
 
 def test_an_epoch_frame_adds_to_the_tables():
