@@ -96,11 +96,15 @@ class Limits:
             is not authenticated. Beyond it the connection is closed.
         resp_arguments: Redis protocol: most arguments of a command, including its name; at most 10 for a client that is not
             authenticated.
-        resp_pipeline: Redis protocol: most commands of a connection that are answered in one turn of the event loop.
+        resp_pipeline: Redis protocol: most commands of a connection that are answered in one turn of the event loop, and an
+            eighth of the arguments and empty commands that are read in it.
         resp_events: Redis protocol: most events, or rows, of one reply.
         resp_reply_bytes: Redis protocol: bytes of changes after which a reply to a poll ends; a single larger record is sent
             alone.
-        resp_output_bytes: Redis protocol: bytes of unsent replies of a server above which replies to polls become small.
+        resp_output_bytes: Redis protocol: most bytes of unsent replies of a server; near it, replies to polls become small, and
+            beyond it the connection that holds most is aborted.
+        resp_input_bytes: Redis protocol: most bytes of commands of a server that are not answered yet; beyond it the connection
+            that holds most is aborted.
         resp_consumers: Redis protocol: most group consumers that a server keeps; the one idle longest has to join again, at
             no cost to it.
         resp_block: Redis protocol: longest time that a command waits, whatever it asks for.
@@ -172,6 +176,7 @@ class Limits:
     resp_events: int = 10_000
     resp_reply_bytes: int = 4 * 2**20
     resp_output_bytes: int = 256 * 2**20
+    resp_input_bytes: int = 64 * 2**20
     resp_consumers: int = 10_000
     resp_block: float = 60.0
 

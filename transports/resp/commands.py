@@ -19,6 +19,7 @@ _Answer = Callable[[RespPort, RespClient, CommandArguments], Awaitable[Any]]
 QUICK: Final = frozenset({b"CLIENT", b"COMMAND", b"ECHO", b"PING", b"SELECT"})
 """Commands that are answered at once, so that earlier replies may be sent together with theirs."""
 
+_NAMES: Final = 64  # of commands in one question
 _FREE: Final = frozenset({"AUTH", "HELLO", "QUIT"})
 """Commands that need no authentication."""
 
@@ -71,6 +72,8 @@ async def _list_commands(_port: RespPort, _client: RespClient, given: CommandArg
     if not given.left:
         return [command.entry for command in COMMANDS.values()]
     word = given.raw("subcommand").upper()
+    if given.left > _NAMES:
+        raise RespError("ERR", f"COMMAND {word[:40]!a} takes at most {_NAMES} names, not {given.left}")
     names = [given.raw("name").upper().decode("ascii", "replace") for _ in range(given.left)]
     if word == b"COUNT" and not names:
         return len(COMMANDS)

@@ -23,6 +23,7 @@ _LOG: Final = logging.getLogger("penstock.transports")
 _STRANGER_BYTES: Final = 16 * 1024
 _STRANGER_ARGUMENTS: Final = 10
 _GATHERED: Final = 64 * 1024  # bytes of replies that are written at once
+_STEPS: Final = 8  # arguments of one turn, for each of its commands
 
 
 class ConnectionKeeper(Protocol):
@@ -42,7 +43,8 @@ class RespConnection(asyncio.Protocol):
 
     Commands that a client sends ahead wait in the parser's buffer, and beyond ``resp_command_bytes`` in the network. While
     the client does not accept replies, its next command waits; if it accepts nothing for ``stall_timeout``, the connection
-    is aborted.
+    is aborted. What the server holds of all clients has the bounds ``resp_input_bytes`` and ``resp_output_bytes``, beyond
+    which the connection that holds most is aborted.
 
     Args:
         port: The state that all connections share.
@@ -71,6 +73,22 @@ class RespConnection(asyncio.Protocol):
         """Bytes that were written and that the kernel has not accepted."""
         return 0 if self._transport is None else unsent_by(self._transport)
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes that have arrived and are not answered yet."""
+        return 0 if self._transport is None else self._parser.held
+
+    @property
+    def address(self) -> str | None:
+        """The address of the client; None if it is unknown."""
+        return self._client.address
+
+    def overload(self) -> None:
+        """Aborts the connection, because it holds more than others while the server holds too much."""
+        self._why = self._why or "OVERLOAD"
+        if self._transport is not None:
+            self._transport.abort()
+
     # --- asyncio --------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -93,6 +111,7 @@ class RespConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Handles bytes of the client."""
         self._parser.feed(data)
+        self._port.unfinished.note(self, self._parser.held)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._answer())
         elif self._parser.held >= self._limits.resp_command_bytes:
@@ -115,12 +134,15 @@ class RespConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Stops the stall timer."""
+        self._port.unsent.note(self, self.unsent)
         self._writable.set()
         self._forget("stall")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops everything, because the connection is closed."""
         self._transport = None
+        self._port.unfinished.note(self, 0)
+        self._port.unsent.note(self, 0)
         for name in list(self._timers):
             self._forget(name)
         self._writable.set()
@@ -145,6 +167,7 @@ class RespConnection(asyncio.Protocol):
             self._client.leaving, self._why = True, "INTERNAL"
         finally:
             self._task = None
+        self._port.unfinished.note(self, self.unfinished)
         if self._client.ended or self._client.leaving:
             self._close()
         else:
@@ -152,22 +175,32 @@ class RespConnection(asyncio.Protocol):
             self._await_rest()
 
     async def _answer_all(self) -> None:
+        pipeline = self._limits.resp_pipeline
+        self._parser.steps = _STEPS * pipeline
         answered = 0
         while not self._client.leaving:
             words = self._next()
             if words is None:
-                if not self._gathered:
+                if self._parser.paused:
+                    await self._take_turn()
+                elif self._gathered:
+                    await self._flush()  # more commands may arrive meanwhile
+                else:
                     return
-                await self._flush()  # more commands may arrive meanwhile
                 continue
             if self._gathered and words[0].upper() not in QUICK:
                 await self._flush()  # no finished reply waits for a slow one behind it
             self._gather(await answer(self._port, self._client, words))
             answered += 1
-            if self._gathered_bytes >= _GATHERED or answered % self._limits.resp_pipeline == 0:
-                await self._flush()
-                await asyncio.sleep(0)
+            if self._gathered_bytes >= _GATHERED or answered % pipeline == 0:
+                await self._take_turn()
         self._send()
+
+    async def _take_turn(self) -> None:
+        """Sends the gathered replies, and lets other connections have their turn."""
+        await self._flush()
+        await asyncio.sleep(0)
+        self._parser.steps = _STEPS * self._limits.resp_pipeline
 
     @property
     def _known(self) -> bool:
@@ -189,6 +222,7 @@ class RespConnection(asyncio.Protocol):
     def _send(self) -> None:
         if self._gathered and self._transport is not None:
             self._transport.write(b"".join(self._gathered))
+            self._port.unsent.note(self, self.unsent)
         self._gathered, self._gathered_bytes = [], 0
 
     async def _flush(self) -> None:

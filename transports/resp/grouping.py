@@ -269,11 +269,10 @@ async def acknowledge(port: RespPort, client: RespClient, given: CommandArgument
             raise RespError(
                 "ERR", f"syntax error: {word[:40]!a} must be a sequence number, CONSUMER or DURABLE"
             )
-    places = _places(given)
     await named.check(port, client)
 
     def work(_: object) -> int:
-        group = named.open()
+        places, group = _places(given), named.open()
         if consumer is None:
             return group.ack(*places, durable=durable)
         return _known(port, named, group, consumer).ack(*places, durable=durable)
@@ -292,10 +291,10 @@ async def refuse(port: RespPort, client: RespClient, given: CommandArguments) ->
             counts = False
         else:
             raise RespError("ERR", f"syntax error: {word[:40]!a} must be a sequence number, DELAY or NOCOUNT")
-    places = _places(given)
     await named.check(port, client)
 
     def work(_: object) -> int:
+        places = _places(given)
         member = _known(port, named, named.open(), consumer)
         return sum(member.nack(place, delay, count=counts) for place in places)
 
@@ -320,12 +319,13 @@ async def list_pending(port: RespPort, client: RespClient, given: CommandArgumen
     )
     await named.check(port, client)
 
-    def work(_: object) -> list[list[Any]]:
+    def work(_: object) -> Encoded:
         rows = named.open().pending_rows(**chosen)
-        return [
+        told = [
             [sequence_of(row.position), row.consumer, int(row.idle * 1000), *([row.count] if counted else [])]
             for row in rows
         ]
+        return Encoded(encode_reply(told, client.version))
 
     return await port.scan(client, work)
 
@@ -347,10 +347,9 @@ async def claim(port: RespPort, client: RespClient, given: CommandArguments) -> 
             chosen[word] = min(given.whole(word, 1, _MILLIS_MAX), port.limits.resp_events)
         else:
             chosen[word] = True
-    places = _places(given) if given.left else None
     await named.check(port, client)
 
-    def take(member: "GroupMember") -> list[Any]:
+    def take(places: list[Position] | None, member: "GroupMember") -> Encoded:
         only_ids = "JUSTID" in chosen
         found = member.claim(
             idle, places, start=chosen.get("START"), limit=chosen.get("COUNT", 100), only_ids=only_ids
@@ -361,9 +360,13 @@ async def claim(port: RespPort, client: RespClient, given: CommandArguments) -> 
             if only_ids
             else _events(found.deliveries, client.version)
         )
-        return [following, reply, [sequence_of(one) for one in found.lost]]
+        lost = [sequence_of(one) for one in found.lost]
+        return Encoded(encode_reply([following, reply, lost], client.version))
 
-    return await port.scan(client, lambda _: _as_member(port, named, consumer, take))
+    def work(_: object) -> Encoded:
+        return _as_member(port, named, consumer, partial(take, _places(given) if given.left else None))
+
+    return await port.scan(client, work)
 
 
 def _as_member(port: RespPort, named: _Named, consumer: str, work: Callable[["GroupMember"], _T]) -> _T:
@@ -408,7 +411,7 @@ def _events(found: "Iterable[GroupDelivery]", version: int) -> Encoded:
 
 
 def _places(given: CommandArguments) -> list[Position]:
-    """Consumes sequence numbers, at least one."""
+    """Consumes sequence numbers, at least one; on a thread, because there may be thousands."""
     return [position_of_sequence("sequence", given.raw("sequence")) for _ in range(max(given.left, 1))]
 
 

@@ -33,12 +33,16 @@ class CommandParser:
         most: As the argument; a change applies from the next argument on.
         arguments: As the argument; a change applies from the next command on.
         taken: The number of commands returned.
+        steps: The arguments and empty commands that are parsed before ``next`` pauses.
+        paused: Whether ``next`` has returned None for want of steps, and not of bytes.
     """
 
     def __init__(self, most: int, arguments: int) -> None:
         self.most = most
         self.arguments = arguments
         self.taken = 0
+        self.steps = 2**63
+        self.paused = False
         self._buffer = bytearray()
         self._seen = 0  # leading bytes of the buffer that contain no end of line
         self._left: int | None = None  # arguments still to come; None between commands
@@ -63,7 +67,7 @@ class CommandParser:
             self._buffer += data
 
     def next(self) -> list[bytes] | None:
-        """Returns the next command, beginning with its name; None if it is incomplete.
+        """Returns the next command, beginning with its name; None if it is incomplete, or the parser has paused.
 
         Raises:
             RespViolation: If the bytes are not a command; raised again by each further call.
@@ -81,9 +85,10 @@ class CommandParser:
         return found
 
     def _next(self) -> list[bytes] | None:
+        self.paused = False
         while True:
             if self._left is None:
-                if not self._buffer:
+                if not self._buffer or self._pauses():
                     return None
                 if self._buffer[:1] != b"*":
                     words = self._inline()
@@ -100,13 +105,17 @@ class CommandParser:
                     continue
                 self._left, self._found, self._weight = count, [], 0
             while self._left:
-                argument = self._bulk()
-                if argument is None:
+                if self._pauses() or (argument := self._bulk()) is None:
                     return None
                 self._found.append(argument)
                 self._left -= 1
             found, self._found, self._left, self._weight = self._found, [], None, 0
             return found
+
+    def _pauses(self) -> bool:
+        self.steps -= 1
+        self.paused = self.steps < 0
+        return self.paused
 
     def _bulk(self) -> bytes | None:
         if self._length is None:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from publishers.errors import PenstockError
 from transports.access.access import Access
@@ -16,16 +16,36 @@ from transports.quotas.pool import Pools, Turn
 from transports.quotas.weight import ServerWeight
 from transports.resp.client import RespClient
 from transports.resp.group_members import GroupMembers
+from transports.resp.held_bytes import HeldBytes
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["RespPort"]
+__all__ = ["HoldingConnection", "RespPort"]
 
 _T = TypeVar("_T")
 _PREFIX: Final = "stream:"
 _LEAST: Final = 64 * 1024  # bytes of a page if clients accept their replies too slowly
 _SHARE: Final = 4  # the fraction of the remaining budget that one reply may use
+
+
+class HoldingConnection(Protocol):
+    """A connection, as far as it makes the server hold bytes; see ``RespConnection``."""
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that have arrived and are not answered yet."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of replies that the kernel has not accepted."""
+
+    @property
+    def address(self) -> str | None:
+        """The address of the client."""
+
+    def overload(self) -> None:
+        """Aborts the connection."""
 
 
 class RespPort:
@@ -36,7 +56,6 @@ class RespPort:
         access: Authenticates clients and authorises actions.
         limits: The bounds.
         pools: The threads for disk reads.
-        unsent: Returns the bytes of replies that clients have not accepted.
 
     Attributes:
         logs: As the argument.
@@ -47,6 +66,8 @@ class RespPort:
         errors: The number of errors by code.
         members: The group consumers that clients address.
         waiting: The number of commands that wait for a change.
+        unfinished: The bytes of commands that are not answered yet.
+        unsent: The bytes of replies that clients have not accepted yet.
     """
 
     def __init__(
@@ -55,7 +76,6 @@ class RespPort:
         access: Access,
         limits: Limits,
         pools: Pools,
-        unsent: Callable[[], int],
     ) -> None:
         self.logs = logs
         self.access = access
@@ -65,13 +85,27 @@ class RespPort:
         self.errors: Counter[str] = Counter()
         self.members = GroupMembers(limits.resp_consumers)
         self.waiting = 0
+        self.unfinished: HeldBytes[HoldingConnection] = HeldBytes(
+            limits.resp_input_bytes,
+            lambda one: one.unfinished,
+            lambda one: one.address,
+            lambda one: one.overload(),
+        )
+        self.unsent: HeldBytes[HoldingConnection] = HeldBytes(
+            limits.resp_output_bytes,
+            lambda one: one.unsent,
+            lambda one: one.address,
+            lambda one: one.overload(),
+        )
         self._pools = pools
-        self._unsent = unsent
 
     @property
     def page_bytes(self) -> int:
         """The bytes after which a page of changes ends, given the unsent bytes."""
-        left = self.limits.resp_output_bytes - self._unsent()
+        limits = self.limits
+        left = limits.resp_output_bytes - self.unsent.total
+        if left < _SHARE * limits.resp_reply_bytes:
+            left = limits.resp_output_bytes - self.unsent.measured()
         return max(
             min(_LEAST, self.limits.resp_reply_bytes), min(left // _SHARE, self.limits.resp_reply_bytes)
         )
@@ -172,9 +206,11 @@ class RespPort:
             "waiting": self.waiting,
             "consumers": len(self.members),
             "criteriaWeight": self.weight.weight,
+            "unfinishedBytes": self.unfinished.total,
             "limits": {
                 "consumers": self.limits.resp_consumers,
                 "unsentBytes": self.limits.resp_output_bytes,
+                "unfinishedBytes": self.limits.resp_input_bytes,
             },
             "threads": self._pools.statistics(),
         }

@@ -53,7 +53,7 @@ class RespServer(ServedPort):
             fresh=limits.revocation,
             run=self._pools.judging.run,
         )
-        self._port = RespPort(logs, self._access, limits, self._pools, lambda: self._unsent)
+        self._port = RespPort(logs, self._access, limits, self._pools)
         self._connections: set[RespConnection] = set()
         self._ended: Counter[str] = Counter()
         self._count = 0
@@ -75,7 +75,7 @@ class RespServer(ServedPort):
         """Returns the statistics of the port; from any thread.
 
         Returns:
-            ``connections``, ``unsentBytes``, the number of answers by ``commands`` and of errors by ``errors``, the commands
+            ``connections``, ``unsentBytes``, ``unfinishedBytes`` of commands that are not answered, the number of answers by ``commands`` and of errors by ``errors``, the commands
             that are ``waiting`` for changes, the group ``consumers`` that clients address, the reasons why the server
             ``ended`` connections, the ``limits``, and the work on ``threads``.
         """

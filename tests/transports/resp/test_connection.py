@@ -188,8 +188,14 @@ def test_pages_become_small_while_clients_take_little():
     """F133: option `resp_output_bytes`; and never so small that nothing goes on."""
     limits = Limits(resp_output_bytes=100_000_000, resp_reply_bytes=4_000_000)
 
+    class Connection:
+        unsent, address = 0, None
+
     def page_bytes(unsent: int) -> int:
-        return RespPort({}, Access(), limits, Pools(limits), lambda: unsent).page_bytes
+        port, connection = RespPort({}, Access(), limits, Pools(limits)), Connection()
+        connection.unsent = unsent
+        port.unsent.note(connection, 99_000_000)
+        return port.page_bytes
 
     assert [page_bytes(0), page_bytes(92_000_000)] == [4_000_000, 2_000_000]
     assert [page_bytes(99_900_000), page_bytes(200_000_000)] == [65_536, 65_536]
@@ -198,7 +204,7 @@ def test_pages_become_small_while_clients_take_little():
 async def test_a_client_that_said_its_last_while_its_wait_was_prepared_is_not_waited_for():
     """F133: the wait would outlast it."""
     limits = Limits()
-    port = RespPort({}, Access(), limits, Pools(limits), lambda: 0)
+    port = RespPort({}, Access(), limits, Pools(limits))
     async with asyncio.timeout(DEADLINE):
         await port.wait(RespClient(1, ended=True), asyncio.Event(), asyncio.get_running_loop().time() + 3_600)
     assert port.waiting == 0

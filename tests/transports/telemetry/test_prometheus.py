@@ -156,7 +156,8 @@ async def test_every_figure_of_the_table_is_where_statistics_have_it(serving, di
         "waiting": 0,
         "consumers": 1,
         "unsentBytes": 0,
-        "limits": {"consumers": 10, "unsentBytes": 20},
+        "unfinishedBytes": 0,
+        "limits": {"consumers": 10, "unsentBytes": 20, "unfinishedBytes": 30},
     }
     log.slots.create("billing", keep_bytes=10_000_000)
     log.groups.create("pickers", start="earliest")
