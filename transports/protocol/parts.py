@@ -29,16 +29,18 @@ class TransactionEntry(WireEntry):
 
     Attributes:
         request: Its request, without the annotations.
+        held: The bytes of the message that began it.
         nbytes: The bytes of the messages of its parts.
         waiting: The bytes of each part that is not stored yet, in order of arrival.
         parts: The number of stored parts.
         touched: The time at which its last part arrived.
     """
 
-    __slots__ = ("_meta", "nbytes", "parts", "request", "touched", "waiting")
+    __slots__ = ("_meta", "held", "nbytes", "parts", "request", "touched", "waiting")
 
-    def __init__(self, name: str, request: AppendRequest, now: float) -> None:
+    def __init__(self, name: str, request: AppendRequest, now: float, held: int = 0) -> None:
         super().__init__(name, b"")
+        self.held = held
         # Kept as text: objects take many times the memory, for as long as the client likes.
         self._meta = None if request.meta is None else encode_value("meta", request.meta)
         self.request = msgspec.structs.replace(request, meta=None)
@@ -102,8 +104,8 @@ class OpenTransactions:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def begin(self, name: str, request: AppendRequest, now: float) -> TransactionEntry:
-        """Opens a transaction.
+    def begin(self, name: str, request: AppendRequest, now: float, held: int = 0) -> TransactionEntry:
+        """Opens a transaction, whose first message has ``held`` bytes.
 
         Raises:
             TooManyAppends: If too many transactions are open.
@@ -111,7 +113,7 @@ class OpenTransactions:
         """
         if len(self._entries) >= self._limits.transactions:
             raise TooManyAppends("transactions", self._limits.transactions)
-        entry = self._entries[name] = TransactionEntry(name, request, now)
+        entry = self._entries[name] = TransactionEntry(name, request, now, held)
         return entry
 
     def find(self, name: str) -> TransactionEntry | None:

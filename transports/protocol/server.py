@@ -140,7 +140,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             case Append():
                 return self._append(message, nbytes)
             case BeginParts():
-                return self._begin(message, now)
+                return self._begin(message, nbytes, now)
             case Part():
                 return self._part(message, nbytes, now)
             case CommitParts():
@@ -244,12 +244,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
 
     # Transactions in parts.
 
-    def _begin(self, message: BeginParts, now: float) -> list[Effect]:
+    def _begin(self, message: BeginParts, nbytes: int, now: float) -> list[Effect]:
         self._check_free(message.id, self.entries, self.transactions)
         try:
             if self.phase is ConnectionPhase.DRAINING:
                 raise GoingAway
-            entry = self.transactions.begin(message.id, AppendRequest.of(message.payload), now)
+            entry = self.transactions.begin(message.id, AppendRequest.of(message.payload), now, nbytes)
         except PenstockError as error:
             problem = describe(error)
             self.refused(problem.code)

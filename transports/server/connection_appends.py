@@ -180,7 +180,9 @@ class ConnectionAppends:
         appending = self._appending
         try:
             appending.target(principal, transaction.request.log)  # authorises before any part is stored
-            spool = PartSpool(principal.name, appending.spooled, appending.memory, appending.unanswered)
+            spool = PartSpool(
+                principal.name, appending.spooled, appending.memory, appending.unanswered, transaction.held
+            )
         except Exception as error:  # noqa: BLE001 - any error concerns only this transaction
             self._perform(self._session.part_failed(transaction, describe(error)))
             return

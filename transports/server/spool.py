@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from publishers.errors import LogFull, TooCostly
 from publishers.mutations.mutation import columns_of
@@ -18,12 +18,14 @@ from transports.quotas.shared_bytes import DividedBytes, SharedBytes
 if TYPE_CHECKING:
     from publishers.wal import Columns
 
-__all__ = ["LEAST", "SMALL", "PartSpool"]
+__all__ = ["LEAST", "OPENED", "SMALL", "PartSpool"]
 
 SMALL: Final = 256 * 1024
 """Bytes up to which a transaction in parts, or in lines, stays in memory."""
 LEAST: Final = 2**20
-"""The least number of bytes that a transaction in parts is charged."""
+"""The least number of bytes that the file of a transaction in parts is charged."""
+OPENED: Final = 2048
+"""The bytes that an open transaction is charged beside those of its messages."""
 _ROWS: Final = 4096
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HEAD: Final = 8
@@ -32,14 +34,15 @@ _HEAD: Final = 8
 class PartSpool:
     """The parts of one transaction. ``put`` is for one thread; the other methods for any thread, one at a time.
 
-    A spool is charged at least ``LEAST`` bytes, which bounds the number of files. If the shared memory is full, the spool
-    uses a file from the beginning.
+    A spool is charged what it holds. One that is too large for memory, or for which the shared memory has no room, uses a
+    file, which is charged at least ``LEAST`` bytes; this bounds the number of files.
 
     Args:
         principal: The principal to which the spool is charged.
         spooled: The bytes of all spools, on disk and in memory.
         memory: The memory of the small spools.
         waiting: The bytes that wait to be stored.
+        held: The bytes of the message that began the transaction.
 
     Attributes:
         nbytes: The bytes that have arrived.
@@ -50,33 +53,38 @@ class PartSpool:
     """
 
     def __init__(
-        self, principal: str, spooled: DividedBytes, memory: SharedBytes, waiting: SharedBytes
+        self,
+        principal: str,
+        spooled: DividedBytes,
+        memory: SharedBytes,
+        waiting: SharedBytes,
+        held: int = 0,
     ) -> None:
-        spooled.take_for(principal, LEAST)
+        held += OPENED
+        memory.take(held)
+        try:
+            spooled.take_for(principal, held)
+        except TooCostly:
+            memory.give(held)
+            raise
         self.stored = 0
         self._principal = principal
         self._spooled = spooled
         self._memory = memory
         self._way = waiting
         self.nbytes = 0
-        self._charged = LEAST
+        self._held = self._kept = self._charged = held
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque()
         self._failure: OSError | None = None
         self._closed = False
-        try:
-            memory.take(SMALL)
-            self._kept = SMALL
-        except TooCostly:
-            self._kept = 0
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - ``close`` closes it
-            max_size=max(self._kept, 1)
-        )
+        self._in_memory = True
+        self._file: tempfile.SpooledTemporaryFile[bytes] = tempfile.SpooledTemporaryFile()  # noqa: SIM115 - ``close`` closes it
 
     @property
     def small(self) -> bool:
         """Whether the spool is in memory, so that storing does not wait for a disk."""
-        return self.nbytes <= self._kept
+        return self._in_memory
 
     def put(self, changes: bytes) -> bool:
         """Queues a part. Returns whether the caller has to run ``store`` on a thread.
@@ -85,20 +93,36 @@ class PartSpool:
             TooCostly: If a budget is exhausted; retryable.
         """
         size = len(changes) + _HEAD
-        more = max(0, self.nbytes + size - self._charged)
         self._way.take(size)
+        kept = self._keep(size)
+        costs = self._held + self.nbytes + size
+        more = max(0, (costs if kept else max(costs, LEAST)) - self._charged)
         try:
             self._spooled.take_for(self._principal, more)
         except TooCostly:
             self._way.give(size)
+            if kept:
+                self._memory.give(size)
+                self._kept -= size
             raise
         self._charged += more
         self.nbytes += size
+        self._in_memory = kept
         self._waiting.append(changes)
-        if not self.small:
-            return True
-        self.store()
-        return False
+        if kept:
+            self.store()
+        return not kept
+
+    def _keep(self, size: int) -> bool:
+        """Takes memory for a part; returns whether the spool stays in memory."""
+        if not self._in_memory or self.nbytes + size > SMALL:
+            return False
+        try:
+            self._memory.take(size)
+        except TooCostly:
+            return False
+        self._kept += size
+        return True
 
     def store(self) -> int:
         """Stores the queued parts and returns the number of stored parts.
@@ -109,6 +133,10 @@ class PartSpool:
         """
         with self._lock:
             try:
+                if not self._in_memory and not self._closed:
+                    self._file.rollover()  # no effect if it is on the disk already
+                    kept, self._kept = self._kept, self._held
+                    self._memory.give(kept - self._kept)
                 while self._waiting and self._failure is None and not self._closed:
                     part = self._waiting[0]
                     self._file.write(len(part).to_bytes(_HEAD, "big"))

@@ -24,7 +24,7 @@ from transports.quotas.pool import Pool
 from transports.quotas.shared_bytes import DividedBytes, SharedBytes
 from transports.server.append_lane import AppendLane
 from transports.server.connection_appends import ConnectionAppends
-from transports.server.spool import LEAST, SMALL, PartSpool
+from transports.server.spool import LEAST, OPENED, SMALL, PartSpool
 
 
 @pytest.fixture
@@ -65,13 +65,18 @@ def part(*keys, pad=0):
     return json.dumps([change(key, pad="x" * pad) for key in keys]).encode()
 
 
-def test_what_is_small_stays_in_memory_and_counts_as_a_file_all_the_same():
-    """F145: so the number of files has a bound too."""
+def test_what_is_small_stays_in_memory_and_costs_what_it_holds():
+    """F145: a thousand that have just begun cost next to nothing."""
     with Bounds() as bounds:
         spool = bounds.spool()
         assert not spool.put(part(1, 2))
         assert not spool.put(part(3))
-        assert (spool.small, spool.stored, bounds.taken) == (True, 2, (LEAST, SMALL, 0))
+        assert (spool.small, spool.stored) == (True, 2)
+        size = OPENED + len(part(1, 2)) + len(part(3)) + 16
+        assert bounds.taken == (size, size, 0)
+        for _ in range(1_000):
+            bounds.spool()
+        assert bounds.taken == (size + 1_000 * OPENED, size + 1_000 * OPENED, 0)
         assert [one.key for one in spool.mutations()] == [b"1", b"2", b"3"]
         assert len(list(spool.batches())) == 1
 
@@ -91,7 +96,7 @@ def test_what_is_large_waits_for_a_thread_within_its_bounds():
         assert bounds.waiting.taken == 0
         assert spool.put(big)
         with pytest.raises(TooCostly, match="principal_spooled_bytes") as found:
-            bounds.spool()
+            bounds.spool().put(part(1, pad=SMALL))
         assert found.value.retryable
         other = bounds.spool("bob")
         assert spool.store() == 2
@@ -117,11 +122,12 @@ def test_what_never_fits_is_not_to_be_tried_again():
 
 
 def test_without_room_in_memory_it_is_in_a_file_from_the_beginning():
-    """F145: memory is no reason to refuse anything."""
-    with Bounds(memory=SMALL) as bounds:
+    """F145: memory is no reason to refuse a part; a file counts a megabyte, so the number of files has a bound."""
+    with Bounds(memory=2 * OPENED + len(part(1)) + 8) as bounds:
         first, second = bounds.spool(), bounds.spool()
         assert (first.put(part(1)), second.put(part(1))) == (False, True)
         assert [one.key for one in second.mutations()] == [b"1"]
+        assert bounds.spooled.taken == OPENED + len(part(1)) + 8 + LEAST
 
 
 def test_what_is_wrong_with_a_change_is_told_by_part_and_place():
@@ -224,12 +230,13 @@ async def test_parts_beyond_what_a_principal_may_spool_are_refused(serving, dial
     for name in ("ann", "bob"):
         async with dial(server.url) as wire:
             await wire.init(token=name)
-            await send_parts(wire, "t", [1])
+            await wire.send(type="begin", id="t")
+            await wire.send(type="part", id="t", payload={"changes": [change(1, pad="x" * SMALL)]})
             await send_parts(wire, "u", [1])
-            await wire.expect("spooled")
-            error = await wire.expect("error")
-            assert (error["id"], error["payload"]["option"]) == ("u", "principal_spooled_bytes")
-            assert error["payload"]["retryable"]
+            answered = {message["id"]: message for message in [await wire.receive() for _ in range(2)]}
+            assert answered["t"]["type"] == "spooled"
+            assert answered["u"]["payload"]["option"] == "principal_spooled_bytes"
+            assert answered["u"]["payload"]["retryable"]
             await append(wire, "a", change(name))
             assert await answers(wire, 1) == [("a", "appended")]
 
