@@ -10,7 +10,16 @@ from typing import Annotated, Any, Final, Literal
 
 from publishers.errors import InvalidOption
 
-__all__ = ["KIB", "MIB", "LogOptions", "SyncPolicy", "check_directory", "check_switches", "check_whole"]
+__all__ = [
+    "KIB",
+    "MIB",
+    "LogOptions",
+    "SyncPolicy",
+    "check_directory",
+    "check_label",
+    "check_switches",
+    "check_whole",
+]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -189,6 +198,16 @@ class LogOptions:
                 raise InvalidOption(field.name, value, "a whole number" if whole else "a number")
             if not low <= value <= high:
                 raise InvalidOption(field.name, value, f"between {low} and {high}")
+
+
+def check_label(parameter: str, value: object) -> None:
+    """Checks a name that clients choose for themselves and that people are shown, on terminals too.
+
+    Raises:
+        InvalidOption: If it is not a text of 1 to 256 printable characters.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= 256 or not value.isprintable():
+        raise InvalidOption(parameter, value, "a text of 1 to 256 printable characters")
 
 
 def check_switches(**given: object) -> None:

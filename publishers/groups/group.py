@@ -19,7 +19,7 @@ from publishers.groups.unit import GroupUnit
 from publishers.groups.worker import GroupWorker, WorkOptions
 from publishers.model.change import time_of
 from publishers.model.position import Position, check_position
-from publishers.options import check_switches, check_whole
+from publishers.options import check_label, check_switches, check_whole
 
 __all__ = ["ConsumerGroup"]
 
@@ -33,7 +33,7 @@ class ConsumerGroup(ServedGroup):
         """Joins with a new generation, durable on return; an earlier consumer of the same name is fenced.
 
         Args:
-            consumer: The name of the consumer, 1 to 256 characters.
+            consumer: The name of the consumer, 1 to 256 printable characters.
 
         Raises:
             InvalidOption: If ``consumer`` is not such a text.
@@ -41,8 +41,7 @@ class ConsumerGroup(ServedGroup):
             GroupLost, GroupForked, NoSuchGroup: If the group cannot be used.
             GroupUnwritten: If the disk has no room or fails.
         """
-        if not isinstance(consumer, str) or not 1 <= len(consumer) <= 256:
-            raise InvalidOption("consumer", consumer, "a text of 1 to 256 characters")
+        check_label("consumer", consumer)
         self.book.check()
         with self.book.lock:
             self.book.machine.consumers.check_room(consumer)

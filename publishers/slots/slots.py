@@ -10,7 +10,7 @@ import msgspec
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import HistoryPruned, InvalidOption, LogForked, PenstockError
 from publishers.model.position import Position, Start
-from publishers.options import check_switches
+from publishers.options import check_label, check_switches
 from publishers.slots.book import SlotBook, advance, hold_of
 from publishers.slots.entry import SlotEntry
 from publishers.slots.errors import Fenced, NoSuchSlot, SlotExists
@@ -122,7 +122,7 @@ class Slots:
         Args:
             name: The slot.
             take_over: Whether to fence the consumer that has it open: its subscription ends with ``Fenced``, and its calls raise it.
-            owner: Names the consumer in ``SlotBusy``; the process by default.
+            owner: Names the consumer in ``SlotBusy``, in 1 to 256 printable characters; the process by default.
             generation: The generation of an interrupted opening to continue; refused if the slot was opened since.
 
         Raises:
@@ -133,8 +133,8 @@ class Slots:
             SlotsUnwritten: If the disk is full or fails; nothing has changed.
         """
         check_switches(take_over=take_over)
-        if owner is not None and (not isinstance(owner, str) or not owner):
-            raise InvalidOption("owner", owner, "a text, or None")
+        if owner is not None:
+            check_label("owner", owner)
         self._check()
         with self.book.journalling():
             kept = self._find(name)

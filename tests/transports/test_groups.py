@@ -326,6 +326,7 @@ async def test_a_follower_has_no_groups(tmp_path, log, dial):
         ({"consumer": None}, "INVALID_REQUEST", "consumer"),
         ({"consumer": ""}, "INVALID_REQUEST", "consumer"),
         ({"consumer": "x" * 257}, "INVALID_REQUEST", "consumer"),
+        ({"consumer": "a\x1b[2J"}, "INVALID_REQUEST", "consumer"),
         ({"generation": 0}, "INVALID_REQUEST", "generation"),
         ({"received": 3}, "INVALID_REQUEST", "received"),
         ({"history": 1}, "INVALID_REQUEST", "history"),

@@ -1,11 +1,20 @@
 """Output of commands: a JSON document, or lines of text."""
 
 import argparse
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
-__all__ = ["fields", "print_json", "show"]
+__all__ = ["clean", "fields", "print_json", "show"]
+
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def clean(text: str) -> str:
+    """Replaces control characters, which a terminal would obey, in a text that may be of foreign origin."""
+    return _CONTROL.sub("?", text)
 
 
 def print_json(document: object) -> None:
@@ -18,7 +27,7 @@ def show(chosen: argparse.Namespace, document: object, lines: Iterable[str]) -> 
     if chosen.json:
         print_json(document)
     else:
-        print("\n".join(lines))
+        print("\n".join(map(clean, lines)))
 
 
 def fields(document: Mapping[str, object]) -> Iterator[str]:

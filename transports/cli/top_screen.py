@@ -1,15 +1,15 @@
 """The screen of ``penstock top``: turns the figures of two moments into rates, and rates into lines that fit a terminal."""
 
 import math
-import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from transports.cli.output import clean
+
 __all__ = ["Moment", "digest", "fitted", "screen"]
 
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SUBSCRIPTIONS: Final = 64
 
 Moment = Mapping[str, Any]
@@ -136,8 +136,8 @@ def screen(title: str, figures: Mapping[str, Any], columns: int, rows: int | Non
         ),
         [
             (
-                _clean(name),
-                _clean(str(log["health"] or "-")),
+                clean(name),
+                clean(str(log["health"] or "-")),
                 _number(log.get("version")),
                 _number(log.get("commitsPerSecond")),
                 _number(log.get("changesPerSecond")),
@@ -162,8 +162,8 @@ def screen(title: str, figures: Mapping[str, Any], columns: int, rows: int | Non
             ("SLOWEST", "STATE", "NEXT", "VERSIONS", "CHANGES", "LAG", "DEMAND", "DELIVERED"),
             [
                 (
-                    _clean(name),
-                    _clean(one["state"]),
+                    clean(name),
+                    clean(one["state"]),
                     one["position"],
                     _number(one["versions"]),
                     _number(one["changes"]),
@@ -186,10 +186,10 @@ def _clients(figures: Mapping[str, Any]) -> str:
     if figures["connections"] is None:
         return "this caller may not see the figures of the server itself"
     parts = [f"{figures['connections']:,} connections"]
-    parts += [f"{count:,} {_clean(name)}" for name, count in figures["protocols"].items() if count]
+    parts += [f"{count:,} {clean(name)}" for name, count in figures["protocols"].items() if count]
     parts.append(f"{_bytes(figures['unsentBytes'])} unsent, {_bytes(figures['mostUnsentBytes'])} of one")
-    parts += [f"{count:,} ended: {_clean(why)}" for why, count in figures["ended"].items()]
-    parts += [f"{count:,} errors {_clean(code)}" for code, count in figures["errors"].items()]
+    parts += [f"{count:,} ended: {clean(why)}" for why, count in figures["ended"].items()]
+    parts += [f"{count:,} errors {clean(code)}" for code, count in figures["errors"].items()]
     return "; ".join(parts)
 
 
@@ -226,11 +226,6 @@ def _width(text: str) -> int:
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text
     )
-
-
-def _clean(text: str) -> str:
-    """Replaces control characters, which a terminal would obey, in a name of foreign origin."""
-    return _CONTROL.sub("?", text)
 
 
 def _number(value: float | None) -> str:

@@ -12,7 +12,7 @@ from flow.bridges.iterable import IterablePublisher
 from flow.contracts import Subscriber
 from flow.executors import Executor
 from publishers.errors import InvalidOption
-from publishers.options import check_switches, check_whole
+from publishers.options import check_label, check_switches, check_whole
 from publishers.slots.slots import check_slot_name
 from publishers.views.view import Integers
 from transports.client.remote_feed import FeedConnection, RemoteFeed, RemoteSubscription
@@ -138,8 +138,7 @@ class RemoteMember:
     ) -> None:
         check_slot_name(group)
         check_switches(history=history)
-        if not isinstance(name, str) or not 1 <= len(name) <= 256:
-            raise InvalidOption("consumer", name, "a text of 1 to 256 characters")
+        check_label("consumer", name)
         self.group = group
         self.name = name
         self._log = log

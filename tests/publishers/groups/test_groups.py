@@ -66,8 +66,9 @@ def test_mistakes_are_named(log):
         log.groups.join("stick", "one")
     with pytest.raises(InvalidOption, match="name"):
         log.groups.create("Stock!")
-    with pytest.raises(InvalidOption, match="consumer"):
-        group.join("")
+    for name in ("", "two\nlines", "\x1b[2J", "\u202eb", "\ud800", "x" * 257):
+        with pytest.raises(InvalidOption, match="consumer"):
+            group.join(name)
     member = group.join("one")
     with pytest.raises(InvalidOption, match="place"):
         member.ack("3:1")

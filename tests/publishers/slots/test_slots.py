@@ -109,7 +109,7 @@ def test_a_slot_has_one_consumer_at_a_time(log):
     with pytest.raises(Fenced, match="generation 2 of slot 'stock' is over; open"):
         second.ack(Position(1))
     log.slots.open("stock").close()
-    for owner in (7, ""):
+    for owner in (7, "", "two\nlines", "\x1b[2J", "x" * 257):
         with pytest.raises(InvalidOption):
             log.slots.open("stock", owner=owner)
     with pytest.raises(InvalidOption):
