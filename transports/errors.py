@@ -269,28 +269,40 @@ class ConsumerNotJoined(WireError):
 
 
 class TooManySlots(WireError):
-    """As many slots are open, or wait for their clients, as the server allows."""
+    """As many slots are open, or wait for their clients, as the server allows, or as it allows the principal.
+
+    Args:
+        limit: The bound.
+        own: Whether it is that of the principal.
+    """
 
     code = "TOO_MANY_SLOTS"
     retryable = True
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, own: bool = False) -> None:
+        whose = " by this principal (limit principal_slot_leases)" if own else " (limit slot_leases)"
         super().__init__(
-            f"{limit} slots are open (limit slot_leases), and each has a connected client; wait until one is closed",
+            f"{limit} slots are open{whose}, and each has a connected client; wait until one is closed",
             limit=limit,
         )
         self.limit = limit
 
 
 class TooManyMembers(WireError):
-    """As many group consumers have joined, or wait for their clients, as the server allows."""
+    """As many group consumers have joined, or wait for their clients, as the server allows, or as it allows the principal.
+
+    Args:
+        limit: The bound.
+        own: Whether it is that of the principal.
+    """
 
     code = "TOO_MANY_CONSUMERS"
     retryable = True
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, own: bool = False) -> None:
+        whose = " of this principal (limit principal_group_members)" if own else " (limit group_members)"
         super().__init__(
-            f"{limit} consumers have joined (limit group_members), and each has a connected client; wait until one leaves",
+            f"{limit} consumers{whose} have joined, and each has a connected client; wait until one leaves",
             limit=limit,
         )
         self.limit = limit

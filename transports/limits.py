@@ -83,10 +83,12 @@ class Limits:
             opening.
         slot_leases: Most slots that clients of a server have open, including those kept for absent clients. A further one
             takes the place of the one that has been absent longest, or is refused if none is absent.
+        principal_slot_leases: Most slots that clients of one principal have open, likewise. Not for a server without authentication.
         group_grace: Time that a group consumer stays joined after its connection was lost, so that it can resume its
             generation.
         group_members: Most group consumers that clients of a server have joined, including those of absent clients. A
             further one takes the place of the one that has been absent longest, or is refused if none is absent.
+        principal_group_members: Most group consumers of one principal, likewise. Not for a server without authentication.
         group_calls: Most unanswered calls of such a consumer, such as acknowledgements; a further one is refused.
         scan_threads: Most threads of a server on which queries, look-ups and searches for a start position read the log.
         scan_share: Most of these threads that one client, identified by its address, uses at a time; a query counts until
@@ -164,8 +166,10 @@ class Limits:
     producer_idle: float = 3_600.0
     slot_grace: float = 10.0
     slot_leases: int = 1_000
+    principal_slot_leases: int = 500
     group_grace: float = 10.0
     group_members: int = 10_000
+    principal_group_members: int = 5_000
     group_calls: int = 256
     scan_threads: int = 8
     scan_share: int = 4

@@ -9,12 +9,12 @@ import enum
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.intersection import both
 from publishers.criteria.predicate import CompiledCriterion
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, TooCostly
 from publishers.model.change import Area, Operation
 from publishers.schemas.registry import SchemaVersion
 from publishers.views.paths import Path, parse_path
@@ -151,6 +151,23 @@ class Grant:
             raise Forbidden("group", "one that the grant names")
         if self.view is not None:
             raise Forbidden("group", "used by those who may see the whole of each change")
+
+    def check_room(self, log: "ChangeLog", kind: Literal["slots", "groups"]) -> None:
+        """Checks whether a log has room for one more slot, or group, of the principal.
+
+        Those that the grant names may be half of what the log may have, unless it names all of them.
+
+        Raises:
+            TooCostly: If there are as many already.
+        """
+        patterns: frozenset[str] = getattr(self, kind)
+        if "*" in patterns:
+            return
+        count = 1 + sum(any(fnmatchcase(one, each) for each in patterns) for one in getattr(log, kind))
+        most = -(-log.options.slots // 2)
+        if count > most:
+            what = f"{kind} that this client may use, of which half of slots may be"
+            raise TooCostly("slots", count, most, "to drop those that nobody needs", what=what)
 
     def names_slot(self, slot: str) -> bool:
         """Whether the grant names a slot."""

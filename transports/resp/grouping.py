@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from publishers.errors import HistoryPruned, PenstockError
 from publishers.groups.errors import ConsumerFenced
 from publishers.model.position import Position, Start
-from transports.access.grant import LogAction
+from transports.access.grant import Grant, LogAction
 from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.kora import criteria_of_pattern, kora_event
@@ -43,11 +43,13 @@ class _Named:
         key: The name of the log.
         group: The name of the group.
         log: The log, once access is authorised.
+        grant: What the client may do with it.
     """
 
     key: str
     group: str
     log: "ChangeLog" = field(init=False)
+    grant: Grant = field(init=False)
 
     @classmethod
     def of(cls, given: CommandArguments) -> "_Named":
@@ -59,8 +61,8 @@ class _Named:
         Raises:
             Forbidden, LogNotFound, Unauthenticated, NotAuthenticated: As ``RespPort.find``.
         """
-        _, self.log, grant = await port.find(client, self.key, LogAction.CONSUME)
-        grant.check_group(self.group)
+        _, self.log, self.grant = await port.find(client, self.key, LogAction.CONSUME)
+        self.grant.check_group(self.group)
 
     def open(self) -> "ConsumerGroup":
         """Opens the group; on a thread."""
@@ -101,6 +103,7 @@ async def _create(port: RespPort, client: RespClient, given: CommandArguments) -
         oldest = named.log.oldest
         if isinstance(start, Position) and start < oldest:
             raise HistoryPruned(oldest)
+        named.grant.check_room(named.log, "groups")
         named.log.groups.create(named.group, criteria, start=start, **options)
         return _OK
 

@@ -155,8 +155,8 @@ class Application:
         self._errors: Counter[str] = Counter()
         self._protocols: Counter[str] = Counter()
         self._appending = Appending(self._logs, self._access, self._limits)
-        self._leases = SlotLeases(self._limits, self._pools)
-        self._members = MemberLeases(self._limits, self._pools)
+        self._leases = SlotLeases(self._limits, self._pools, alone=self._access.open)
+        self._members = MemberLeases(self._limits, self._pools, alone=self._access.open)
         self._changes = ChangesEndpoint(
             self._appending, self._access, self._origins, self._pools, self._limits
         )

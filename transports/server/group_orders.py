@@ -37,6 +37,7 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
     """
     grant.check_group(order.name)
     if order.do == "create":
+        grant.check_room(log, "groups")
         options = msgspec.structs.asdict(order.settings)
         made = log.groups.create(order.name, order.criteria, start=order.start, **options)
         return _outcome(name, log, made.info(), changed=True)

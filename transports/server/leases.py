@@ -8,8 +8,8 @@ by the id that it chose for the opening if the reply with the generation was los
 import asyncio
 import contextlib
 import threading
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from publishers.criteria.cost import Cost
@@ -99,7 +99,8 @@ class ClientLeases(Generic[_T]):
         pools: The thread pools of the server.
         grace: How long a lease is kept for a client that is away, in seconds.
         most: The most leases.
-        too_many: The error for a client beyond that bound.
+        share: The most leases of one principal.
+        too_many: Makes the error for a client beyond a bound, of the bound and whether it is that of a principal.
         fenced: Makes the error for a client whose lease a newer opening has taken over, from that opening's generation.
     """
 
@@ -109,16 +110,20 @@ class ClientLeases(Generic[_T]):
         *,
         grace: float,
         most: int,
-        too_many: PenstockError,
+        share: int,
+        too_many: Callable[[int, bool], PenstockError],
         fenced: Callable[[_T, int], Fenced],
     ) -> None:
         self._pools = pools
         self._grace = grace
         self._most = most
+        self._share = share
         self._too_many = too_many
         self._fenced = fenced
         self._leases: dict[Hashable, ClientLease[_T]] = {}
-        self._opening = 0
+        # By principal: what is being opened, and what is there.
+        self._opening: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
         self._turns: dict[Hashable, deque[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = (
@@ -202,6 +207,7 @@ class ClientLeases(Generic[_T]):
             if lease.timer is not None:
                 lease.timer.cancel()
         self._leases.clear()
+        self._held.clear()
 
     # Internals.
 
@@ -213,18 +219,24 @@ class ClientLeases(Generic[_T]):
             if lease is not None and lease.resumes(opening):
                 return lease
             if lease is None:
-                self._make_room()
-            self._opening += 1
+                self._make_room(opening.principal)
+            self._opening[opening.principal] += 1
             try:
                 turn = self._pools.scanning.submit(client, lambda _: self._made(make))
                 held, cost = await asyncio.wrap_future(turn.result)
             finally:
-                self._opening -= 1
-            before = self._leases.pop(key, None)
+                self._opening -= Counter([opening.principal])
+            before = self._leases.get(key)
             if before is not None:
+                self._forget(before)
                 self._fence(before, held.generation)
             made = self._leases[key] = ClientLease(key, held, cost, opening)
+            self._held[opening.principal] += 1
             return made
+
+    def _forget(self, lease: ClientLease[_T]) -> None:
+        del self._leases[lease.key]
+        self._held -= Counter([lease.opening.principal])
 
     def _made(self, make: Callable[[], tuple[_T, Cost]]) -> tuple[_T, Cost]:
         """Opens it, on a thread; raises if the leases were closed meanwhile."""
@@ -255,24 +267,29 @@ class ClientLeases(Generic[_T]):
         if holder is not None:
             holder.fenced(self._fenced(lease.held, generation))
 
-    def _make_room(self) -> None:
-        """Releases the lease whose client is away longest, if the bound is reached.
+    def _make_room(self, principal: str) -> None:
+        """Releases the lease whose client is away longest, of the principal, or of all, if its bound is reached.
 
         Raises:
             PenstockError: If every client is connected.
         """
-        if len(self._leases) + self._opening < self._most:
-            return
-        lease = next((one for one in self._leases.values() if one.holder is None), None)
+        if self._held[principal] + self._opening[principal] >= self._share:
+            mine = [one for one in self._leases.values() if one.opening.principal == principal]
+            self._release_one(mine, self._too_many(self._share, True))
+        elif len(self._leases) + self._opening.total() >= self._most:
+            self._release_one(self._leases.values(), self._too_many(self._most, False))
+
+    def _release_one(self, leases: Iterable[ClientLease[_T]], error: PenstockError) -> None:
+        lease = next((one for one in leases if one.holder is None), None)
         if lease is None:
-            raise self._too_many
+            raise error
         self._release(lease)
 
     def _release(self, lease: ClientLease[_T]) -> None:
         if lease.timer is not None:
             lease.timer.cancel()
         if self._leases.get(lease.key) is lease:
-            del self._leases[lease.key]
+            self._forget(lease)
         self._spawn(self._close(lease))
 
     async def _close(self, lease: ClientLease[_T]) -> None:

@@ -78,14 +78,20 @@ class MemberLeases(ClientLeases[HeldMember]):
     """The leases of the group consumers on a server; the key is log, group and name of the consumer.
 
     Args:
-        limits: The limits ``group_members`` and ``group_grace``.
+        limits: The limits ``group_members``, ``principal_group_members`` and ``group_grace``.
         pools: The thread pools of the server.
+        alone: Whether all clients are one principal, which then has no share.
     """
 
-    def __init__(self, limits: Limits, pools: Pools) -> None:
+    def __init__(self, limits: Limits, pools: Pools, *, alone: bool = False) -> None:
         most = limits.group_members
         super().__init__(
-            pools, grace=limits.group_grace, most=most, too_many=TooManyMembers(most), fenced=_fenced
+            pools,
+            grace=limits.group_grace,
+            most=most,
+            share=most if alone else limits.principal_group_members,
+            too_many=TooManyMembers,
+            fenced=_fenced,
         )
 
     def join(

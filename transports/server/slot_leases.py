@@ -28,17 +28,19 @@ class SlotLeases(ClientLeases[Slot]):
     """The slot leases on a server; the key is log and name of the slot.
 
     Args:
-        limits: The limits ``slot_leases`` and ``slot_grace``.
+        limits: The limits ``slot_leases``, ``principal_slot_leases`` and ``slot_grace``.
         pools: The thread pools of the server.
+        alone: Whether all clients are one principal, which then has no share.
     """
 
-    def __init__(self, limits: Limits, pools: Pools) -> None:
+    def __init__(self, limits: Limits, pools: Pools, *, alone: bool = False) -> None:
         most = limits.slot_leases
         super().__init__(
             pools,
             grace=limits.slot_grace,
             most=most,
-            too_many=TooManySlots(most),
+            share=most if alone else limits.principal_slot_leases,
+            too_many=TooManySlots,
             fenced=lambda slot, current: Fenced(slot.name, slot.generation, current),
         )
 

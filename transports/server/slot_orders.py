@@ -45,6 +45,8 @@ def carry_out(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> li
     if order.do == "drop":
         slots.drop(order.name)
         return []
+    if order.do == "create":
+        grant.check_room(log, "slots")
     return [slot_json(name, _done(log, order), log.token)]
 
 
