@@ -75,6 +75,8 @@ class LogOptions:
             caller waits for the state or reads it, while the state is rebuilt, or while no commits come.
         state_behind_bytes: Lag of the compacted state, in bytes of the log and roughly, above which ``state_share`` does not
             apply; at most half of ``slot_keep_bytes``.
+        snapshot_bytes: Bytes of pages of rows that snapshots keep in memory for their subscribers; beyond it the pages that were
+            used longest ago are given up, and read again when their subscribers can take them.
         snapshot_max_duration: Time in which a subscriber must receive all rows of a snapshot, and longest time for which a
             closed segment is kept for it; then the snapshot ends with ``SnapshotGone``.
         producers: Most producers whose last sequence is remembered: local ones, those of clients, and those of single
@@ -143,6 +145,7 @@ class LogOptions:
     state_interval: Annotated[float, 0.0, 3600.0] = 0.05
     state_share: Annotated[float, 0.001, 1.0] = 0.02
     state_behind_bytes: Annotated[int, 0, 2**62] = 256 * MIB
+    snapshot_bytes: Annotated[int, 0, 2**62] = 64 * MIB
     snapshot_max_duration: Annotated[float, 0.0, 2**40] = 86400.0
     producers: int = 10_000
     producer_ttl: Annotated[float, 0.0, 2**40] = 30 * 86400.0

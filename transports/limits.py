@@ -19,7 +19,7 @@ class Limits:
         connections: Most connections of a server; a further one is closed with 1013.
         subscriptions: Most subscriptions of a connection.
         snapshots: Most subscriptions of a connection that receive rows at a time; each keeps a page of rows in memory, up to
-            1,000 rows or 1 MiB.
+            1,000 rows or 1 MiB, within the option ``snapshot_bytes`` of the log.
         subscription_weight: Most that the criteria of one subscription or query may weigh, in units of
             ``publishers.criteria.cost``: a key or a name weighs about 2, a pattern 32 for each of its places.
         connection_weight: Most that the criteria of all subscriptions of a connection may weigh.

@@ -13,6 +13,7 @@ from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.dispatch import DispatchPool
 from publishers.fanout.gating import Gating
 from publishers.fanout.group import DeliveryGroup
+from publishers.fanout.held_pages import HeldPages
 from publishers.fanout.ports import Subscribed, Wakeable
 from publishers.fanout.registry import Registry
 from publishers.fanout.replayer import FrameCache, Replayer
@@ -47,6 +48,7 @@ class Service:
         waiting: Subscriptions to wake after an advance even if nothing matches.
         admission: Makes writers wait for gating subscriptions, and measures lags.
         deliveries: Counts delivered changes.
+        pages: What snapshots have read and their subscribers have not taken.
         guests: Further objects to wake when the log is closed.
         closed: Whether the log was closed.
         reason: The error with which every subscription ends; None if the log was closed normally.
@@ -70,6 +72,7 @@ class Service:
         self.waiting = WaitingList(self.watermark)
         self.admission = Gating(visible, clock, self._gating)
         self.deliveries = DeliveryCounters(options.counted_types)
+        self.pages = HeldPages(options.snapshot_bytes)
         self.guests: set[Wakeable] = set()
         self.closed = False
         self.reason: Exception | None = None

@@ -112,6 +112,7 @@ class LogStatistics:
         appended: Newest version written; never below ``durable``. For a read-only opening all three are the same.
         withheld: Versions withheld until ``publish`` or ``forget_after``.
         withheld_bytes: Bytes of them kept in memory, at most ``deferred_bytes``.
+        snapshot_bytes: Bytes of rows that snapshots have read and their subscribers have not taken, at most ``snapshot_bytes``.
         reserve_bytes: Reserved room on the disk; while it is below its option, the log accepts no changes.
         queued: Commits in the queue.
         queue_bytes: Their bytes, at most the option of that name, or one commit.
@@ -156,6 +157,7 @@ class LogStatistics:
     appended: int = 0
     withheld: int = 0
     withheld_bytes: int = 0
+    snapshot_bytes: int = 0
     reserve_bytes: int = 0
     space_low: bool = False
     clock_ahead: float = 0.0
@@ -243,6 +245,7 @@ def statistics_of(
         appended=appended,
         withheld=0 if committer is None else len(committer.withheld or ()),
         withheld_bytes=committer.withheld_bytes if committer is not None else 0,
+        snapshot_bytes=service.pages.nbytes,
         queued=queued,
         queue_bytes=queue_bytes,
         dispatch_threads=service.dispatch_threads,

@@ -23,7 +23,8 @@ __all__ = ["RowDelivery"]
 class RowDelivery:
     """Delivers rows and the changes between them, and completes after the last row.
 
-    With demand, the replayer's threads read the rows, one page at a time; only that page is kept in memory.
+    With demand, the replayer's threads read the rows, one page at a time; only that page is kept in memory, and not even that
+    while others need the memory that the log has for pages.
 
     Args:
         service: The log's replayer and clock.
@@ -65,8 +66,11 @@ class RowDelivery:
         self._closed = False
         self._completed = False
         self._reading = False
+        self._gone = False
         self._letting_go = threading.Lock()
+        self._taking = threading.Lock()
         self._entries: deque[Entry] = deque()
+        self._fetched = 0  # entries of the last read
         self._drain: Drain[Change] = Drain(subscriber, self, executor=self._executor, turn=batch_events)
 
     def request(self, n: int, /) -> None:
@@ -102,34 +106,42 @@ class RowDelivery:
 
     def pull(self, limit: int, /) -> Sequence[Change]:
         """Returns rows and changes that were read; does no I/O."""
-        if self._reading or self._ending:
-            return ()
-        self._deliver_signals(wake=False)
-        entries = self._entries
         taken: list[Change] = []
-        while entries and len(taken) < limit and isinstance(first := entries[0], SnapshotChange):
-            taken.append(first)
-            entries.popleft()
-        if not taken and not entries and not self.reader.done:
-            self._reading = True
+        with self._taking:
+            if self._reading or self._ending:
+                return ()
+            self._deliver_signals(wake=False)
+            entries = self._entries
+            while entries and len(taken) < limit and isinstance(first := entries[0], SnapshotChange):
+                taken.append(first)
+                entries.popleft()
+            reads = self._reading = not taken and not entries and not self.reader.done
+            nbytes = self.reader.page_bytes
+        if reads:
             self._service.replayer.enlist(self)
+        elif taken:
+            self._service.pages.note(self, nbytes)
         return taken
 
     def outcome(self) -> Outcome | None:
         """Whether all rows were delivered, or the log was closed."""
-        if self._reading:
-            return None
-        if self._ending:
-            return Failed(self._service.reason or LogClosed())
-        self._deliver_signals(wake=True)
-        self._completed = self.reader.done and not self._entries
-        return COMPLETED if self._completed else None
+        with self._taking:
+            if self._reading:
+                return None
+            if self._ending:
+                return Failed(self._service.reason or LogClosed())
+            self._deliver_signals(wake=True)
+            self._completed = self.reader.done and not self._entries
+            return COMPLETED if self._completed else None
 
     def release(self) -> None:
         """Releases the page, and the hold unless it ended after the rows."""
         self._service.guests.discard(self)
         self.reader.pages.leave()
-        self._entries = deque()
+        with self._taking:
+            self._entries = deque()
+            self._gone = True
+        self._service.pages.note(self, 0)
         if not self._completed:
             self.let_go()
 
@@ -155,10 +167,10 @@ class RowDelivery:
         if room and not self._ending:
             try:
                 self._check_age()
-                entries = self.reader.read(room, nbytes)
-                hold = self._hold
+                hold, pages = self._hold, self._service.pages
                 if hold is not None:
-                    hold.move(self.reader.position)
+                    hold.move(self.reader.position)  # what follows may have to be read again
+                entries = self.reader.read(room, nbytes, sparing=pages.scarce)
                 if self.reader.done:
                     self._prepare()
                 if entries is None:
@@ -171,9 +183,36 @@ class RowDelivery:
                 return False
             if not entries:
                 return True
-            self._entries.extend(entries)
+            self._keep(entries)
         self.replay_stopped()
         return False
+
+    def _keep(self, entries: Sequence[Entry]) -> None:
+        """Queues what was read; on the thread that reads."""
+        reader = self.reader
+        with self._taking:
+            gone = self._gone
+            if not gone:
+                self._entries.extend(entries)
+                self._fetched = len(self._entries)
+        if not gone:
+            self._service.pages.note(self, reader.page_bytes + reader.entry_bytes)
+            if self._gone:  # it has ended meanwhile
+                self._service.pages.note(self, 0)
+
+    def give_up(self) -> int:
+        """See `HeldPages.note`; a wake-up is on its way if anything was to be delivered, and reads again."""
+        reader = self.reader
+        with self._taking:
+            if self._reading:
+                return reader.page_bytes + reader.entry_bytes
+            untouched = len(self._entries) == self._fetched and any(
+                isinstance(one, SnapshotChange) for one in self._entries
+            )
+            reader.give_up(entries=untouched)
+            if untouched:
+                self._entries.clear()
+            return reader.entry_bytes if self._entries else 0
 
     def _check_age(self) -> None:
         most = self._service.options.snapshot_max_duration

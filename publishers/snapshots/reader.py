@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from publishers.blocks.slices import Slice
 from publishers.criteria.criteria import Criteria
@@ -29,6 +29,7 @@ Entry = SnapshotChange | SnapshotSignal
 
 _ROWS: Final = 1_000
 _ROW_BYTES: Final = MIB
+_ROW_COST: Final = 800  # bytes of memory that a row takes beside its own
 _FRAMES: Final = 64  # that are looked at in one turn, which others wait for
 
 
@@ -58,6 +59,8 @@ class SnapshotReader:
         id: The id of the snapshot.
         position: The next change to give.
         done: Whether all rows were given.
+        page_bytes: The memory of the page that is being given.
+        entry_bytes: The memory of what the last ``read`` returned.
     """
 
     def __init__(
@@ -85,6 +88,8 @@ class SnapshotReader:
         self._last = None if begin is None else begin.last
         self._page: SnapshotPage | None = None
         self._given = 0  # rows of the page that were looked at
+        self.page_bytes = self.entry_bytes = 0
+        self._before: tuple[Any, ...] = ()
         self._found: list[tuple[StoredRow, Change]] = []
         self._location: Location | None = None
         self.done = False
@@ -109,20 +114,29 @@ class SnapshotReader:
         """The place behind what was given."""
         return SnapshotCursor(self.id, self._last, self._token(self.position))
 
-    def read(self, room: int, nbytes: int) -> list[Entry] | None:
+    def read(self, room: int, nbytes: int, *, sparing: bool = False) -> list[Entry] | None:
         """What comes next, with at most ``room`` changes; None if the next page is not there yet, for which ``pages`` listens.
 
         It may be empty although more follows.
+
+        Args:
+            room: Most changes.
+            nbytes: Bytes after which no more are added.
+            sparing: Whether to read no more rows than that.
 
         Raises:
             SnapshotGone: If the changes that come next are no longer kept.
             Exception: What the source raises.
         """
+        self._before = self._last, self.position, self._begun, self._fresh
+        self.entry_bytes = 0
         if self._page is None:
-            page = self.pages.read(self._last, self._rows.types, self.position, (_ROWS, _ROW_BYTES))
+            bounds = (min(room, _ROWS), min(nbytes, _ROW_BYTES)) if sparing else (_ROWS, _ROW_BYTES)
+            page = self.pages.read(self._last, self._rows.types, self.position, bounds)
             if page is None:
                 return None
             self._page = page
+            self.page_bytes = sum(row.size + _ROW_COST for row in page.rows)
             self._meanwhile.begin(page)
             if self._fresh:  # there is nothing yet that changes could follow
                 self.position, self._fresh = Position(page.low + 1), False
@@ -134,7 +148,19 @@ class SnapshotReader:
             entries += self._changes(self._page.version, room, nbytes)
         else:
             entries += self._of_page(self._page, room, nbytes)
+        self.entry_bytes = sum(
+            _ROW_COST + len(one.body_bytes or b"") for one in entries if isinstance(one, SnapshotChange)
+        )
         return entries
+
+    def give_up(self, *, entries: bool) -> None:
+        """Forgets the page, and if no entry of the last ``read`` was given, these too; both are read again."""
+        if entries:
+            self._last, self.position, self._begun, self._fresh = self._before
+            self.done = False
+            self.entry_bytes = 0
+        self._page, self._given, self._found, self._location = None, 0, [], None
+        self.page_bytes = 0
 
     def _changes(self, upto: int, room: int, nbytes: int) -> list[Entry]:
         """Changes up to a version."""
@@ -193,6 +219,7 @@ class SnapshotReader:
         if page.rows:
             self._last = page.rows[-1].place
         self._page, self._given, self._found = None, 0, []
+        self.page_bytes = 0
         self.done = not page.more
         entries.append(ChunkEnd(self.cursor))
         if self.done:

@@ -218,6 +218,8 @@ _LOG_METRICS: Final = (
     _log("withheld_versions", _G, "Versions that wait for `publish` or `forget_after`", _at("withheld")),
     _log("withheld_bytes", _G, "Bytes of withheld versions in memory", _at("withheldBytes")),
     _log("withheld_limit_bytes", _G, "Limit of the bytes of withheld versions in memory (option `deferred_bytes`)", _at("bounds", "withheldBytes")),
+    _log("snapshot_bytes", _G, "Bytes of rows that snapshots have read and their subscribers have not taken", _at("snapshotBytes")),
+    _log("snapshot_limit_bytes", _G, "Limit of the bytes of such rows (option `snapshot_bytes`)", _at("bounds", "snapshotBytes")),
     _log("segments", _G, "Segments that are kept", _at("segments")),
     _log("bytes", _G, "Bytes of the segments; known to the process that owns the log", _at("bytes")),
     _log("held_bytes", _G, "Bytes of deleted segments that consumers keep by hard links", _at("heldBytes")),

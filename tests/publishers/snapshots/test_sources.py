@@ -193,7 +193,7 @@ def test_a_marker_says_up_to_where_the_log_has_what_was_read(log):
 def test_a_log_that_cannot_be_read_between_the_rows_is_not_called_a_failure_of_the_source(log, monkeypatch):
     """F88."""
 
-    def failing(self, room, nbytes):
+    def failing(self, room, nbytes, **_):
         raise OSError("bad sector")
 
     monkeypatch.setattr(SnapshotReader, "read", failing)
