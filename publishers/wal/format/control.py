@@ -84,6 +84,13 @@ class ProducerKind(IntEnum):
     """Of one connection of a client, under a drawn name."""
 
 
+_KINDS: Final = {
+    0: ProducerKind.LOCAL,
+    OWNER_BYTES: ProducerKind.REMOTE,
+    OWNER_BYTES + 1: ProducerKind.CONNECTION,
+}
+
+
 class ProducerState(NamedTuple):
     """The last transaction of a producer.
 
@@ -130,11 +137,9 @@ class ControlTables:
     def restore(self, producers: Iterable[tuple[bytes, ProducerState]]) -> None:
         """Replaces the producers; the latest commits come last."""
         self.producers: OrderedDict[bytes, ProducerState] = OrderedDict()
-        # The producers of each kind by owner, the longest idle ones first, and their number.
-        self._owned: dict[ProducerKind, dict[bytes, OrderedDict[bytes, None]]] = {
-            kind: {} for kind in ProducerKind
-        }
-        self._known = dict.fromkeys(ProducerKind, 0)
+        # The producers of each kind by owner (see `_owner_of`), the longest idle ones first, and their number by kind.
+        self._owned: dict[bytes, OrderedDict[bytes, None]] = {}
+        self._known = [0] * len(ProducerKind)
         for producer, state in producers:
             self.committed(producer, state)
 
@@ -143,17 +148,21 @@ class ControlTables:
 
         If this makes more than ``most`` producers of its kind, the owner that has most of them loses its longest idle ones.
         """
-        self.producers[producer] = state
-        self.producers.move_to_end(producer)
-        kind, owner = _owner_of(producer)
-        owned = self._owned[kind].setdefault(owner, OrderedDict())
-        known = producer in owned
+        producers, owner = self.producers, _owner_of(producer)
+        known = producer in producers
+        producers[producer] = state
+        if known:
+            producers.move_to_end(producer)
+            self._owned[owner].move_to_end(producer)
+            return
+        owned = self._owned.get(owner)
+        if owned is None:
+            owned = self._owned[owner] = OrderedDict()
         owned[producer] = None
-        owned.move_to_end(producer)
-        if not known:
-            self._known[kind] += 1
-            if most is not None:
-                self._bound(most, kind)
+        kind = _KINDS[len(owner)]
+        self._known[kind] += 1
+        if most is not None:
+            self._bound(most, kind)
 
     def of_owner(self, owner: bytes, since: int) -> int:
         """Counts an owner's remote producers with chosen names that have committed since a time. Thread-safe.
@@ -165,7 +174,7 @@ class ControlTables:
         while True:
             try:
                 count = 0
-                for one in reversed(self._owned[ProducerKind.REMOTE].get(owner, {})):
+                for one in reversed(self._owned.get(owner, {})):
                     if self.producers[one].at < since:
                         break
                     count += 1
@@ -175,16 +184,18 @@ class ControlTables:
 
     def _bound(self, most: int, kind: ProducerKind) -> None:
         while self._known[kind] > most:
-            most_owned = max(self._owned[kind].values(), key=len)
+            most_owned = max(
+                (owned for owner, owned in self._owned.items() if _KINDS[len(owner)] is kind), key=len
+            )
             self._forget(next(iter(most_owned)))
 
     def _forget(self, producer: bytes) -> None:
-        kind, owner = _owner_of(producer)
-        owned = self._owned[kind][owner]
+        owner = _owner_of(producer)
+        owned = self._owned[owner]
         del self.producers[producer], owned[producer]
         if not owned:
-            del self._owned[kind][owner]
-        self._known[kind] -= 1
+            del self._owned[owner]
+        self._known[_KINDS[len(owner)]] -= 1
         self.forgotten += 1
 
     def opened(self, epoch: int, first_version: int, random: int = 0) -> None:
@@ -226,16 +237,16 @@ def marked(producer: bytes) -> bytes:
 
 def unmarked(producer: bytes) -> bytes:
     """Returns the id that the producer of one connection had before such ids were marked; another id as it is."""
-    if _owner_of(producer)[0] is not ProducerKind.CONNECTION:
+    if _KINDS[len(_owner_of(producer))] is not ProducerKind.CONNECTION:
         return producer
     return producer[:8] + bytes([producer[8] & 0x3F | 0x80]) + producer[9:]
 
 
-def _owner_of(producer: bytes) -> tuple[ProducerKind, bytes]:
+def _owner_of(producer: bytes) -> bytes:
+    """Returns the owner of a producer and of all others of its kind, in as many bytes as `_KINDS` has for the kind."""
     if producer[6] >> 4 != REMOTE_VERSION:
-        return ProducerKind.LOCAL, b""
-    kind = ProducerKind.CONNECTION if producer[8] & _MARK == _MARK else ProducerKind.REMOTE
-    return kind, producer[:OWNER_BYTES]
+        return b""
+    return producer[:OWNER_BYTES] if producer[8] < _MARK else producer[:OWNER_BYTES] + b"\0"
 
 
 def draw_random(filesystem: FileSystem) -> int:

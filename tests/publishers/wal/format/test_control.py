@@ -60,7 +60,7 @@ def test_producers_of_an_owner_are_counted_while_others_are_added():
     made = ControlTables()
     made.committed(remote, ProducerState(1, 1, 100))
     made.committed(bytes(16), ProducerState(1, 2, 100))
-    growing = made._owned[ProducerKind.REMOTE][owner] = Growing(made._owned[ProducerKind.REMOTE][owner])
+    growing = made._owned[owner] = Growing(made._owned[owner])
     assert made.of_owner(owner, 100) == 1
     assert made.of_owner(owner, 101) == 0
     assert growing.walks == 3
