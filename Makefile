@@ -94,7 +94,7 @@ prove: $(VENV)/.dev
 		tests/publishers/log/test_lag.py tests/publishers/log/test_start.py tests/publishers/mutations tests/publishers/views \
 		tests/transports/graphql/test_projection.py \
 		tests/publishers/wal tests/publishers/groups tests/publishers/fanout/test_detaching.py tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash tests/transports/sinks \
-		tests/model tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py tests/publishers/spark/test_speculation.py \
+		tests/model tests/interleaving tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py tests/publishers/spark/test_speculation.py \
 		tests/publishers/spark/test_server_log.py --ignore=tests/crash/test_state.py
 	PENSTOCK_TEST_SCALE=10 $(BIN)/python -m pytest --numprocesses=0 tests/crash/test_state.py
 
