@@ -381,6 +381,7 @@ class Wal:
         must be called under the write gate.
 
         Raises:
+            LogClosed: If the log was closed before HEAD covered the version.
             LogFailed: If the disk fails.
             LogFull: If the disk has no room.
         """
@@ -528,6 +529,7 @@ class Wal:
         if self._closed:
             return
         self._closed = True
+        self._head_writer.close()
         self._files.close()
 
 

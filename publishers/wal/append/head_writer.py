@@ -2,7 +2,7 @@
 
 from threading import Lock
 
-from publishers.errors import LogFailed, LogFull
+from publishers.errors import LogClosed, LogFailed, LogFull
 from publishers.wal.append.writer import Writer
 from publishers.wal.disk.filesystem import means_full
 from publishers.wal.files.head import KEEP, SLOT_BYTES, Head
@@ -22,16 +22,25 @@ class HeadWriter:
         self.lock = Lock()
         self.head = head
         self._writer = writer
+        self._closed = False
 
     def write(self, oldest: int | None = None, *, flags: int = 0, visible: int | None = KEEP) -> None:
         """Writes the synced position, and the given fields, into HEAD; see `Head.write`.
 
         Raises:
+            LogClosed: After `close`.
             OSError: From the file.
         """
         with self.lock:
+            if self._closed:
+                raise LogClosed
             writer = self._writer
             self.head.write(writer.epoch, *writer.evidence(), oldest=oldest, flags=flags, visible=visible)
+
+    def close(self) -> None:
+        """Refuses later writes, after the one in progress; the file may then be closed."""
+        with self.lock:
+            self._closed = True
 
     def vouch(self, version: int) -> None:
         """See `Wal.vouch`."""

@@ -342,6 +342,16 @@ def test_vouching_makes_head_cover_a_version(path):
     log.close()
 
 
+def test_a_log_that_is_closed_vouches_for_nothing_more_and_has_not_failed(path):
+    """A consumer may store a position while the log closes."""
+    log = opened(REAL, path=path)
+    commit(log, b"a")
+    log.abandon()
+    with pytest.raises(LogClosed):
+        log.vouch(1)
+    assert log.failed is None
+
+
 def test_the_bytes_of_a_log_are_those_of_its_frames(path):
     log = opened(REAL, path=path)
     before = log.bytes
