@@ -1,6 +1,6 @@
 """The slots of a log, in memory and in the journal.
 
-Two locks: ``_writing`` is held by the thread that writes the journal. ``lock``, acquired alone or inside ``_writing``, is never held
+Two locks: ``writing`` is held by the thread that writes the journal or opens or closes a slot. ``lock``, acquired alone or inside ``writing``, is never held
 during I/O, so an acknowledgement does not wait for the disk. Before either is acquired, HEAD is made to cover the positions to
 write: the log may sync for that, and so run subscribers, which may acknowledge.
 
@@ -51,8 +51,9 @@ class SlotBook:
         options: ``slots``, ``slot_journal_bytes``, ``ack_sync`` and ``ack_every``.
 
     Attributes:
-        kept: The slots by name; changed by the holder of ``_writing``, under the lock.
+        kept: The slots by name; changed by the holder of ``writing``, under the lock.
         lock: Guards the slots.
+        writing: Held from the check of a slot's state until its next state is stored.
         broken: The error for which the journal cannot be used; None if it can.
         loaded: Whether the journal was read, so its slots hold their history.
         next_id: The id of the next new slot.
@@ -67,7 +68,7 @@ class SlotBook:
         self._log = log
         self._journal = journal
         self._options = options
-        self._writing = threading.Lock()
+        self.writing = threading.Lock()
         self._moved: set[SlotEntry] = set()  # slots whose position, or loss, is not in the journal yet
         self._acks = 0  # since the last write of the journal
         self._since: float | None = None  # the time of the first of them
@@ -193,7 +194,7 @@ class SlotBook:
 
     @contextlib.contextmanager
     def journalling(self, position: Position | None = None) -> Iterator[None]:
-        """Holds ``_writing``, after HEAD was made to cover a position and all acknowledgements."""
+        """Holds ``writing``, after HEAD was made to cover a position and all acknowledgements."""
         with self.lock:
             if position is not None:
                 self._newest = max(self._newest, wrote(position))
@@ -201,11 +202,11 @@ class SlotBook:
         if newest > self._vouched:
             self._log.vouch(newest)
             self._vouched = max(self._vouched, newest)
-        with self._writing:
+        with self.writing:
             yield
 
     def append(self, entry: JournalEntry) -> None:
-        """Appends to the journal, durably; for the holder of ``_writing``.
+        """Appends to the journal, durably; for the holder of ``writing``.
 
         Raises:
             SlotsUnwritten: If the disk is full or fails.

@@ -332,7 +332,7 @@ class Slots:
             return  # the slot belongs to the parent process
         except PenstockError:
             pass  # acknowledgements were written when the log was closed
-        with self.book.lock:
+        with self.book.writing, self.book.lock:
             kept = slot.kept
             if kept.consumer is not slot:
                 return
