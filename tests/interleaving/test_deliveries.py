@@ -1,0 +1,260 @@
+"""Drains, delivery groups, the replayer, the waiting list and the dispatch pool of one log: every kind of entry at once."""
+
+import flow
+from publishers import ChangeLog, Criterion, Position
+from publishers.errors import LogClosed
+from tests.harness.scale import scaled
+from tests.interleaving.disk import Disk, Time
+from tests.interleaving.exploring import explore
+from tests.interleaving.scheduler import Scheduler
+from tests.publishers.detaching import asking
+from tests.publishers.support import QUICK, BatchProbe, Probe, SteppedLoop, everything, order
+
+LINES = (
+    "fanout/group.py",
+    "fanout/bench.py",
+    "fanout/ring.py",
+    "fanout/replayer.py",
+    "fanout/resync_slice.py",
+    "fanout/waiting_list.py",
+    "fanout/subscription.py",
+    "drain/drain.py",
+    "drain/strand.py",
+)
+OPTIONS = {
+    **QUICK,
+    "ring_events": 4,
+    "batch_events": 3,
+    "replay_slice_bytes": 300,
+    "detach_weight": 4,
+    "detached_share": 1.0,
+    "dispatch_threads": 2,
+    "dispatch_threads_max": 2,
+}
+ALL = Criterion()
+ITEMS = Criterion(entity_types={"item"})
+NEVER = Criterion(keys={"never"})
+COSTLY = asking(9)
+
+
+class Watcher(Probe):
+    """A probe that knows where it began, and moves with a seek."""
+
+    def __init__(self, log: ChangeLog, wish: Criterion, until: int | None = None) -> None:
+        super().__init__()
+        self.log, self.wish, self.until = log, wish, until
+        self.start = Position(0, 0)
+        self.sought = self.cancelled = False
+
+    def on_subscribe(self, subscription: object, /) -> None:
+        self.start = getattr(subscription, "position", self.start)  # a refused one has none
+        super().on_subscribe(subscription)
+
+    def on_seek(self, position: Position) -> None:
+        with self._signal():
+            self.start = position
+            self.requested -= len(self.positions)
+            self.positions.clear()
+
+    def take(self, change: object) -> None:
+        super().take(change)
+        if change.version > self.log._service.watermark.visible or self.cancelled:
+            self.excess += 1
+
+    def read_all(self) -> None:
+        """Reads from the log what it may get from any start."""
+        last = self.until or self.log.head.version
+        self.all = [position for position in everything(self.log, self.wish) if position.version <= last]
+
+    @property
+    def due(self) -> list[Position]:
+        """What it has to get for its demand."""
+        return [position for position in self.all if position >= self.start][: self.requested]
+
+    def satisfied(self) -> bool:
+        return bool(self.subscription.ended) or len(self.positions) >= len(self.due)
+
+
+class BatchWatcher(Watcher, BatchProbe):
+    pass
+
+
+class Case:
+    """A log with subscriptions of each kind, and what threads do to them."""
+
+    def __init__(self, run: Scheduler) -> None:
+        self.run = run
+        self.log = ChangeLog.open("/log", filesystem=Disk(), clock=Time(), **OPTIONS)
+        self.loop = SteppedLoop()
+        self.over = 0
+        self.watchers: list[Watcher] = []
+        self.log.submit([]).visible.result()  # starts the threads of the arrivals
+        for _ in range(3):
+            self.commit(2)
+        self.inline = [self.watch(Watcher, ALL, flow.INLINE) for _ in range(3)]
+        self.looped = [self.watch(Watcher, ALL, self.loop) for _ in range(2)]
+        self.batched = [self.watch(BatchWatcher, ALL, self.loop)]
+        self.pooled = [self.watch(Watcher, ITEMS, None), self.watch(BatchWatcher, ALL, None)]
+        self.lagging = [self.watch(Watcher, ALL, flow.INLINE, since=Position(1))]
+        self.lagging += [self.watch(Watcher, ITEMS, self.loop, since=Position(3))]
+        self.idle = [self.watch(Watcher, NEVER, flow.INLINE, since=Position(1))]
+        self.bounded = [self.watch(Watcher, ITEMS, flow.INLINE, until=6)]
+        self.detached = [self.watch(Watcher, COSTLY, flow.INLINE, since=Position(3))]
+        self.first = list(self.watchers)
+        self.loop.run_all()
+        run.until(self.begun, "the subscriptions begin")
+        for watcher in self.watchers:
+            watcher.request(1)
+
+    def begun(self) -> bool:
+        return all(watcher.subscription is not None for watcher in self.watchers)
+
+    def watch(self, kind: type[Watcher], wish: Criterion, executor: object, **how: object) -> Watcher:
+        watcher = kind(self.log, wish, how.get("until"))
+        self.watchers.append(watcher)
+        self.log.changes(wish, **how).subscribe(watcher, executor=executor)
+        return watcher
+
+    def commit(self, changes: int, **how: object) -> int:
+        kinds = ("order", "item")
+        return self.log.commit([order(n, kinds[n % 2]) for n in range(changes)], **how).version
+
+    # The kinds of entries.
+
+    def commits(self) -> None:
+        for size in (1, 3):
+            self.commit(size)
+
+    def submits(self) -> None:
+        self.log.submit([order(1, "item")]).visible.result()
+
+    def publishes(self) -> None:
+        self.log.publish(self.commit(2, visible=False))
+
+    def requests(self) -> None:
+        for watcher in self.first[::2]:
+            watcher.request(2)
+
+    def requests_all(self) -> None:
+        for watcher in self.first[1::2]:
+            watcher.request(10**6)
+
+    def cancels(self) -> None:
+        for watcher in (self.inline[0], self.looped[0], self.lagging[0], self.pooled[0]):
+            watcher.subscription.cancel()
+
+    def seeks(self) -> None:
+        for watcher, version in (
+            (self.inline[1], 1),
+            (self.batched[0], 3),
+            (self.pooled[1], 2),
+            (self.lagging[1], 4),
+        ):
+            watcher.subscription.seek(Position(version))
+
+    def pauses(self) -> None:
+        for watcher in (self.inline[2], self.looped[1], self.detached[0], self.idle[0]):
+            watcher.subscription.pause()
+            watcher.request(3)
+            watcher.subscription.resume()
+
+    def subscribes(self) -> None:
+        for wish, how in ((ALL, {}), (ITEMS, {"since": Position(1)})):
+            watcher = self.watch(Watcher, wish, flow.INLINE, **how)
+            if watcher.subscription is not None:  # else the log is closed
+                watcher.request(2)
+
+    def looks(self) -> None:
+        for watcher in self.first:
+            watcher.subscription.checkpoint()
+
+    def closes(self) -> None:
+        self.log.close()
+
+    # The rest.
+
+    def turns(self, bodies: int) -> None:
+        """The thread of the event loop."""
+        while self.over < bodies or self.loop.ready:
+            self.run.until(lambda: self.loop.ready or self.over == bodies, "the loop waits")
+            self.loop.run_one()
+
+    def settle(self) -> None:
+        """Whatever was asked for arrives, and then everything."""
+        for watcher in self.watchers:
+            watcher.read_all()
+        self.serve(lambda: all(watcher.satisfied() for watcher in self.watchers))
+        for watcher in self.watchers:
+            assert watcher.subscription.ended or watcher.positions == watcher.due, watcher.state()
+        for watcher in self.watchers:
+            if watcher.subscription is not None:
+                watcher.request(10**6)
+        self.serve(lambda: all(watcher.satisfied() for watcher in self.watchers))
+        for watcher in self.watchers:
+            assert watcher.positions == watcher.due[: len(watcher.positions)], watcher.state()
+            assert watcher.clean, watcher.state()
+
+    def serve(self, satisfied: object) -> None:
+        while not satisfied() or self.loop.ready:
+            self.run.until(lambda: self.loop.ready or satisfied(), "everything that was asked for arrives")
+            self.loop.run_one()
+
+
+KINDS = [
+    Case.commits,
+    Case.submits,
+    Case.publishes,
+    Case.requests,
+    Case.requests_all,
+    Case.cancels,
+    Case.seeks,
+    Case.pauses,
+    Case.subscribes,
+    Case.looks,
+]
+
+
+def deliveries(*kinds: object) -> object:
+    def scenario(run: Scheduler) -> None:
+        case = Case(run)
+
+        def body(kind: object) -> object:
+            def act() -> None:
+                try:
+                    kind(case)
+                except LogClosed:
+                    if Case.closes not in kinds:
+                        raise
+                finally:
+                    case.over += 1
+
+            act.__name__ = kind.__name__
+            return act
+
+        def turns() -> None:
+            case.turns(len(kinds))
+
+        run.together(turns, *map(body, kinds))
+        if Case.closes not in kinds:
+            case.settle()
+            case.log.close()
+        case.serve(
+            lambda: all(watcher.subscription.ended for watcher in case.watchers if watcher.subscription)
+        )
+        assert all(watcher.clean for watcher in case.watchers)
+
+    scenario.__name__ = "+".join(kind.__name__ for kind in kinds)
+    return scenario
+
+
+def test_all_kinds_of_entries_lose_and_repeat_nothing():
+    """Invariants 2 to 10."""
+    scenario = deliveries(*KINDS)
+    explore(scenario, preemptions=3, most=scaled(20), walks=scaled(20))
+    explore(scenario, most=0, walks=scaled(4), files=LINES)
+
+
+def test_a_log_that_closes_among_them_ends_each_subscription_once():
+    """Invariant 11."""
+    scenario = deliveries(*KINDS, Case.closes)
+    explore(scenario, preemptions=3, most=scaled(10), walks=scaled(10))
