@@ -1,5 +1,6 @@
 """A disk whose operations take time, while the others run; and the clock of a run."""
 
+import copy
 from pathlib import PurePath
 
 from tests.interleaving.primitives import monotonic, step
@@ -14,6 +15,12 @@ class Disk(SimulatedFileSystem):
     def operation(self, what: str, path: PurePath, *details: int) -> str | None:
         step(f"{what} {path.name}")
         return super().operation(what, path, *details)
+
+    def after_power_cut(self) -> "Disk":
+        """What a machine finds that loses its power now; this one goes on."""
+        other = copy.deepcopy(self)
+        other.power_cut()
+        return other
 
 
 class Time:

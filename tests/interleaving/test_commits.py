@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from publishers import ChangeLog, upsert
+from publishers import ChangeLog, Submission, upsert
 from publishers.errors import (
     AlreadyVisible,
     ExpectationFailed,
@@ -29,6 +29,7 @@ class Case:
     Attributes:
         acknowledged: The version of each key.
         forgotten: The versions behind which withheld transactions were truncated.
+        accepted: Submissions that were awaited until they were accepted.
         refused: Keys whose commits were refused; none of them is in the log.
     """
 
@@ -41,10 +42,11 @@ class Case:
         self.acknowledged: dict[str, int] = {}
         self.forgotten: list[int] = []
         self.refused: list[str] = []
+        self.accepted: list[Submission] = []
         self.keys = 0
 
-    def opened(self) -> ChangeLog:
-        return ChangeLog.open("/log", filesystem=self.disk, clock=Time(), **self.options)
+    def opened(self, disk: Disk | None = None) -> ChangeLog:
+        return ChangeLog.open("/log", filesystem=disk or self.disk, clock=Time(), **self.options)
 
     def change(self) -> tuple[str, object]:
         self.keys += 1
@@ -70,7 +72,9 @@ class Case:
         for _ in range(2):
             key, change = self.change()
             try:
-                self.acknowledged[key] = self.log.submit([change]).accepted.result().version
+                submission = self.log.submit([change])
+                self.accepted.append(submission)
+                self.acknowledged[key] = submission.accepted.result().version
             except LogClosed:
                 self.refused.append(key)
                 raise
@@ -132,8 +136,16 @@ class Case:
 
     def check(self) -> None:
         """Opened again, each acknowledged key is in the log once, at its version, and nothing refused is."""
+        if self.options["sync"] == "always":
+            for submission in self.accepted:
+                with contextlib.suppress(LogClosed, NoSuchVersion):
+                    submission.durable.result()
+            self.check_contents(self.disk.after_power_cut())
         self.log.close()
-        with self.opened() as log:
+        self.check_contents(self.disk)
+
+    def check_contents(self, disk: Disk) -> None:
+        with self.opened(disk) as log:
             if log.withheld is not None:
                 log.publish(log.withheld[-1])
             found: dict[str, list[int]] = {}

@@ -93,6 +93,8 @@ class Lending:
                 self.has = self.has and not release
             if release:
                 case.drain.release_hold(self)
+        if case.feed.items:  # the drain goes on by itself
+            self.recall()
 
 
 class Case:
@@ -198,7 +200,6 @@ def signals(end: str, room: int) -> object:
             return body
 
         run.together(*map(act, [*KINDS, *ENDS[end]]))
-        case.group.recall()
 
         def settled() -> bool:
             return drain.ended or len(case.got) == min(case.made, case.wanted)
