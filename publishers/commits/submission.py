@@ -148,15 +148,16 @@ class Arrivals:
         self._lock = threading.Lock()
         self._leading = _Tasks()
         self._telling = _Tasks()
+        self._closed = False
         self._error: PenstockError | None = None
         self._durable: list[tuple[int, int, Commit, Submission]] = []  # heaps
         self._visible: list[tuple[int, int, Commit, Submission]] = []
 
     def start(self) -> None:
-        """Starts the two threads at the first call."""
+        """Starts the two threads at the first call, unless the log was closed: then the queue refuses the submission."""
         if not self.used:
             with self._lock:
-                if not self.used:
+                if not self.used and not self._closed:
                     self._leading.start(f"{self._name}-leads")
                     self._telling.start(f"{self._name}-tells")
                     self.used = True
@@ -233,6 +234,8 @@ class Arrivals:
 
     def close(self) -> None:
         """Fails the remaining futures, and ends both threads after their last task."""
+        with self._lock:
+            self._closed = True
         if self.used:
             self.fail(LogClosed())
             self._leading.put(None)

@@ -228,7 +228,6 @@ def test_entries_of_all_kinds_at_once_are_each_written_once(options):
     explore(lives(tuple(KINDS), OPTIONS[options]), preemptions=3, most=scaled(10), walks=scaled(10))
 
 
-@pytest.mark.xfail(reason="`Arrivals.start` starts threads for a log that was closed meanwhile", strict=True)
 def test_a_first_submission_that_meets_the_close_leaves_no_thread():
     """Its two threads are ended, or never started."""
 
