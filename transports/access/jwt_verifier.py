@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from publishers.errors import InvalidOption
-from transports.access.principal import Credentials, Principal
+from transports.access.principal import Credentials, Principal, provable
 from transports.errors import ExtraMissing
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class JwtVerifier:
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal | None:
         name, roles = claims[self._name], self._found(claims)
-        if not isinstance(name, str) or not name or roles is None:
+        if not isinstance(name, str) or not name or not provable(name) or roles is None:
             return None
         return Principal(name, roles, claims, float(claims["exp"]) + self._leeway)
 

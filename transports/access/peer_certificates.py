@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from publishers.errors import InvalidOption
 from transports.access.access import Authenticator
-from transports.access.principal import Credentials, PeerCertificate, Principal
+from transports.access.principal import Credentials, PeerCertificate, Principal, provable
 
 __all__ = ["AnyOf", "PeerCertificates", "peer_certificate"]
 
@@ -57,7 +57,12 @@ class PeerCertificates:
         """Returns the principal of a certificate; None without one, or if its name is not admitted."""
         shown = credentials.peer_certificate
         name = None if shown is None else shown.subject if self._name == "subject" else shown.common_name
-        if shown is None or not name or (self._allowed is not None and name not in self._allowed):
+        if (
+            shown is None
+            or not name
+            or not provable(name)
+            or (self._allowed is not None and name not in self._allowed)
+        ):
             return None
         claims = {"subject": shown.subject, "alternative_names": shown.alternative_names}
         return Principal(name, self._roles.get(name, ()), claims, shown.expires)

@@ -15,7 +15,7 @@
     roles = ["reader"]
     logs = ["orders", "shop-*"]
     actions = ["READ"]
-    criteria = [{ entity_types = ["order"], key_globs = ["{tenant}-*"] }]
+    criteria = [{ entity_types = ["order"], key_globs = ["{tenant}/*"] }]
     fields = ["total", "customer"]
     mask = { "customer.name" = "***" }
 
@@ -23,14 +23,14 @@
     roles = ["worker"]
     logs = ["orders"]
     actions = ["CONSUME"]
-    slots = ["{name}", "{name}-*"]
+    slots = ["{name}", "{name}_*"]
 """
 
 import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -39,13 +39,14 @@ from typing import Any, Final, NamedTuple
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
 from publishers.views.view import Content, Images, View
+from transports.access.claim_patterns import ClaimPatterns, wrong_with
 from transports.access.grant import Grant, LogAction
 from transports.access.jwt_verifier import JwtVerifier
 from transports.access.peer_certificates import AnyOf, PeerCertificates
 from transports.access.policy_table import PolicyTable
-from transports.access.principal import ANONYMOUS, Credentials, Principal
+from transports.access.principal import ANONYMOUS, Credentials, Principal, provable
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "UnfilledPattern"]
 
 _MOST: Final = 1 << 20
 _TABLES: Final = ("principals", "jwt", "certificates", "anonymous", "grants")
@@ -75,9 +76,7 @@ _CRITERION: Final = (
     "transitions",
     "annotations",
 )
-_FILLED: Final = ("entity_types", "keys", "key_globs")
-_CLAIM: Final = re.compile(r"\{([^{}]*)\}")
-_PLAIN: Final = re.compile(r"[\w.:@-]{1,255}", re.ASCII)
+_FILLED: Final = {"entity_types": "entity_types", "keys": "keys", "key_globs": "keys"}
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -92,32 +91,61 @@ class _Rule(NamedTuple):
     slots: tuple[str, ...]
     groups: tuple[str, ...]
 
-    def fits(self, principal: Principal, log: str, action: LogAction) -> bool:
+    def patterns(self) -> Iterator[tuple[str, str, str]]:
+        """Yields each pattern, with its key and the kind of names for which it is."""
+        for key in ("logs", "slots", "groups"):
+            yield from ((key, key, text) for text in getattr(self, key))
+        for criterion in self.criterions:
+            for key, kind in _FILLED.items():
+                yield from ((key, kind, text) for text in criterion.get(key, ()))
+
+    def is_for(self, principal: Principal) -> bool:
+        """Whether the grant is for a role of the principal."""
+        return "*" in self.roles or bool(self.roles & principal.roles)
+
+    def fits(self, claims: ClaimPatterns, principal: Principal, log: str, action: LogAction) -> bool:
         """Whether the grant applies to a principal, a log and an action."""
-        if action not in self.actions or not (self.roles & principal.roles or "*" in self.roles):
+        if action not in self.actions or not self.is_for(principal):
             return False
         # As in a shell, a name that begins with $ matches only a pattern that does.
-        filled = (pattern if "{" not in pattern else _filled(pattern, principal) for pattern in self.logs)
         return any(
-            pattern is not None and fnmatchcase(log, pattern) and (log[:1] != "$" or pattern[:1] == "$")
-            for pattern in filled
+            fnmatchcase(log, pattern) and (log[:1] != "$" or pattern[:1] == "$")
+            for pattern in claims.all_filled("logs", self.logs, principal)
         )
 
-    def grant(self, principal: Principal) -> Grant | None:
-        """Returns the grant for a principal; None if the principal lacks a claim that the criteria name."""
+    def grant(self, claims: ClaimPatterns, principal: Principal) -> Grant | None:
+        """Returns the grant for a principal; None if a claim that the criteria name cannot be filled in."""
         if not self.criterions:
-            slots, groups = (_all_filled(patterns, principal) for patterns in (self.slots, self.groups))
+            slots, groups = (
+                claims.all_filled(kind, getattr(self, kind), principal) for kind in ("slots", "groups")
+            )
             return Grant(self.actions, self.view, slots=slots, groups=groups)
         found = []
         for criterion in self.criterions:
             remaining = dict(criterion)
-            for name in _FILLED:
-                texts = [_filled(text, principal) for text in criterion.get(name, ())]
+            for name, kind in _FILLED.items():
+                texts = [claims.filled(kind, text, principal) for text in criterion.get(name, ())]
                 if None in texts:
                     return None
                 remaining[name] = texts
             found.append(Criterion(**remaining))
         return Grant(self.actions, self.view, Criteria.of(found))
+
+
+class UnfilledPattern(NamedTuple):
+    """A pattern that stands for nothing, because a claim of a principal may not be filled in.
+
+    Attributes:
+        grant: The number of the grant in the file, from 1.
+        key: Its key, such as ``slots``.
+        pattern: The text.
+        why: What is wrong with the claim.
+    """
+
+    grant: int
+    key: str
+    pattern: str
+    why: str
 
 
 class _Read(NamedTuple):
@@ -129,6 +157,7 @@ class _Read(NamedTuple):
     anonymous: Principal | None
     others: tuple[JwtVerifier | PeerCertificates, ...]
     rules: tuple[_Rule, ...]
+    claims: ClaimPatterns
 
 
 class Policy:
@@ -176,17 +205,36 @@ class Policy:
 
     def authorise(self, principal: Principal, log: str, action: LogAction) -> Grant:
         """Returns the first matching grant of the file; a grant of nothing if none matches."""
-        for rule in self._read.rules:
-            if rule.fits(principal, log, action):
-                found = rule.grant(principal)
+        read = self._read
+        for rule in read.rules:
+            if rule.fits(read.claims, principal, log, action):
+                found = rule.grant(read.claims, principal)
                 if found is not None:
                     return found
         return Grant(())
 
+    def principals(self) -> list[Principal]:
+        """Returns the principals of the file, each once; the anonymous one last."""
+        read = self._read
+        guests = () if read.anonymous is None else (read.anonymous,)
+        return list(
+            {one.name: one for one in (*read.tokens.values(), *read.names.values(), *guests)}.values()
+        )
+
     def principal(self, name: str) -> Principal | None:
         """Returns the principal of a name from the file; None if the file has none."""
-        known = (*self._read.tokens.values(), *self._read.names.values(), self._read.anonymous)
-        return next((one for one in known if one is not None and one.name == name), None)
+        return next((one for one in self.principals() if one.name == name), None)
+
+    def unfilled(self, principal: Principal) -> list[UnfilledPattern]:
+        """Returns the patterns of grants for the roles of a principal into which its claims may not be filled."""
+        read = self._read
+        return [
+            UnfilledPattern(number, key, text, why)
+            for number, rule in enumerate(read.rules, 1)
+            if rule.is_for(principal)
+            for key, kind, text in rule.patterns()
+            if (why := read.claims.why_not(kind, text, principal)) is not None
+        ]
 
     def refresh(self) -> None:
         """Reads the file and the keys that it names again if they have changed; an error changes nothing.
@@ -241,6 +289,9 @@ class Policy:
             listed = document["principals"]
             tables = file.table("principals", list(listed) if isinstance(listed, dict) else ("NAME",))
             for name in tables.names():
+                if not provable(name):
+                    right = "another name, because clients without credentials have this one"
+                    raise tables.wrong(name, right, secret=True)
                 _principal(tables.table(name, _PRINCIPAL), name, tokens, names)
         others: list[JwtVerifier | PeerCertificates] = []
         if "jwt" in file:
@@ -254,7 +305,9 @@ class Policy:
         if "anonymous" in file:
             anonymous = Principal(ANONYMOUS.name, file.table("anonymous", ("roles",)).texts("roles"))
         rules = tuple(map(_rule, file.each("grants", _GRANT)))
-        return _Read(content, tokens, names, anonymous, tuple(others), rules)
+        patterns = [(kind, text) for rule in rules for _, kind, text in rule.patterns()]
+        claims = file.made("grants", lambda _: ClaimPatterns(patterns))
+        return _Read(content, tokens, names, anonymous, tuple(others), rules, claims)
 
     def _verifier(self, table: PolicyTable) -> JwtVerifier:
         options = table.plain()
@@ -389,31 +442,9 @@ def _listed(given: object) -> Iterable[object]:
 
 
 def _check_claims(table: PolicyTable, key: str, text: str) -> None:
-    rest = _CLAIM.sub("", text)
-    if "{" in rest or "}" in rest or any(not name for name in _CLAIM.findall(text)):
-        raise table.wrong(key, "texts in which braces hold the name of a claim, such as {tenant}-*")
-
-
-def _filled(text: str, principal: Principal) -> str | None:
-    """Fills claims into a pattern; None if one is missing or not a plain word, because a claim ``*`` would match everything."""
-    lacking = False
-
-    def value(found: re.Match[str]) -> str:
-        nonlocal lacking
-        claim = principal.name if found[1] == "name" else principal.claims.get(found[1])
-        if not isinstance(claim, str) or not _PLAIN.fullmatch(claim):
-            lacking = True
-            return ""
-        return claim
-
-    filled = _CLAIM.sub(value, text)
-    return None if lacking else filled
-
-
-def _all_filled(patterns: Iterable[str], principal: Principal) -> list[str]:
-    """Returns the filled patterns, without those whose claims the principal lacks."""
-    found = (_filled(pattern, principal) for pattern in patterns)
-    return [one for one in found if one is not None]
+    right = wrong_with(text)
+    if right is not None:
+        raise table.wrong(key, right)
 
 
 def _digest(token: str) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from publishers.errors import InvalidOption
 
-__all__ = ["ANONYMOUS", "Credentials", "PeerCertificate", "Principal"]
+__all__ = ["ANONYMOUS", "Credentials", "PeerCertificate", "Principal", "provable"]
 
 _ROLES: Final = "a set of texts, such as {'reader'}"
 
@@ -61,7 +61,12 @@ class Principal:
 
 
 ANONYMOUS: Final = Principal("anonymous")
-"""The principal of every client of a server without an authenticator."""
+"""The principal of every client of a server without an authenticator, and of clients without credentials."""
+
+
+def provable(name: str) -> bool:
+    """Whether credentials may prove a name: not that of ``ANONYMOUS``, whose producers, slots and grants would be shared."""
+    return name != ANONYMOUS.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from publishers.errors import InvalidOption
-from transports.access.principal import Credentials, Principal
+from transports.access.principal import Credentials, Principal, provable
 
 __all__ = ["TokenFile", "token_given"]
 
@@ -96,6 +96,9 @@ def _named_tokens(path: Path) -> list[tuple[str, str]]:
         if not name.strip() or not token.strip():
             # The error omits the line, because it may be a token.
             raise InvalidOption("--token-file", str(path), _LINE)
+        if not provable(name.strip()):
+            right = f"a file without the name {name.strip()}, which clients without credentials have"
+            raise InvalidOption("--token-file", str(path), right)
         found.append((name.strip(), token.strip()))
     if not found:
         raise InvalidOption("--token-file", str(path), _LINE)

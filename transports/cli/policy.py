@@ -39,8 +39,10 @@ def run(chosen: argparse.Namespace) -> int:
     """Checks the file; with a principal and a log, prints the grants."""
     policy = Policy(chosen.file)
     if chosen.name is None and chosen.log is None:
-        result = {"file": chosen.file, "principals": len(policy)}
-        show(chosen, result, [f"{chosen.file} is sound, and names {len(policy)} principals"])
+        unfilled = [each for one in policy.principals() for each in _unfilled(policy, one)]
+        result = {"file": chosen.file, "principals": len(policy), "unfilled": unfilled}
+        said = f"{chosen.file} is sound, and names {len(policy)} principals"
+        show(chosen, result, [said, *map(_unfilled_line, unfilled)])
         return 0
     if chosen.name is None or chosen.log is None:
         raise InvalidOption("--log" if chosen.log is None else "--as", None, "given, as the other one is")
@@ -52,6 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
         "roles": sorted(principal.roles),
         "log": chosen.log,
         "grants": {action.name: _grant_json(grant) for action, grant in grants.items() if grant is not None},
+        "unfilled": _unfilled(policy, principal),
     }
     show(chosen, document, _lines(document))
     return 0 if document["grants"] else 1
@@ -107,3 +110,12 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         if action is LogAction.CONSUME:
             for kind in ("slots", "groups"):
                 yield f"    the {kind} {', '.join(grant[kind]) or 'of no name'}"
+    yield from map(_unfilled_line, document["unfilled"])
+
+
+def _unfilled(policy: Policy, principal: Principal) -> list[dict[str, Any]]:
+    return [{"principal": principal.name, **one._asdict()} for one in policy.unfilled(principal)]
+
+
+def _unfilled_line(one: dict[str, Any]) -> str:
+    return f"[[grants]] {one['grant']} {one['key']} {one['pattern']} is nothing for {one['principal']}: {one['why']}"

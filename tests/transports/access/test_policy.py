@@ -9,7 +9,19 @@ import pytest
 from publishers import Content, Criteria, Criterion, Images, View
 from publishers.errors import InvalidOption
 from tests.transports.access.test_jwt_verifier import OTHER, RSA, public, signed
-from transports import Access, Credentials, Forbidden, Grant, LogAction, PeerCertificate, Policy, Principal
+from transports import (
+    Access,
+    Credentials,
+    Forbidden,
+    Grant,
+    JwtVerifier,
+    LogAction,
+    PeerCertificate,
+    PeerCertificates,
+    Policy,
+    Principal,
+    TokenFile,
+)
 
 WHOLE = f"""
 [principals.ann]
@@ -130,6 +142,43 @@ def test_a_grant_names_the_slots_that_may_be_opened(tmp_path):
             granted.check_slot(name)
 
 
+def test_a_claim_reaches_into_nothing_of_another(tmp_path):
+    """F140: tenant a reads nothing of tenant a-b, and ann drops no slot of ann-marie."""
+    path = tmp_path / "policy.toml"
+    path.write_text(
+        GRANT + 'criteria = [{ key_globs = ["{tenant}-*"] }]\n'
+        '[[grants]]\nroles = ["*"]\nlogs = ["*"]\nactions = ["CONSUME"]\nslots = ["{name}", "{name}-*"]'
+    )
+    policy = Policy(path)
+
+    def granted(name, tenant, action):
+        return policy.authorise(Principal(name, {"r"}, {"tenant": tenant}), "l", action)
+
+    assert granted("ann", "a", LogAction.READ).criteria == Criteria.of(Criterion(key_globs=["a-*"]))
+    assert granted("ann", "a-b", LogAction.READ) == Grant(())
+    assert granted("ann", "a", LogAction.CONSUME).slots == ("ann", "ann-*")
+    assert granted("ann-marie", "a", LogAction.CONSUME).slots == ()
+    marie = Principal("ann-marie", {"r"}, {"tenant": "a-b"})
+    assert [(one.grant, one.key, one.pattern) for one in policy.unfilled(marie)] == [
+        (1, "key_globs", "{tenant}-*"),
+        (2, "slots", "{name}"),
+        (2, "slots", "{name}-*"),
+    ]
+
+
+def test_no_credentials_prove_the_name_of_the_anonymous_principal(tmp_path):
+    """F140, E62: it would share producers and slots with clients that have shown nothing."""
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [public(RSA, "r")]}))
+    verifier = JwtVerifier(tmp_path / "jwks.json", issuer="https://id.example", audience="penstock")
+    assert verifier(Credentials(signed(sub="anonymous"))) is None
+    assert verifier(Credentials(signed(sub="anonymou"))) is not None
+    shown = PeerCertificate("CN=anonymous", "anonymous", (), 7.0)
+    assert PeerCertificates()(Credentials(peer_certificate=shown)) is None
+    (tmp_path / "tokens").write_text("anonymous:x")
+    with pytest.raises(InvalidOption, match="a file without the name anonymous"):
+        TokenFile(tmp_path / "tokens")
+
+
 @pytest.mark.parametrize("tenant", ["*", "a*", "?", "", "a b", 7, None, "a" * 300, "{x}"])
 def test_a_claim_that_is_no_plain_word_stands_for_nothing(policy, tenant):
     """F140: a tenant that is called * would see all."""
@@ -189,6 +238,8 @@ GRANT = '[[grants]]\nroles = ["r"]\nlogs = ["l"]\n'
         ("[principals]\nann = 1", r"policy.toml: \[principals.ann\] is 'int', but must be a table with token"),
         ('[principals.ann]\nrole = ["x"]', r"\[principals.ann\] key is 'role', .*; roles is near"),
         ("[principals.ann]", r"\[principals.ann\] token is None, but must be there, or token_sha256 or certificate"),
+        ('[principals.anonymous]\ntoken = "SECRET"', r"\[principals\] anonymous must be another name"),
+        (GRANT.replace('"l"', '"{tenant}*"'), r"1 logs is \['{tenant}\*'\], .* with another character between"),
         ('[principals.ann]\ntoken = ""', r"\[principals.ann\] token must be a text"),
         ('[principals.ann]\ntoken_sha256 = "SECRET"', r"token_sha256 must be the SHA-256"),
         ('[principals.ann]\ntoken = "SECRET"\nroles = "x"', r"\[principals.ann\] roles is 'x', but must be a list"),

@@ -80,6 +80,24 @@ def test_a_question_that_lacks_something_is_told_what(policy, capsys, given, say
     assert says in one_line(capsys)
 
 
+def test_what_a_claim_may_not_stand_for_is_told(policy, capsys):
+    """F140: for each principal of the file, and for one that is asked about."""
+    policy.write_text(
+        POLICY.replace("principals.ann", "principals.ann-marie")
+        + '[[grants]]\nroles = ["*"]\nlogs = ["shop"]\nactions = ["CONSUME"]\nslots = ["{name}-*"]'
+    )
+    told = (
+        "[[grants]] 3 slots {name}-* is nothing for ann-marie: name is 'ann-marie', but '-' stands beside {name} "
+        "in patterns for slots\n"
+    )
+    assert main(["policy", "check", str(policy)]) == 0
+    assert capsys.readouterr().out.endswith(f"is sound, and names 2 principals\n{told}")
+    assert main(["policy", "check", str(policy), "--as", "ann-marie", "--log", "shop"]) == 0
+    assert capsys.readouterr().out.endswith(f"the slots of no name\n    the groups of no name\n{told}")
+    assert main(["policy", "check", str(policy), "--as", "bob", "--log", "shop", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unfilled"] == []
+
+
 def test_a_mistake_is_one_line(policy, capsys):
     """F140, F141."""
     policy.write_text(POLICY.replace("mask =", "masks ="))
