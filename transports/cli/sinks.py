@@ -162,7 +162,7 @@ def run_beside(
 
 def _begin(declared: SinksFile, log: ChangeLog, sinks: LogSinks) -> StoredSinks:
     """Adds the sinks of the file, and those declared over HTTP that the file does not declare."""
-    stored = StoredSinks(log.path, declared.sinks, declared.path)
+    stored = StoredSinks(log.path, sinks.log_name, declared.sinks, declared.path)
     for one in (*declared.sinks.values(), *stored):
         sinks.add(one.name, one.sink, one.options)
     return stored

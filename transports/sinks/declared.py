@@ -1,5 +1,6 @@
 """Sinks declared over HTTP while a log is served: stored beside the log, so that they survive a restart."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from transports.sinks.config import DeclaredSink, declared_sink
 from transports.sinks.directory import replace_file
 from transports.sinks.errors import SinkError
 
-__all__ = ["KINDS_FROM_AFAR", "StoredSinks"]
+__all__ = ["KINDS_FROM_AFAR", "StoredSinks", "secrets_of"]
 
 KINDS_FROM_AFAR: Final = ("webhook",)
 """The kinds that may be declared over HTTP by default: they access no file, and only public addresses."""
@@ -21,6 +22,7 @@ KINDS_FROM_AFAR: Final = ("webhook",)
 _FOLDER: Final = "sinks"
 _SUFFIX: Final = ".declared.json"
 _OWN: Final = "env:PENSTOCK_SINK_"
+_ESCAPED: Final = re.compile(r"[^A-Za-z0-9]")
 _LOCAL: Final = ("allow", "dead_letters", "directory", "settings", "tls")
 _SCHEMES: Final = ("http", "https", "redis", "rediss", "postgresql")
 
@@ -30,12 +32,16 @@ class StoredSinks:
 
     Args:
         directory: The directory of the log.
+        log: The name of the log, to which the secrets of its sinks are bound.
         elsewhere: The names of sinks declared in a file; the file takes precedence, and is never written here.
         file: The path of that file.
     """
 
-    def __init__(self, directory: Path, elsewhere: Collection[str] = (), file: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, log: str, elsewhere: Collection[str] = (), file: Path | None = None
+    ) -> None:
         self._folder = directory / _FOLDER
+        self._log = log
         self._elsewhere, self._file = elsewhere, file
 
     def __iter__(self) -> Iterator[DeclaredSink]:
@@ -65,7 +71,7 @@ class StoredSinks:
         for key in _LOCAL:
             if key in declaration:
                 raise InvalidOption(key, HIDDEN, "left out: only a file of the server may have it")
-        _check_secrets("sink", declaration)
+        _check_secrets("sink", declaration, secrets_of(self._log, str(declaration.get("name"))))
         made = declared_sink("sink", declaration, self._folder)
         self._folder.mkdir(exist_ok=True)
         replace_file(self._path(made.name), msgspec.json.encode(declaration))
@@ -89,25 +95,38 @@ class StoredSinks:
         return self._folder / f"{name}{_SUFFIX}"
 
 
-def _check_secrets(place: str, part: object) -> None:
+def secrets_of(log: str, sink: str) -> str:
+    """Returns how the references to secrets begin that a sink declared over HTTP may have.
+
+    They name its log and itself, so that who may manage one log cannot send away the secret of another. Letters and digits
+    stand for themselves and everything else for ``_`` and its code in hexadecimal digits, so that no two sinks share a beginning.
+    """
+
+    def word(name: str) -> str:
+        return _ESCAPED.sub(lambda found: "".join(f"_{byte:02X}" for byte in found[0].encode()), name)
+
+    return f"{_OWN}{word(log)}__{word(sink)}__"
+
+
+def _check_secrets(place: str, part: object, own: str) -> None:
     """Refuses references to other secrets that the environment and the files of the server hold."""
     if isinstance(part, Mapping):
         for key, value in part.items():
-            _check_secrets(f"{place} {key}", value)
-            if key in ("url", "token_url") and isinstance(value, str) and not value.startswith(_OWN):
-                _check_url(f"{place} {key}", value)
+            _check_secrets(f"{place} {key}", value, own)
+            if key in ("url", "token_url") and isinstance(value, str) and not value.startswith(own):
+                _check_url(f"{place} {key}", value, own)
     elif isinstance(part, list):
         for one in part:
-            _check_secrets(place, one)
-    elif isinstance(part, str) and part.startswith(("env:", "file:")) and not part.startswith(_OWN):
-        raise InvalidOption(place, HIDDEN, f"a reference that begins with {_OWN}")
+            _check_secrets(place, one, own)
+    elif isinstance(part, str) and part.startswith(("env:", "file:")) and not part.startswith(own):
+        raise InvalidOption(place, HIDDEN, f"a reference that begins with {own}")
 
 
-def _check_url(place: str, text: str) -> None:
+def _check_url(place: str, text: str, own: str) -> None:
     try:
         parts = urlsplit(text)
         good = parts.scheme in _SCHEMES and parts.username is None and parts.password is None
     except ValueError:
         good = False
     if not good:
-        raise InvalidOption(place, HIDDEN, f"an address without credentials, or {_OWN}NAME")
+        raise InvalidOption(place, HIDDEN, f"an address without credentials, or {own}NAME")

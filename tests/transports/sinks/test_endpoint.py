@@ -1,6 +1,8 @@
 """``/sinks``: declared, moved and dropped over HTTP by those who may, and by nobody else."""
 
+import itertools
 import json
+import re
 import urllib.error
 import urllib.request
 
@@ -12,7 +14,7 @@ from tests.transports.sinks.receivers import Receiver
 from tests.transports.sinks.targets import QUICK, Target
 from transports import Grant, LogAction, Principal, serve
 from transports.sinks import LogSinks, SinkError, SinkOptions
-from transports.sinks.declared import KINDS_FROM_AFAR, StoredSinks
+from transports.sinks.declared import KINDS_FROM_AFAR, StoredSinks, secrets_of
 from transports.sinks.endpoint import SinksEndpoint
 from transports.sinks.webhook import WebhookSink
 
@@ -64,7 +66,7 @@ def served(tmp_path):
         LogSinks(log) as sinks,
         serve(log, port=0, authenticate=authenticate, authorise=authorise) as server,
     ):
-        stored = StoredSinks(log.path)
+        stored = StoredSinks(log.path, sinks.log_name)
 
         def make(**given):
             return SinksEndpoint(sinks, stored, KINDS_FROM_AFAR, **given)
@@ -92,11 +94,15 @@ def test_those_who_may_manage_declare_look_at_and_drop_sinks(served):
     assert served.ask("GET", "/sinks/hook")[1].keys() == told.keys()
     (file,) = (served.log.path / "sinks").glob("*.declared.json")
     assert file.stat().st_mode & 0o777 == 0o600  # it may hold a secret
-    (kept,) = StoredSinks(served.log.path)
+    (kept,) = StoredSinks(served.log.path, "shop")
     assert (kept.name, kept.kind, kept.options.linger) == ("hook", "webhook", 0.0)
     wait_until(lambda: "hook" in served.log.slots)
     assert served.ask("DELETE", "/sinks/hook") == (200, {"dropped": "hook"})
-    assert (list(served.sinks), list(StoredSinks(served.log.path)), list(served.log.slots)) == ([], [], [])
+    assert (list(served.sinks), list(StoredSinks(served.log.path, "shop")), list(served.log.slots)) == (
+        [],
+        [],
+        [],
+    )
     assert served.ask("GET", "/sinks/hook")[0] == 404
 
 
@@ -110,7 +116,7 @@ def test_a_sink_that_would_be_there_again_after_a_restart_is_not_dropped(tmp_pat
     )
     assert served.ask("POST", "/sinks", HOOK)[0] == 201
     file = tmp_path / "penstock.toml"
-    stored = StoredSinks(served.log.path, {"hook": None}, file)
+    stored = StoredSinks(served.log.path, "shop", {"hook": None}, file)
     assert list(stored) == []  # that of the file counts
     with pytest.raises(SinkError) as refused:
         stored.check_kept("hook")
@@ -203,9 +209,20 @@ def test_what_each_may_do(served, who, method, path, status):
         ({"allow": ["127.0.0.0/8"]}, "only a file of the server may have it"),
         ({"tls": {"ca": "/etc/passwd"}}, "only a file of the server may have it"),
         ({"dead_letters": "/etc/cron.d/x"}, "only a file of the server may have it"),
-        ({"secrets": ["file:/etc/passwd"]}, "a reference that begins with env:PENSTOCK_SINK_"),
-        ({"headers": {"x": "env:AWS_SECRET_ACCESS_KEY"}}, "a reference that begins with env:PENSTOCK_SINK_"),
-        ({"url": "env:HOME"}, "a reference that begins with env:PENSTOCK_SINK_"),
+        ({"secrets": ["file:/etc/passwd"]}, "a reference that begins with env:PENSTOCK_SINK_shop__hook__"),
+        (
+            {"headers": {"x": "env:AWS_SECRET_ACCESS_KEY"}},
+            "a reference that begins with env:PENSTOCK_SINK_shop__hook__",
+        ),
+        (
+            {"secrets": ["env:PENSTOCK_SINK_other__hook__SECRET"]},
+            "a reference that begins with env:PENSTOCK_SINK_shop__hook__",
+        ),
+        (
+            {"url": "env:PENSTOCK_SINK_shop__stock__URL"},
+            "a reference that begins with env:PENSTOCK_SINK_shop__hook__",
+        ),
+        ({"url": "env:HOME"}, "a reference that begins with env:PENSTOCK_SINK_shop__hook__"),
         ({"url": "http://ann:s3cr3t@shop.example/"}, "an address without credentials"),
         ({"url": "file:///etc/passwd"}, "a reference that begins with"),
         ({"url": "http://[x/"}, "an address without credentials"),
@@ -220,7 +237,22 @@ def test_what_reaches_for_more_than_it_may_is_refused(served, told, says):
     status, answer = served.ask("POST", "/sinks", {**HOOK, **told})
     assert (status, says in answer["error"]) == (400, True), answer
     assert "s3cr3t" not in answer["error"]
-    assert (list(served.sinks), list(StoredSinks(served.log.path))) == (["stock"], [])
+    assert (list(served.sinks), list(StoredSinks(served.log.path, "shop"))) == (["stock"], [])
+
+
+def test_secrets_of_no_two_sinks_begin_alike():
+    """F142: whatever their logs and they are called; those of the sink itself are taken."""
+    names = ["a", "A", "a_", "_a", "a-b", "a_b", "a__b", "a.b", "a_5Fb", "b", "__"]
+    own = {(log, sink): secrets_of(log, sink) for log in names for sink in names}
+    for one, other in itertools.permutations(own, 2):
+        assert not own[one].startswith(own[other]), (one, other)
+    assert all(re.fullmatch(r"env:PENSTOCK_SINK_\w+__", one, re.ASCII) for one in own.values())
+
+
+def test_a_sink_takes_its_own_secrets(served):
+    """F109, F142."""
+    declared = {**HOOK, "secrets": ["env:PENSTOCK_SINK_shop__hook__SECRET"]}
+    assert served.ask("POST", "/sinks", declared)[0] == 201
 
 
 @pytest.mark.parametrize(
@@ -250,4 +282,4 @@ def test_a_declaration_of_a_strange_hand_is_told_with_its_file(served):
     (served.log.path / "sinks").mkdir()
     (served.log.path / "sinks" / "x.declared.json").write_text("{")
     with pytest.raises(ValueError, match=r"x\.declared\.json"):
-        list(StoredSinks(served.log.path))
+        list(StoredSinks(served.log.path, "shop"))
