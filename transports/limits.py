@@ -98,6 +98,8 @@ class Limits:
             is not authenticated. Beyond it the connection is closed.
         resp_arguments: Redis protocol: most arguments of a command, including its name; at most 10 for a client that is not
             authenticated.
+        resp_refusals: Redis protocol: how often a connection may show a wrong token, or send a command without one, before it is
+            closed.
         resp_pipeline: Redis protocol: most commands of a connection that are answered in one turn of the event loop, and an
             eighth of the arguments and empty commands that are read in it.
         resp_events: Redis protocol: most events, or rows, of one reply.
@@ -176,6 +178,7 @@ class Limits:
     scans_waiting: int = 1_000
     resp_command_bytes: int = 256 * 1024
     resp_arguments: int = 10_000
+    resp_refusals: int = 16
     resp_pipeline: int = 128
     resp_events: int = 10_000
     resp_reply_bytes: int = 4 * 2**20

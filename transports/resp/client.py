@@ -20,6 +20,7 @@ class RespClient:
         token: The token of the client; None without one.
         principal: The authenticated principal; None before.
         revision: The revision of the access data under which the client was authenticated.
+        refusals: How often its token, or that it showed none, was refused.
         leaving: Whether to close the connection behind the reply.
         ended: Whether the client sends nothing more: its commands are still answered, but no longer wait.
         abandons: Whether the current command is abandoned once the client sends nothing more.
@@ -33,6 +34,7 @@ class RespClient:
     token: str | None = None
     principal: Principal | None = None
     revision: int = 0
+    refusals: int = 0
     leaving: bool = False
     ended: bool = False
     abandons: bool = False

@@ -192,6 +192,8 @@ class RespConnection(asyncio.Protocol):
                 await self._flush()  # no finished reply waits for a slow one behind it
             self._gather(await answer(self._port, self._client, words))
             answered += 1
+            if self._client.refusals >= self._limits.resp_refusals:
+                self._client.leaving, self._why = True, "UNAUTHORIZED"
             if self._gathered_bytes >= _GATHERED or answered % pipeline == 0:
                 await self._take_turn()
         self._send()

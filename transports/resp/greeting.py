@@ -153,10 +153,20 @@ async def _let_in(port: RespPort, client: RespClient, name: str, token: str) -> 
     if port.access.open:
         raise RespError("ERR", _OPEN)
     revision = port.access.revision
+    known = client.principal
+    if (
+        known is not None
+        and token == client.token
+        and name in (_DEFAULT, known.name)
+        and client.revision == revision
+        and not port.access.expired(known)
+    ):
+        return
     try:
         found = await port.judge(client, token)
     except (Unauthenticated, Forbidden):
         found = None
     if found is None or name not in (_DEFAULT, found.name):
+        client.refusals += found is not None  # that of an unknown token is counted
         raise RespError("WRONGPASS", "invalid username-password pair or user is disabled.")
     client.token, client.principal, client.revision = token, found, revision

@@ -126,10 +126,14 @@ class RespPort:
         return client.principal
 
     async def judge(self, client: RespClient, token: str | None) -> Principal:
-        """Authenticates a client by a token, or by its certificate alone. Raises as `principal`."""
-        return await self.access.principal(
-            Credentials(token=token, peer_certificate=client.peer_certificate, client=client.address)
-        )
+        """Authenticates a client by a token, or by its certificate alone; counts refusals. Raises as `principal`."""
+        try:
+            return await self.access.principal(
+                Credentials(token=token, peer_certificate=client.peer_certificate, client=client.address)
+            )
+        except Unauthenticated:
+            client.refusals += 1
+            raise
 
     async def find(
         self, client: RespClient, key: str | None, action: LogAction = LogAction.READ

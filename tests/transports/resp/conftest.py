@@ -57,10 +57,11 @@ class RawClient:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), DEADLINE)
 
-    def send(self, *words: bytes | str) -> None:
-        """Sends a command."""
+    def send(self, *words: bytes | str, times: int = 1) -> None:
+        """Sends a command, or the same several times at once."""
         raw = [word.encode() if isinstance(word, str) else word for word in words]
-        self.write(b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%b\r\n" % (len(one), one) for one in raw))
+        command = b"*%d\r\n" % len(raw) + b"".join(b"$%d\r\n%b\r\n" % (len(one), one) for one in raw)
+        self.write(command * times)
 
     def write(self, data: bytes) -> None:
         self.socket.sendall(data)

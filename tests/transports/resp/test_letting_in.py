@@ -53,6 +53,54 @@ def test_a_stranger_may_say_who_it_is_and_nothing_else(resp, raw, tokens):
     assert b"-NOAUTH Authentication required, within" in silent.rest()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["AUTH", "wrong"],
+        ["AUTH", "bob", "secret"],
+        ["HELLO", "3", "AUTH", "ann", "other"],
+        ["HELLO"],
+        ["PING"],
+    ],
+)
+def test_a_connection_is_refused_so_often_and_no_more(resp, raw, tokens, words):
+    """F133: each refusal asks the authenticator, however many commands come at once."""
+    asked = []
+
+    def authenticate(credentials):
+        asked.append(credentials)
+        return tokens(credentials)
+
+    authenticate.quick = True
+    server = resp(authenticate=authenticate, resp_refusals=5)
+    client = raw(server)
+    client.send(*words, times=50)
+    assert client.rest().count(b"\r\n") == 5
+    assert len(asked) == 5
+    assert server.figures()["ended"] == {"UNAUTHORIZED": 1}
+
+
+def test_a_token_that_is_shown_again_costs_no_authentication(resp, raw, tokens):
+    """F133: until it may have been taken away."""
+    asked = []
+
+    def authenticate(credentials):
+        asked.append(credentials)
+        return tokens(credentials)
+
+    authenticate.quick = True
+    authenticate.revision = 0
+    client = raw(resp(authenticate=authenticate))
+    for _ in range(50):
+        client.send("AUTH", "secret")
+        assert client.line() == b"+OK"
+    assert len(asked) == 1
+    authenticate.revision = 1
+    client.send("AUTH", "ann", "secret")
+    assert client.line() == b"+OK"
+    assert len(asked) == 2
+
+
 def test_a_token_that_is_taken_away_counts_no_more(resp, stock, fill, tokens, tmp_path):
     """F133: from the next command on."""
     fill(1)
