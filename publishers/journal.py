@@ -95,8 +95,11 @@ class Journal:
         self._live = 0  # bytes of the first frame
         self._even = False  # whether both files are equal, and known to be durable
 
-    def load(self) -> list[bytes]:
+    def load(self, *, owned: bool = False) -> list[bytes]:
         """Reads both files; writes nothing.
+
+        Args:
+            owned: Whether the owner of the log reads them, who leaves them to itself alone.
 
         Returns:
             The payloads of the valid frames; empty if nothing was ever written.
@@ -105,7 +108,7 @@ class Journal:
             JournalDamaged: If a synced frame is in neither of the files.
             OSError: From the file system.
         """
-        data = [self._read(name) for name in JOURNAL_NAMES]
+        data = [self._read(name, owned=owned) for name in JOURNAL_NAMES]
         if data == [None, None]:
             return []
         scans = [_scan(one or b"", self._log_id) for one in data]
@@ -174,7 +177,7 @@ class Journal:
 
     def _put(self, frame: bytes) -> None:
         for name in JOURNAL_NAMES:
-            put_file(self._filesystem, self._directory / name, frame)
+            put_file(self._filesystem, self._directory / name, frame, "private")
             sync_names(self._filesystem, self._directory)
 
     def _sealed(self, payload: bytes, previous: int, flags: int) -> tuple[bytes, int]:
@@ -183,11 +186,14 @@ class Journal:
         )
         return header + payload.ljust(padded(len(payload)), b"\0"), fields.crc
 
-    def _read(self, name: str) -> bytes | None:
+    def _read(self, name: str, *, owned: bool) -> bytes | None:
         try:
-            return read_file(self._filesystem, self._directory / name)
+            data = read_file(self._filesystem, self._directory / name)
         except FileNotFoundError:
             return None
+        if owned:  # an earlier version made it for all to read
+            self._filesystem.open(self._directory / name, "private").close()
+        return data
 
     def _other(self, path: Path) -> str:
         return JOURNAL_NAMES[path.name == JOURNAL_NAMES[0]]

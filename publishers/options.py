@@ -14,6 +14,7 @@ __all__ = [
     "KIB",
     "MIB",
     "LogOptions",
+    "Readers",
     "SyncPolicy",
     "check_directory",
     "check_label",
@@ -25,6 +26,7 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 SyncPolicy = Literal["always", "interval", "os"]
+Readers = Literal["owner", "group", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class LogOptions:
         sync: When a commit returns: ``always`` after its sync, ``interval`` after the write (synced, and only then
             delivered, each ``sync_interval``), ``os`` after the write, which the operating system writes back at a time of
             its own.
+        readers: Which users may read a new log: its ``owner`` alone (0700, and 0600 of files), its ``group`` (0750 and 0640), or
+            ``all`` (0755 and 0644). A log that exists keeps its modes.
         sync_interval: Longest time between two syncs under ``sync="interval"``.
         segment_bytes: Size at which a segment is closed and the next one begun, at least 64 KiB.
         segment_age: Age at which a segment is closed, or None.
@@ -114,6 +118,7 @@ class LogOptions:
 
     # After the type of a number come its bounds; the default is 1 to 2**62.
     sync: SyncPolicy = "always"
+    readers: Readers = "owner"
     sync_interval: Annotated[float, 0.001, 60.0] = 0.05
     segment_bytes: Annotated[int, 64 * KIB, 2**40] = 64 * MIB
     segment_age: Annotated[float | None, 0.001, 2**40] = None
@@ -186,12 +191,14 @@ class LogOptions:
     def __post_init__(self) -> None:
         if self.sync not in ("always", "interval", "os"):
             raise InvalidOption("sync", self.sync, "'always', 'interval' or 'os'")
+        if self.readers not in ("owner", "group", "all"):
+            raise InvalidOption("readers", self.readers, "'owner', 'group' or 'all'")
         check_switches(**{name: getattr(self, name) for name in sorted(_SWITCHES)})
         if self.origin is not None and not _is_text(self.origin):
             raise InvalidOption("origin", self.origin, "a text of 1 to 256 characters, or None")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in _SWITCHES | {"sync", "origin"}:
+            if field.name in _SWITCHES | {"sync", "readers", "origin"}:
                 continue
             low, high = getattr(field.type, "__metadata__", (1, 2**62))
             if value is None and "None" in str(field.type):

@@ -13,7 +13,11 @@ FLIGHTS = ROOT / "examples" / "flights"
 FOLDERS = [*(ROOT / package for package in PACKAGES), FLIGHTS]
 SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
 ON_A_LOOP_OF_ITS_OWN = {"publishers/spark/server_log.py"}
-OUTSIDE_THE_FILESYSTEM = {"publishers/wal/disk/filesystem.py", "publishers/wal/disk/notify.py"}
+OUTSIDE_THE_FILESYSTEM = {
+    "publishers/wal/disk/filesystem.py",
+    "publishers/wal/disk/modes.py",
+    "publishers/wal/disk/notify.py",
+}
 
 
 def name(path):

@@ -84,7 +84,7 @@ class ConsumerGroups:
     def _load(self, name: str) -> None:
         journal = self._journal(name)
         try:
-            record = replay_group(journal.load())
+            record = replay_group(journal.load(owned=True))
             if record is not None and not record.dropped:
                 self._add(journal, record)
         except JournalDamaged as error:
@@ -137,7 +137,7 @@ class ConsumerGroups:
             journal = self._journals.get(name)
             if journal is None:
                 journal = self._journal(name)
-                journal.load()
+                journal.load(owned=True)
             record = GroupRecord(
                 name=name, criteria=wanted.to_json(), settings=settings, head=self._log.token(position)
             )

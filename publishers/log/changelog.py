@@ -52,6 +52,7 @@ from publishers.wal import (
     Wal,
 )
 from publishers.wal.disk.filesystem import means_full
+from publishers.wal.disk.modes import kept_readers
 
 __all__ = ["ChangeLog"]
 
@@ -166,6 +167,9 @@ class ChangeLog(KeepingLog):
             raise InvalidOption("filesystem", filesystem, "a publishers.wal.FileSystem, or None")
         check_tracer(tracer)
         storage = filesystem or RealFileSystem()
+        if not read_only and type(storage) is RealFileSystem:
+            chosen = LogOptions.chosen(chosen, {"readers": kept_readers(directory, chosen.readers)})
+            storage = RealFileSystem(chosen.readers)
         files: Wal | Follower
         if read_only:
             files = Follower.open(directory, filesystem=storage, consumer=consumer)

@@ -51,7 +51,7 @@ class Staging:
             stamped,
             self.annotations,
             options=self.options,
-            filesystem=RealFileSystem(),
+            filesystem=RealFileSystem(self.options.readers),  # the owner has to read it
             directory=self.directory,
             transaction=self.transaction,
             part=part,

@@ -123,7 +123,7 @@ class SlotBook:
         Must be called before retention deletes anything.
         """
         try:
-            for record in replay(self._journal.load()).values():
+            for record in replay(self._journal.load(owned=True)).values():
                 self._adopt(record)
         except JournalDamaged as error:
             self.broken = SlotsCorrupted(error.path, error.why)

@@ -26,7 +26,7 @@ from publishers.state.deeds import RowDeeds
 from publishers.state.pace import Pace
 from publishers.state.ports import StatedLog
 from publishers.state.rows import EntityRow, RowPlace, StatePage, StateStatistics, shown_row
-from publishers.state.table import StateTable, TablePage, TablePlace, damaged, remove_table
+from publishers.state.table import StateTable, TablePage, TablePlace, damaged, remove_device, remove_table
 from publishers.wal import Hold
 from publishers.wal.format.frame import LAST
 from publishers.wal.read.catalog import Location
@@ -259,7 +259,9 @@ class CompactedState:
         """Opens the file, or a new one if it is damaged or of another history; returns it and its place."""
         table = None
         try:
-            table = StateTable(self._directory, self._log.log_id)
+            if remove_device(self._directory):
+                _log.error("the state of the log %s was a device, and is made anew", self._log.name)
+            table = StateTable(self._directory, self._log.log_id, self._service.options.readers)
             place = self._judged(table.place)
         except StateIncomplete:
             assert table is not None
@@ -299,7 +301,7 @@ class CompactedState:
         self._due = self._service.watermark.visible
         try:
             remove_table(self._directory)
-            table = StateTable(self._directory, self._log.log_id)
+            table = StateTable(self._directory, self._log.log_id, self._service.options.readers)
         except (sqlite3.Error, OSError) as error:
             raise StateUnusable(self._directory, f"not to be made ({error})") from error
         self.rebuilds += 1

@@ -18,8 +18,10 @@ from uuid import UUID
 from zlib import crc32
 
 from publishers.errors import StateUnusable
+from publishers.options import Readers
 from publishers.state.deeds import RowDeeds
 from publishers.state.rows import RowPlace, StoredRow
+from publishers.wal.disk.modes import DIRECTORY_MODES, make_file, make_readable
 
 __all__ = [
     "STATE_DIRECTORY",
@@ -29,6 +31,7 @@ __all__ = [
     "check_file",
     "damaged",
     "file_of",
+    "remove_device",
     "remove_table",
     "row_at",
 ]
@@ -105,20 +108,22 @@ class StateTable:
     Args:
         directory: Where it is; made if it is not there.
         log_id: Of which log the rows are.
+        readers: Who may read the file.
 
     Raises:
         StateUnusable: If the file is of another application, or of a newer version of penstock.
         sqlite3.Error: If it is damaged, or cannot be opened.
     """
 
-    def __init__(self, directory: Path, log_id: UUID) -> None:
+    def __init__(self, directory: Path, log_id: UUID, readers: Readers = "owner") -> None:
         self.path = directory / _NAME
         self._log_id = log_id.hex
         self._free = threading.Condition()
         self._reads = 0
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
-        directory.mkdir(exist_ok=True)
+        make_readable(directory, DIRECTORY_MODES[readers])
+        make_file(self.path, readers)  # SQLite makes the files beside it with its modes
         self._writer = connection = _connect(self.path)
         try:
             check_file(connection, self.path)
@@ -324,6 +329,19 @@ def row_at(connection: sqlite3.Connection, place: RowPlace) -> StoredRow | None:
 def file_of(log: Path) -> Path:
     """Where the file of the state is, if it lies in the directory of a log."""
     return log / STATE_DIRECTORY / _NAME
+
+
+def remove_device(directory: Path) -> bool:
+    """Removes what stands in place of the directory or of the file and is neither, such as a link to a device; returns whether it did.
+
+    Raises:
+        OSError: If it cannot be removed.
+    """
+    for path in (directory, directory / _NAME):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.unlink()
+            return True
+    return False
 
 
 def remove_table(directory: Path) -> None:

@@ -20,6 +20,7 @@ from publishers.store.log_entries import LogEntries, LogEntry, check_labels, cre
 from publishers.store.open_logs import OpenLogs
 from publishers.store.system import SystemLog
 from publishers.wal import FileSystem, RealFileSystem
+from publishers.wal.disk.modes import kept_readers
 
 __all__ = ["KEEP", "ChangeStore", "StoreStatistics"]
 
@@ -112,9 +113,12 @@ class ChangeStore(Mapping[str, ChangeLog]):
         """
         check_switches(read_only=read_only)
         check_tracer(tracer)
-        storage = filesystem or RealFileSystem()
-        chosen = LogOptions.chosen(None, options)
-        disk = StoreDirectory(check_directory(path), storage)
+        chosen, directory = LogOptions.chosen(None, options), check_directory(path)
+        if not read_only and filesystem is None:  # new logs are for those who may read the others
+            readers = kept_readers(directory / SYSTEM_DIRECTORY, chosen.readers)
+            chosen = LogOptions.chosen(chosen, {"readers": readers})
+        storage = filesystem or RealFileSystem(chosen.readers)
+        disk = StoreDirectory(directory, storage)
         disk.check(missing=not read_only)
         with contextlib.ExitStack() as stack:
             if not read_only:

@@ -1,13 +1,19 @@
 """The writer's side of coordination with other processes: the lock, its fence, TAIL, and notifications."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
+from publishers.options import LogOptions
 from publishers.wal.disk.filesystem import FencedError, FileSystem
 from publishers.wal.files.directory import LOCK_NAME, sign, take_lock
 from publishers.wal.files.tail_page import Tail
 
 __all__ = ["Peers"]
+
+_LASTS: Final = 10.0
+"""Seconds for which followers believe a writer that it is alive, if its housekeeping is held up."""
 
 
 class Peers:
@@ -23,8 +29,22 @@ class Peers:
         unannounced: Whether TAIL has moved since followers were notified.
     """
 
-    def __init__(self, filesystem: FileSystem, directory: Path, files: ExitStack) -> None:
+    def __init__(
+        self,
+        filesystem: FileSystem,
+        directory: Path,
+        files: ExitStack,
+        options: LogOptions,
+        clock: Callable[[], float],
+    ) -> None:
         """Acquires the lock; ``files`` releases it.
+
+        Args:
+            filesystem: The file system of the log.
+            directory: Its directory.
+            files: Closes what is opened here.
+            options: The options of the log.
+            clock: The monotonic clock of this machine.
 
         Raises:
             LogBusy: If another writer holds it.
@@ -37,6 +57,10 @@ class Peers:
         self.tail = Tail.create(filesystem, directory)
         files.callback(self.tail.close)
         self.tail.claim()
+        self._clock = clock
+        self._lasts = _LASTS + 2 * options.sync_interval  # the longest time between two steps of housekeeping
+        self._live()
+        files.callback(self.tail.live, 0, 0)
         self._notifier = filesystem.notifier(directory)
         files.callback(self._notifier.close)
         self.unannounced = False
@@ -60,6 +84,10 @@ class Peers:
         """
         if not self._lock.is_at(self._directory / LOCK_NAME):
             raise FencedError
+        self._live()
         self._notifier.look()
         self.notify()
         return False
+
+    def _live(self) -> None:
+        self.tail.live(int((self._clock() + self._lasts) * 1e6), self._filesystem.process_id())

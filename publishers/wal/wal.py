@@ -85,7 +85,7 @@ class Wal:
         self._filesystem = filesystem
         self._clock = clock.monotonic
         # The lock comes first, and earlier owners are fenced off before any other file is read.
-        self._peers = peers = Peers(filesystem, directory, files)
+        self._peers = peers = Peers(filesystem, directory, files, options, clock.monotonic)
         self._tail = peers.tail
         self.notify = peers.notify
         self._reserve = reserve = Reserve(filesystem, directory, options)

@@ -79,12 +79,12 @@ class Deadly(RealFileSystem):
         )
 
     def open(self, path, mode, /):
-        if mode == "create":
+        if mode in ("create", "private"):
             self.step(self._at(path))
         file = super().open(path, mode)
         deadly = DeadlyFile(os.dup(file._fd), writable=mode != "read")
         deadly.deadly = self
-        if mode == "create" and path.name == "LOCK":
+        if path.name == "LOCK" and mode == "private":
             return file  # a lock belongs to what it was taken with
         file.close()
         return deadly

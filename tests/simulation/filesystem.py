@@ -319,7 +319,7 @@ class SimulatedFileSystem:
         if inode is None:
             if str(path) in self._names:
                 raise IsADirectoryError(errno.EISDIR, str(path))
-            if mode != "create":
+            if mode not in ("create", "private"):
                 raise FileNotFoundError(errno.ENOENT, str(path))
             inode = Inode()
             self._change("create", path, ("set", name, inode))

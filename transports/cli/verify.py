@@ -2,8 +2,12 @@
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
 
-from publishers.wal.checks import Report, Verdict, verify
+from publishers.groups.checks import examine_journals
+from publishers.wal import RealFileSystem
+from publishers.wal.checks import Progress, Report, Verdict, verify
 from transports.cli.arguments import ArgumentParser
 from transports.cli.output import show
 from transports.cli.progress import each_log
@@ -30,7 +34,15 @@ def run(chosen: argparse.Namespace) -> int:
 
 def verified(directory: str) -> Iterator[Report]:
     """Yields the reports of the logs of a directory; each log is verified on demand."""
-    return each_log(directory, "verify", verify)
+    return each_log(directory, "verify", _verify)
+
+
+def _verify(path: Path, *, progress: Progress | None) -> Report:
+    """Verifies a log with the journals of its slots and groups."""
+    report = verify(path, progress=progress)
+    if report.log_id is not None:
+        report.findings += examine_journals(RealFileSystem(), path, UUID(hex=report.log_id))
+    return report
 
 
 def verdict_of(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""The file system interface of the log, and the real file system. Only this module and `notify` open files or call ``os``.
+"""The file system interface of the log, and the real file system. Only this module, `modes` and `notify` open files or call ``os``.
 
 The log accesses the disk only through a `FileSystem`, so tests can run the same code on a simulated one. Every method may
 raise `OSError`, which the caller interprets.
@@ -18,6 +18,8 @@ from uuid import UUID
 
 from flow import forks
 from publishers.errors import LogUnreadable
+from publishers.options import Readers
+from publishers.wal.disk.modes import DIRECTORY_MODES, FILE_MODES, PRIVATE, make_readable
 from publishers.wal.disk.notify import FileNotifier, Listener, Notifier, listen
 
 __all__ = [
@@ -40,7 +42,7 @@ __all__ = [
     "write_all",
 ]
 
-Mode = Literal["read", "write", "create"]
+Mode = Literal["read", "write", "create", "private"]
 Data = bytes | bytearray | memoryview
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -112,6 +114,8 @@ class FileSystem(Protocol):
 
     def open(self, path: Path, mode: Mode, /) -> File:
         """Opens a file for reading, or for reading and writing; ``create`` also creates it if it is missing.
+
+        ``private`` is ``create``, and leaves the file to its owner alone.
 
         Raises at once for anything but a regular file; see `check_openable`.
         """
@@ -273,14 +277,20 @@ def read_file(filesystem: FileSystem, path: Path) -> bytes:
         return file.pread(file.size(), 0)
 
 
-def put_file(filesystem: FileSystem, path: Path, data: Data) -> None:
+def put_file(filesystem: FileSystem, path: Path, data: Data, mode: Mode = "create") -> None:
     """Writes a small file atomically, by a rename. The rename is durable once the directory is synced.
+
+    Args:
+        filesystem: The file system.
+        path: The file.
+        data: Its content.
+        mode: ``create``, or ``private`` for a file of its owner alone.
 
     Raises:
         OSError: From the file system.
     """
     unfinished = path.with_name(f"{path.name}.tmp")
-    with contextlib.closing(filesystem.open(unfinished, "create")) as file:
+    with contextlib.closing(filesystem.open(unfinished, mode)) as file:
         if file.size():
             file.truncate(0)  # left by a crash or a full disk
         write_all(file, data, 0)
@@ -317,6 +327,12 @@ class RealFile:
         if not stat.S_ISREG(mode):
             what = _KINDS.get(stat.S_IFMT(mode), "something else")
             raise OSError(errno.ENOTSUP, f"it is {what}, not a file", str(path))
+
+    def narrow(self) -> None:
+        """Leaves the file to its owner alone, if it is that of this process."""
+        if os.fstat(self._fd).st_mode & 0o077:
+            with contextlib.suppress(PermissionError):
+                os.fchmod(self._fd, PRIVATE)
 
     def pread(self, size: int, offset: int, /) -> bytes:
         """See `File.pread`."""
@@ -381,25 +397,45 @@ class RealFile:
 
 
 class RealFileSystem:
-    """The file system of this machine."""
+    """The file system of this machine.
 
-    __slots__ = ()
+    Attributes:
+        readers: Who besides the owner may read the files and directories that it makes.
+    """
+
+    readers: Readers = "owner"
+
+    def __init__(self, readers: Readers = "owner") -> None:
+        self.readers = readers
 
     def open(self, path: Path, mode: Mode, /) -> RealFile:
         """See `FileSystem.open`. O_NONBLOCK: opening a FIFO would wait for its other end. Regular files ignore the flag."""
-        flags = {"read": os.O_RDONLY, "write": os.O_RDWR, "create": os.O_RDWR | os.O_CREAT}[mode]
+        flags = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (os.O_RDONLY if mode == "read" else os.O_RDWR)
 
         def make() -> RealFile:
-            fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY, 0o644)
+            fd = self._made(path, flags) if mode in ("create", "private") else os.open(path, flags)
             return RealFile(fd, writable=mode != "read")
 
         file = forks.undisturbed(make, RealFile.close)
         try:
             file.check_kind(path)
+            if mode == "private":
+                file.narrow()
         except BaseException:
             file.close()
             raise
         return file
+
+    def _made(self, path: Path, flags: int) -> int:
+        """Opens a file that may be missing. What it makes has its modes whatever the umask."""
+        if self.readers == "owner":
+            return os.open(path, flags | os.O_CREAT, PRIVATE)
+        try:
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, PRIVATE)
+        except FileExistsError:
+            return os.open(path, flags | os.O_CREAT, PRIVATE)
+        os.fchmod(fd, FILE_MODES[self.readers])
+        return fd
 
     def make_directory(self, path: Path, /) -> None:
         """See `FileSystem.make_directory`. Created directories are made durable from the top down.
@@ -412,7 +448,7 @@ class RealFileSystem:
         there = missing[-1].parent if missing else path
         self._sync_name(there.absolute())
         for directory in reversed(missing):
-            directory.mkdir(exist_ok=True)
+            make_readable(directory, DIRECTORY_MODES[self.readers])
             self.sync_directory(directory.parent)
 
     def _sync_name(self, path: Path) -> None:
@@ -459,7 +495,7 @@ class RealFileSystem:
 
     def notifier(self, directory: Path, /) -> Notifier:
         """See `FileSystem.notifier`."""
-        return FileNotifier.open(directory)
+        return FileNotifier.open(directory, self.readers)
 
     def listen(self, directory: Path, /) -> Listener:
         """See `FileSystem.listen`."""

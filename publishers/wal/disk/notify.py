@@ -26,6 +26,8 @@ from typing import Final, Literal, Protocol
 from uuid import uuid4
 
 from flow import forks
+from publishers.options import Readers
+from publishers.wal.disk.modes import MEETING_MODES, PRIVATE, make_file, make_readable
 
 __all__ = [
     "BELL_NAME",
@@ -52,6 +54,7 @@ LONGEST_PATH: Final = 107
 _SUFFIX: Final = ".sock"
 _BYTE: Final = b"\a"
 _DRAIN: Final = 4096
+_SOCKETS: Final = 1_000  # that a commit notifies; readers beyond them poll each ``tail_idle``
 _IN_MODIFY: Final = 0x2
 _IN_NONBLOCK: Final = os.O_NONBLOCK
 _IN_CLOEXEC: Final = os.O_CLOEXEC
@@ -144,8 +147,12 @@ class FileNotifier:
         pending: Datagrams that were not sent, because the queue of the socket was full.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, readers: Readers = "owner") -> None:
         """Creates ``readers/`` and BELL if they are missing.
+
+        Args:
+            directory: The directory of the log.
+            readers: Who may read the log, and put sockets into ``readers/``.
 
         Raises:
             OSError: If ``readers/``, BELL or a socket cannot be created.
@@ -156,8 +163,9 @@ class FileNotifier:
         self._lock = threading.Lock()
         self._sockets: tuple[str, ...] = ()
         self._watched = False
-        self._readers.mkdir(exist_ok=True)
-        self._file = os.open(directory / BELL_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        make_readable(self._readers, MEETING_MODES[readers])
+        make_file(directory / BELL_NAME, readers)
+        self._file = os.open(directory / BELL_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         try:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.setblocking(False)
@@ -173,10 +181,10 @@ class FileNotifier:
         self.close()
 
     @classmethod
-    def open(cls, directory: Path) -> Notifier:
+    def open(cls, directory: Path, readers: Readers = "owner") -> Notifier:
         """Opens the notifier of a log; if that fails, returns a silent one, and readers poll."""
         try:
-            return cls(directory)
+            return cls(directory, readers)
         except OSError:
             return SilentNotifier()
 
@@ -189,7 +197,7 @@ class FileNotifier:
                 names = os.listdir(self._readers)
             except OSError:
                 names = []
-            sockets = tuple(str(self._readers / name) for name in names if name.endswith(_SUFFIX))
+            sockets = tuple(str(self._readers / name) for name in names if name.endswith(_SUFFIX))[:_SOCKETS]
             known, self._sockets = self._sockets, sockets
             watched, self._watched = self._watched, self._is_watched()
         for path in sockets:

@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from publishers.errors import LogBusy, NotALog
+from flow.clock import SYSTEM_CLOCK
+from publishers.errors import LogBusy, LogUnreadable, NotALog
 from publishers.wal.disk.filesystem import File, FileSystem, open_file, write_all
 from publishers.wal.files.head import HEAD_NAME
 from publishers.wal.files.segment import segment_number
-from publishers.wal.files.tail_page import TAIL_NAME
+from publishers.wal.files.tail_page import TAIL_NAME, Tail
 
 __all__ = ["LOCK_NAME", "STAGED", "LogWriter", "check_names", "sign", "take_lock", "tidy", "writer_of"]
 
@@ -61,15 +62,36 @@ class LogWriter(NamedTuple):
 def writer_of(filesystem: FileSystem, path: Path) -> LogWriter:
     """Checks whether a log is open for writing; if it is not, the check itself holds the lock for a moment."""
     try:
-        with contextlib.closing(filesystem.open(path / LOCK_NAME, "read")) as file:
-            # Shared, so that two concurrent checks do not take each other for a writer.
-            if file.lock(shared=True):
-                return LogWriter(alive=False)
-            return LogWriter(alive=True, pid=_signed(file))
+        file = filesystem.open(path / LOCK_NAME, "read")
     except FileNotFoundError:
         return LogWriter(alive=False)
+    except PermissionError:  # LOCK is for the owner of the log alone
+        return _said_by_tail(filesystem, path)
     except OSError:
         return LogWriter(alive=None)
+    try:
+        # Shared, so that two concurrent checks do not take each other for a writer.
+        if file.lock(shared=True):
+            return LogWriter(alive=False)
+        return LogWriter(alive=True, pid=_signed(file))
+    except OSError:
+        return LogWriter(alive=None)
+    finally:
+        file.close()
+
+
+def _said_by_tail(filesystem: FileSystem, path: Path) -> LogWriter:
+    tail = None
+    with contextlib.suppress(LogUnreadable):
+        tail = Tail.open(filesystem, path)
+    if tail is None:
+        return LogWriter(alive=None)
+    with contextlib.closing(tail):
+        life = tail.life()
+        if life is None:  # an older version of penstock has opened it
+            return LogWriter(alive=None)
+        alive = life.until > SYSTEM_CLOCK.monotonic() * 1e6
+        return LogWriter(alive=alive, pid=life.pid if alive else None)
 
 
 def _signed(lock: File) -> int | None:
@@ -85,7 +107,7 @@ def take_lock(filesystem: FileSystem, path: Path) -> File:
         LogUnreadable: If it cannot be opened.
         OSError: From the file system.
     """
-    file = open_file(filesystem, path / LOCK_NAME, "create")
+    file = open_file(filesystem, path / LOCK_NAME, "private")
     try:
         tries = _TRIES
         while not file.lock():

@@ -9,6 +9,9 @@ Format 1 has 56 bytes and their crc; format 2 adds the random bits of the epoch 
 
 A further number follows, which each opening for writing raises before it touches anything else. An owner that finds another
 number than its own was fenced off: another process has acquired its lock, and writes.
+
+Behind it the writer says until when it is alive, by the monotonic clock of this boot, and moves that on. It is for followers that
+may not open LOCK. It has the number of the opening, so that nothing is believed of an earlier one.
 """
 
 import contextlib
@@ -20,7 +23,7 @@ from zlib import crc32
 from flow import forks
 from publishers.wal.disk.filesystem import File, FileSystem, open_file, write_all
 
-__all__ = ["TAIL_NAME", "Tail", "TailState"]
+__all__ = ["TAIL_NAME", "Tail", "TailLife", "TailState"]
 
 TAIL_NAME: Final = "TAIL"
 _PAGE: Final = 4096
@@ -32,6 +35,8 @@ _COPY: Final = slice(8, 8 + _SEALED.size)
 _CRC: Final = Struct("<I")
 _ATTEMPTS: Final = 64
 _FENCE: Final = 128
+_LIFE: Final = 192
+_ALIVE: Final = Struct("<Q16sQQ")
 _NO_BOOT: Final = bytes(16)
 
 
@@ -53,6 +58,18 @@ class TailState(NamedTuple):
     end: int
     durable: int
     random: int = 0
+
+
+class TailLife(NamedTuple):
+    """What the writer says of itself.
+
+    Attributes:
+        until: Time in microseconds, by the monotonic clock, until which it is alive; 0 behind its end.
+        pid: Its process.
+    """
+
+    until: int
+    pid: int
 
 
 class Tail:
@@ -128,6 +145,19 @@ class Tail:
     def claimed(self) -> bool:
         """Whether this opening still holds its claim: no later opening has claimed the log."""
         return self.fence == self.own
+
+    def live(self, until: int, pid: int) -> None:
+        """Says until when this writer is alive, in microseconds; 0 for its end."""
+        if self.fence == self.own:
+            number = _COUNTER.unpack(self.own)[0]
+            _ALIVE.pack_into(self._page, _LIFE, number, self._boot_id, until, pid)
+
+    def life(self) -> TailLife | None:
+        """Returns what the writer has said last; None if the latest opening for writing has said nothing, or nothing is known of boots."""
+        fence, boot_id, until, pid = _ALIVE.unpack_from(self._page, _LIFE)
+        if fence != _COUNTER.unpack(self.fence)[0] or self._boot_id == _NO_BOOT:
+            return None
+        return TailLife(until if boot_id == self._boot_id else 0, pid)
 
     def write(self, epoch: int, visible: int, segment: int, end: int, durable: int, random: int = 0) -> bool:
         """Publishes a position; does nothing and returns False if a later opening has claimed the log."""

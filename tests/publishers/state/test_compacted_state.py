@@ -388,6 +388,24 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(path, what):
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize("what", ["/dev/null", "/dev/zero", "/dev/full", "a FIFO"])
+@pytest.mark.parametrize("place", ["state", "state/rows.sqlite"])
+def test_a_device_in_place_of_the_state_does_not_stop_the_log(path, caplog, place, what):
+    """F147: it is left alone, and the state made anew beside it."""
+    with ChangeLog.open(path, **QUICK) as log:
+        log.commit([upsert("order", "1", {"n": 1})])
+    (path / place).parent.mkdir(exist_ok=True)
+    if what == "a FIFO":
+        os.mkfifo(path / place)
+    else:
+        (path / place).symlink_to(what)
+    with stated(path) as log:
+        assert "was a device, and is made anew" in caplog.text
+        settled(log)
+        assert log.state.get("order", "1").body == {"n": 1}
+    assert (path / "state" / "rows.sqlite").is_file()
+
+
 def test_a_directory_that_cannot_be_made_is_refused(path):
     with ChangeLog.open(path, **QUICK):
         pass

@@ -5,12 +5,16 @@ import json
 import re
 import sys
 from random import Random
+from uuid import UUID
 
 import pytest
 
 import flow
 from publishers import ChangeLog, ChangeStore
+from publishers.journal import Journal
 from publishers.mutations.mutation import upsert
+from publishers.wal import RealFileSystem
+from publishers.wal.checks import verify
 from tests.harness.scale import SCALE
 from tests.publishers.support import Probe, wait_until
 from tests.publishers.wal.checks.damage import copy_log, damage, flip, frames_of, make_log, snapshot
@@ -67,6 +71,41 @@ def test_verify_answers_with_its_verdict(log, tmp_path, capsys):
     assert (told["verdict"], told["newest"], told["lost"]) == ("CORRUPT", 2, [3, 5])
     assert run(capsys, "verify", tmp_path / "nowhere")[0] == 3
     assert run(capsys, "verify", "ws://127.0.0.1/ws")[0] == 2
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize(
+    ("name", "spoil", "code"),
+    [
+        ("slots", None, 0),
+        ("slots", "both", 2),
+        ("groups/pickers", "both", 2),
+        ("slots", "later", 3),
+        ("groups/pickers", "directory", 3),
+    ],
+)
+def test_verify_judges_the_journals_of_slots_and_groups(log, capsys, name, spoil, code, live):
+    """F49: with its exit code, beside a writer too."""
+    with ChangeLog.open(log) as opened:
+        opened.slots.create("stock")
+        opened.groups.create("pickers")
+    with ChangeLog.open(log) if live else contextlib.nullcontext():
+        for file in (log / name / "JOURNAL", log / name / "JOURNAL.copy"):
+            if spoil == "both":
+                flip(file, 140)
+            elif spoil == "directory":
+                file.unlink()
+                file.mkdir()
+            elif spoil == "later":
+                file.unlink()
+        if spoil == "later":
+            report = verify(log)
+            journal = Journal(RealFileSystem(), log / name, UUID(report.log_id))
+            journal.append(b"", lambda: b'{"format":99,"slots":[]}')
+        found, out, err = run(capsys, "verify", log)
+    assert (found, err) == (code, "")
+    lines = [line for line in out.splitlines() if f"journal in {name} at" in line]
+    assert len(lines) == (code > 0), out
 
 
 def test_verify_takes_a_store_log_by_log(tmp_path, capsys):
