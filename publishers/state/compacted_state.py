@@ -385,7 +385,7 @@ class CompactedState:
             return
         began = time.monotonic()
         self._service.waiting.park(self)
-        if self._service.watermark.visible == upto:
+        if self._service.watermark.visible == upto and not self.ended:  # an end before ``clear`` was not seen
             self._called.wait()
         left = self._service.options.state_interval - (time.monotonic() - began)
         while left > 0 and not self.ended and self._hurried <= self._place.version:

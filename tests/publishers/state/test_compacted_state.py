@@ -388,6 +388,24 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(path, what):
     assert file.read_bytes() == before
 
 
+def test_a_state_ends_whenever_it_is_told_to(path, monkeypatch):
+    """Also in the moment before it forgets that it was called."""
+    with stated(path) as log:
+        settled(log)
+        state = log._state
+        plain = state._called.clear
+
+        def late():
+            monkeypatch.setattr(state._called, "clear", plain)
+            state._end()
+            plain()
+
+        monkeypatch.setattr(state._called, "clear", late)
+        state.wake()
+        state._thread.join(10)
+        assert not state._thread.is_alive()
+
+
 @pytest.mark.parametrize("what", ["/dev/null", "/dev/zero", "/dev/full", "a FIFO"])
 @pytest.mark.parametrize("place", ["state", "state/rows.sqlite"])
 def test_a_device_in_place_of_the_state_does_not_stop_the_log(path, caplog, place, what):
