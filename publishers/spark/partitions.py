@@ -29,9 +29,9 @@ from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.util import _load_from_socket
 
 from publishers.spark.errors import BatchTooLarge
+from publishers.spark.inside import gateway_of, java_context, load_from_socket
 from publishers.spark.plan import arrow_schema, free_name, plan_of, record_batches_of
 from publishers.spark.schema import Encoding, column_named
 
@@ -185,12 +185,12 @@ class Partitions:
 
     def bring(self, start: int, width: int) -> Window | None:
         """Runs one job over ``width`` partitions; returns None if their rows exceed Spark's limit of a job's result."""
-        numbers, array_list, run_job = _java(self._context._gateway)  # noqa: SLF001 - see above
+        numbers, array_list, run_job = _java(gateway_of(self._context))
         # A JVM stream makes the list, since each element of a list made in Python would cost a py4j command.
         chosen = array_list(numbers(start, start + width).boxed().toList())
         try:
-            served = run_job(self._context._jsc.sc(), self._rdd, chosen)  # noqa: SLF001 - see above
-            with _load_from_socket(served, NoOpSerializer()) as messages:
+            served = run_job(java_context(self._context), self._rdd, chosen)
+            with load_from_socket(served, NoOpSerializer()) as messages:
                 return [pa.ipc.read_record_batch(pa.py_buffer(message), self._schema) for message in messages]
         except (Py4JError, PySparkException) as error:
             if _LIMIT not in str(error):

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 from py4j.java_gateway import JavaGateway
 from pyspark.sql import DataFrame
 
+from publishers.spark.inside import dataset_of, gateway_of, java_session
+
 __all__ = ["PhysicalPlan", "scan_of"]
 
 _PACKAGE: Final = "org.apache.spark.sql.execution."
@@ -24,8 +26,7 @@ def scan_of(frame: DataFrame) -> Any:
 
     A frame that the caller has transformed or persisted is another frame: Spark must plan it.
     """
-    # A classic DataFrame wraps a Dataset of the JVM; no public API shows its plan.
-    dataset: Any = frame._jdf  # noqa: SLF001 - see above
+    dataset: Any = dataset_of(frame)
     if dataset.logicalPlan().nodeName() != "LogicalRDD" or dataset.storageLevel().isValid():
         return None
     scan = dataset.queryExecution().sparkPlan()
@@ -57,7 +58,7 @@ class PhysicalPlan(NamedTuple):
 
         Extensions of Spark may put their own operators into a plan.
         """
-        dataset: Any = selected._jdf  # noqa: SLF001 - see scan_of
+        dataset: Any = dataset_of(selected)
         plan = dataset.queryExecution().executedPlan()
         compiled = _class(plan) == "WholeStageCodegenExec"
         projection = plan.child() if compiled else plan
@@ -68,13 +69,13 @@ class PhysicalPlan(NamedTuple):
         ):
             return None
         session: Any = selected.sparkSession
-        gateway = session.sparkContext._gateway  # noqa: SLF001 - it holds objects of this JVM
+        gateway = gateway_of(session.sparkContext)
         return cls(
             scan.output(),
             filtering.condition(),
             projection.projectList(),
             compiled,
-            session._jsparkSession.createDataFrame(gateway.jvm.java.util.ArrayList(), dataset.schema()),  # noqa: SLF001 - see above
+            java_session(session).createDataFrame(gateway.jvm.java.util.ArrayList(), dataset.schema()),
             gateway,
         )
 

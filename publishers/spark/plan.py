@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from publishers.spark.inside import dataset_of, gateway_of, java_column
 from publishers.spark.physical_plan import PhysicalPlan, scan_of
 from publishers.spark.schema import IMAGES, Encoding
 
@@ -30,7 +31,7 @@ class BatchPlan:
 
     def __init__(self, encoding: Encoding, schema: StructType, gateway: JavaGateway) -> None:
         encoding.check(schema)
-        columns = [column._jc for column in encoding.columns(schema)]  # noqa: SLF001 - no public API keeps them in the JVM
+        columns = [java_column(column) for column in encoding.columns(schema)]
         self._columns: Any = gateway.jvm.PythonUtils.toSeq(columns)
         self._limited: tuple[int, Any, Any] = (
             0,
@@ -66,18 +67,16 @@ class BatchPlan:
         if known != most:
             # Evaluated twice, in the filter and in the select: the filter passes a prefix, so both count the same.
             number = F.monotonically_increasing_id().bitwiseAND(IN_PARTITION)
-            within = (number <= most)._jc  # noqa: SLF001 - see __init__
-            selected = self._columns.appended((number == most).alias("beyond")._jc)  # noqa: SLF001 - see __init__
+            within = java_column(number <= most)
+            selected = self._columns.appended(java_column((number == most).alias("beyond")))
             self._limited = most, within, selected
-        fitting = frame._jdf.where(within)  # noqa: SLF001 - see __init__
+        fitting = dataset_of(frame).where(within)
         return DataFrame(fitting.select(selected), frame.sparkSession)
 
 
 def record_batches_of(frame: DataFrame) -> Any:
     """Returns the RDD of a frame's serialised record batches in the JVM."""
-    # A classic DataFrame wraps a Dataset of the JVM; no public API returns Arrow data by partition.
-    dataset: Any = frame._jdf  # noqa: SLF001 - see above
-    return dataset.toArrowBatchRdd()
+    return dataset_of(frame).toArrowBatchRdd()
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
@@ -105,7 +104,7 @@ def plan_of(encoding: Encoding, frame: DataFrame) -> BatchPlan:
     Raises:
         SchemaRefused: If the columns cannot become changes.
     """
-    return _made(encoding, frame.schema, frame.sparkSession.sparkContext._gateway)  # noqa: SLF001 - a plan holds objects of this JVM
+    return _made(encoding, frame.schema, gateway_of(frame.sparkSession.sparkContext))
 
 
 def free_name(names: Iterable[str]) -> str:

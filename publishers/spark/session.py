@@ -7,9 +7,10 @@ import warnings
 from pathlib import Path
 from typing import Final
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+from publishers.spark.inside import has_context
 from publishers.spark.java import ensure_java
 
 __all__ = ["SparkSettingWarning", "spark_session"]
@@ -65,7 +66,7 @@ def spark_session(name: str, *, cores: int = 2, **conf: str) -> SparkSession:
     if cores < 1:
         raise ValueError(f"cores is {cores!r}, but must be at least 1")
     wanted = {key: value for key, (value, _) in _SETTINGS.items()} | conf
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - the builder would change an existing session
+    if has_context():  # the builder would change its session
         existing = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
         _warn(existing, wanted)
         return existing

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from publishers.spark.inside import gateway_of, java_session
 from publishers.spark.partitions import HELD, Partitions, TooMuchAtOnce, Window, in_order
 from publishers.spark.plan import IN_PARTITION, plan_of
 from publishers.spark.schema import Encoding
@@ -69,10 +70,10 @@ class StoredBatches:
         """
         plan, session = plan_of(self._encoding, self._frame), self._frame.sparkSession
         rdd, schema = plan.record_batches(self._frame, IN_PARTITION)
-        java: Any = session.sparkContext._jvm  # noqa: SLF001 - no public API creates a Dataset of an RDD in the JVM
+        java: Any = gateway_of(session.sparkContext).jvm
         rdd.persist(java.org.apache.spark.storage.StorageLevel.DISK_ONLY())
         try:
-            made = session._jsparkSession.createDataset(rdd, java.org.apache.spark.sql.Encoders.BINARY())  # noqa: SLF001 - see above
+            made = java_session(session).createDataset(rdd, java.org.apache.spark.sql.Encoders.BINARY())
             numbered = DataFrame(made.toDF(), session).withColumn("number", F.monotonically_increasing_id())
             stored = self._listed(numbered, rdd.getNumPartitions())
             windows = (_read(values, schema) for values in self._values(numbered, stored))

@@ -40,6 +40,7 @@ from transports.graphql.groups import (
     term_deliveries,
 )
 from transports.graphql.inputs import CriterionInput, MaskRuleInput, OnGap, RowsMode, StartInput
+from transports.graphql.inside import executable
 from transports.graphql.probe import view_for
 from transports.graphql.selection import selected
 from transports.graphql.slots import AcknowledgedSlot, SlotInput
@@ -456,5 +457,4 @@ _SCHEMA: Final = strawberry.Schema(
 
 def make_schema() -> GraphQLSchema:
     """Returns the executable schema."""
-    schema: GraphQLSchema = _SCHEMA._schema  # noqa: SLF001 - strawberry has no public name for it
-    return schema
+    return executable(_SCHEMA)

@@ -15,6 +15,8 @@ from graphql import (
     get_directive_values,
 )
 
+from transports.graphql.inside import raw_info
+
 __all__ = ["selected"]
 
 
@@ -25,7 +27,7 @@ def selected(info: strawberry.Info[Any, Any], name: str) -> frozenset[str]:
         info: The info of the field that is being resolved.
         name: The name of the subfield.
     """
-    raw: GraphQLResolveInfo[Any] = info._raw_info  # noqa: SLF001 - strawberry's public form has unresolved directives
+    raw = raw_info(info)
     found: set[str] = set()
     for node in raw.field_nodes:
         for inner in _fields(raw, node.selection_set, set()):

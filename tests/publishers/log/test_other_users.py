@@ -50,7 +50,7 @@ def use(path, **options):
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o000])
 @pytest.mark.parametrize("readers", READERS)
 def test_what_a_log_makes_is_for_those_who_may_read_it(tmp_path, readers, umask):
-    """F147: whatever the umask; LOCK and journals are for the owner alone."""
+    """Whatever the umask; LOCK and journals are for the owner alone."""
     before = os.umask(umask)
     try:
         assert use(tmp_path / "new" / "log", readers=readers) == readers
@@ -65,7 +65,7 @@ def test_what_a_log_makes_is_for_those_who_may_read_it(tmp_path, readers, umask)
 @pytest.mark.parametrize("asked", READERS)
 @pytest.mark.parametrize("kept", READERS)
 def test_a_log_that_exists_keeps_its_modes_and_one_line_says_so(tmp_path, caplog, kept, asked):
-    """F147: so that no follower is lost by an upgrade; but LOCK and journals, which were for all to read, are not any more."""
+    """So that no follower is lost by an upgrade; but LOCK and journals, which were for all to read, are not any more."""
     use(tmp_path / "log", readers=kept)
     ChangeStore.open(tmp_path / "store", readers=kept, **QUICK).close()
     for name in ("LOCK", "slots/JOURNAL", "groups/pickers/JOURNAL"):
@@ -81,7 +81,6 @@ def test_a_log_that_exists_keeps_its_modes_and_one_line_says_so(tmp_path, caplog
 
 
 def test_a_directory_that_is_too_narrow_is_said_to_be_so(tmp_path, caplog):
-    """F147."""
     (tmp_path / "log").mkdir(0o700)
     with caplog.at_level(logging.WARNING, "penstock.housekeeping"):
         ChangeLog.open(tmp_path / "log", readers="all", **QUICK).close()
@@ -112,7 +111,7 @@ def old_writer(path):
 
 
 def test_an_older_and_a_newer_writer_do_not_both_write(tmp_path):
-    """F147: the lock is the flock of LOCK, whichever version takes it, and whatever the mode that LOCK had."""
+    """The lock is the flock of LOCK, whichever version takes it, and whatever the mode that LOCK had."""
     path = tmp_path / "log"
     with ChangeLog.open(path, **QUICK), old_writer(path) as old:
         assert old.stdout.readline() == "busy\n"
@@ -127,7 +126,7 @@ def test_an_older_and_a_newer_writer_do_not_both_write(tmp_path):
 
 
 def test_a_follower_that_may_not_open_lock_learns_from_tail_whether_the_writer_lives(tmp_path, monkeypatch):
-    """F147: while it lives, behind its end, and if it was killed: until its word has expired."""
+    """While it lives, behind its end, and if it was killed: until its word has expired."""
     path = tmp_path / "log"
     plain = RealFileSystem.open
 
@@ -168,7 +167,7 @@ class Clock:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may run as two users")
 @pytest.mark.parametrize("readers", READERS)
 def test_another_user_reads_what_it_may_and_stops_nobody(readers):
-    """F147: it follows, reads by links, stages, verifies and backs up; in no mode it gets hold of the lock."""
+    """It follows, reads by links, stages, verifies and backs up; in no mode it gets hold of the lock."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.publishers.log.two_users", readers],
         capture_output=True, text=True, timeout=120, check=True,

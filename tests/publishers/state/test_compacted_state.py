@@ -409,7 +409,7 @@ def test_a_state_ends_whenever_it_is_told_to(path, monkeypatch):
 @pytest.mark.parametrize("what", ["/dev/null", "/dev/zero", "/dev/full", "a FIFO"])
 @pytest.mark.parametrize("place", ["state", "state/rows.sqlite"])
 def test_a_device_in_place_of_the_state_does_not_stop_the_log(path, caplog, place, what):
-    """F147: it is left alone, and the state made anew beside it."""
+    """It is left alone, and the state made anew beside it."""
     with ChangeLog.open(path, **QUICK) as log:
         log.commit([upsert("order", "1", {"n": 1})])
     (path / place).parent.mkdir(exist_ok=True)
