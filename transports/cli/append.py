@@ -16,7 +16,7 @@ from publishers.errors import InvalidOption
 from publishers.model.position import Position
 from publishers.mutations.mutation import Mutation, columns_of
 from publishers.wal import Columns
-from transports.cli.arguments import ArgumentParser, number
+from transports.cli.arguments import ArgumentParser, number, readers_of
 from transports.cli.http import add_token, post, token_of, trust_of
 from transports.cli.source import owned, url_of
 from transports.codec.changes import read_lines
@@ -38,6 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.value("file", "FILE", "JSON lines (default: standard input)", nargs="?", default="-")
     parser.log_name()
+    parser.readers("a log that it makes")
     parser.value("--expect", "CURSOR", "append nothing if anything was committed at this cursor or later")
     parser.value("--producer", "NAME", "whose transaction it is; with --sequence, a repetition is harmless")
     parser.value("--sequence", "N", "its number for the transaction, which rises", type=number(0, 2**63 - 1))
@@ -56,6 +57,8 @@ def run(chosen: argparse.Namespace) -> int:
     if (chosen.producer is None) is not (chosen.sequence is None):
         raise InvalidOption("--sequence", chosen.sequence, "given with --producer, and only then")
     url = url_of(chosen.target)
+    if url is not None and chosen.readers:
+        raise InvalidOption("--readers", chosen.readers, "given with DIR: a server has made its log")
     return _local(chosen) if url is None else _remote(chosen, url)
 
 
@@ -67,7 +70,7 @@ def _local(chosen: argparse.Namespace) -> int:
         if first is None:
             return _nothing()
         producer = None if chosen.producer is None else (chosen.producer, chosen.sequence)
-        with owned(chosen.target, chosen.log) as log:
+        with owned(chosen.target, chosen.log, **readers_of(chosen)) as log:
             commit = log.commit_columns(
                 _batches(chain((first,), mutations)), producer=producer, expect=chosen.expect
             )

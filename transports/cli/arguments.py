@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from transports.cli import lines
 
-__all__ = ["ArgumentParser", "number"]
+__all__ = ["ArgumentParser", "number", "readers_of"]
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -58,6 +58,14 @@ class ArgumentParser(argparse.ArgumentParser):
         """Adds the argument ``DIR`` of commands on a log or a store."""
         self.value("directory", "DIR", "directory of a log, or of a store of logs")
 
+    def readers(self, of: str) -> None:
+        """Adds the option ``--readers``; see ``readers_of``."""
+        self.add_argument(
+            "--readers",
+            choices=("owner", "group", "all"),
+            help=f"which users of this machine may read {of} (default: owner; one that exists keeps its modes)",
+        )
+
     def json(self, what: str = "print one JSON document") -> None:
         """Adds the option ``--json``."""
         self.flag("--json", what)
@@ -74,6 +82,11 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exits with code 2 and one line on standard error."""
         self.exit(2, f"{self.prog}: {' '.join(message.split())} ({self.prog} --help tells more)\n")
+
+
+def readers_of(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Returns the option ``readers`` of a log, if the command was given it."""
+    return {} if chosen.readers is None else {"readers": chosen.readers}
 
 
 def number(low: int, high: int) -> Callable[[str], int]:

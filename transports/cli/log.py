@@ -10,7 +10,7 @@ from typing import Any, Final
 from publishers.errors import InvalidOption, PenstockError
 from publishers.store.store import ChangeStore
 from publishers.wal import Follower
-from transports.cli.arguments import ArgumentParser
+from transports.cli.arguments import ArgumentParser, readers_of
 from transports.cli.output import print_json, show
 from transports.cli.source import check_directory
 
@@ -27,6 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     making = _add(
         commands, "create var/shop orders", "make a log, and the store if there is none", _create, "NAME"
     )
+    making.readers("a store that it makes")
     making.value("--type", "TEXT", "what kind of log it is, in your own words")
     making.each("--label", "KEY=VALUE", "what else to say of it")
     dropping = _add(commands, "drop var/shop orders --yes", "drop a log with everything in it", _drop, "NAME")
@@ -98,7 +99,7 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 def _create(chosen: argparse.Namespace) -> int:
     check_directory(chosen.directory)
     labels = dict(_label(text) for text in chosen.label)
-    with ChangeStore.open(chosen.directory) as store:
+    with ChangeStore.open(chosen.directory, **readers_of(chosen)) as store:
         log = store.create(chosen.name, type=chosen.type, labels=labels)
         show(chosen, {"created": _log_json(store, log.name)}, [f"log {log.name} is there, in {log.path}"])
     return _DONE

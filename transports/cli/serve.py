@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
@@ -20,7 +20,7 @@ from transports.access.policy import Policy
 from transports.access.tokens import TokenFile
 from transports.access.web_origins import checked_origins
 from transports.cli import lines
-from transports.cli.arguments import ArgumentParser, number
+from transports.cli.arguments import ArgumentParser, number, readers_of
 from transports.cli.sinks import run_beside
 from transports.cli.source import check_directory, is_store
 from transports.cli.sources import sources_of
@@ -48,6 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.directory()
     parser.flag("--own", "open it for writing, instead of following its writer")
+    parser.readers("a log that --own makes")
     parser.flag(
         "--state", "with --own: keep the newest body of each entity, and give it to clients that ask for it"
     )
@@ -275,7 +276,9 @@ def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedNam
     check_directory(chosen.directory)
     if chosen.state and not chosen.own:
         raise InvalidOption("--state", True, "given with --own: a follower keeps no state")
-    options: dict[str, Any] = {}
+    if chosen.readers and not chosen.own:
+        raise InvalidOption("--readers", chosen.readers, "given with --own: a follower makes no log")
+    options = readers_of(chosen)
     if chosen.state or (chosen.own and chosen.sinks is not None and read_sinks(chosen.sinks).state):
         options["state"] = True
     if chosen.source and (chosen.follow_name or is_store(chosen.directory)):

@@ -14,6 +14,7 @@ from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.disk.modes import DIRECTORY_MODES, FILE_MODES, MEETING_MODES
 from publishers.wal.files.directory import LogWriter
 from tests.publishers.support import QUICK
+from transports.cli import main
 
 PRIVATE = ("LOCK", "JOURNAL", "JOURNAL.copy")
 READERS = ("owner", "group", "all")
@@ -189,3 +190,18 @@ def test_another_user_reads_what_it_may_and_stops_nobody(readers):
         "stage": "sealed", "follow": [402, True, True, "datagram"], "consume": [402, True],
         "verify": ["SOUND", True, journals], "slots": "PermissionError", "followed": [402, False, False, "datagram"],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("readers", [None, *READERS])
+def test_a_command_makes_a_log_or_a_store_for_those_who_may_read_it(tmp_path, readers):
+    """F110: and a command that makes none refuses the option."""
+    given = [] if readers is None else ["--readers", readers]
+    rows = tmp_path / "rows"
+    rows.write_text('{"entity_type":"order","key":"1","body":{}}\n')
+    assert main(["append", str(tmp_path / "log"), str(rows), *given]) == 0
+    assert main(["log", "create", str(tmp_path / "store"), "orders", *given]) == 0
+    for name in ("log", "store"):
+        assert modes(tmp_path / name) == right(tmp_path / name, readers or "owner")
+    if readers is not None:
+        assert main(["serve", str(tmp_path / "log"), "--port", "0", *given]) == 2
+        assert main(["append", "http://127.0.0.1:1", str(rows), *given]) == 2
