@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +60,7 @@ class Peers:
         self.tail.claim()
         self._clock = clock
         self._lasts = _LASTS + 2 * options.sync_interval  # the longest time between two steps of housekeeping
+        self._until = -inf
         self._live()
         files.callback(self.tail.live, 0, 0)
         self._notifier = filesystem.notifier(directory)
@@ -90,4 +92,8 @@ class Peers:
         return False
 
     def _live(self) -> None:
-        self.tail.live(int((self._clock() + self._lasts) * 1e6), self._filesystem.process_id())
+        """Says that the writer lives, if half of the time of its last word is over: an idle log writes seldom."""
+        now = self._clock()
+        if self._until - now < self._lasts / 2:
+            self._until = now + self._lasts
+            self.tail.live(int(self._until * 1e6), self._filesystem.process_id())

@@ -138,7 +138,6 @@ def test_a_follower_that_may_not_open_lock_learns_from_tail_whether_the_writer_l
 
     monkeypatch.setattr(RealFileSystem, "open", refused)
     now = [1_000.0]
-    monkeypatch.setattr("flow.clock.SystemClock.monotonic", staticmethod(lambda: now[0]), raising=False)
     with ChangeLog.open(path, **QUICK) as log:
         tail = log._files._tail
         tail.live(1_010_000_000, 7)
