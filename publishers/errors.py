@@ -26,6 +26,7 @@
     |   |-- LogReplaced        another log is now at the path of a follower     (old, new)
     |   |-- LogGone            no log is now at the path of a follower          (path)
     |   |-- LogFull            the disk has no room for the commit              (free, needed)  retryable
+    |   |   `-- LogExhausted   the process lacks descriptors, memory or threads (resource)  retryable
     |   |-- LogFailed          the disk failed; only reopening recovers         (outcome)
     |   |-- AlreadyVisible     a visible version cannot be truncated            (version, visible)
     |   |-- NoSuchVersion      it was never committed, or was truncated         (version, newest)
@@ -56,7 +57,7 @@ Errors carry data. Their text is made from it: what was wrong, its value, and wh
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from flow.errors import Forked
 from publishers.model.errors import InvalidOption, PenstockError, PositionError, PositionMalformed, shown
@@ -88,6 +89,7 @@ __all__ = [
     "LogClosed",
     "LogDropped",
     "LogError",
+    "LogExhausted",
     "LogExists",
     "LogFailed",
     "LogForked",
@@ -408,6 +410,28 @@ class LogFull(LogError):
         )
         self.free = free
         self.needed = needed
+
+
+class LogExhausted(LogFull):
+    """Something that the process or the machine has a bounded number of has run out. Nothing was kept, and the log remains usable.
+
+    Attributes:
+        resource: What has run out: ``"descriptors"``, ``"memory"`` or ``"threads"``; ``"disk"`` if the disk is read-only.
+    """
+
+    def __init__(self, resource: Literal["descriptors", "memory", "threads", "disk"]) -> None:
+        LogError.__init__(self, f"{_LACKS[resource]}; nothing was kept, try again")
+        self.free = None
+        self.needed = 0
+        self.resource = resource
+
+
+_LACKS: Final = {
+    "descriptors": "the process has no free file descriptor ('ulimit -n' raises their number)",
+    "memory": "the process has no free memory",
+    "threads": "the process can start no more threads",
+    "disk": "the disk is read-only",
+}
 
 
 class LogFailed(LogError):

@@ -15,6 +15,7 @@ from publishers.errors import (
     InvalidOption,
     LogClosed,
     LogDropped,
+    LogExhausted,
     LogFailed,
     LogForked,
     LogFull,
@@ -128,6 +129,13 @@ _TABLE: Final = (
         "LOG_READ_ONLY",
         message="the server follows this log and does not own it; write, and use its slots and groups, through the server "
         "that owns it, such as penstock serve DIR --own with --writable, --slots or --groups",
+    ),
+    _Row(
+        LogExhausted,
+        "EXHAUSTED",
+        retryable=True,
+        data=lambda e, _: {"resource": e.resource},
+        message="the server has too few file descriptors or threads, or too little memory, at the moment; nothing was written",
     ),
     _Row(
         LogFull, "LOG_FULL", retryable=True, message="the disk of the server has no room; nothing was written"

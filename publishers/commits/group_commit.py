@@ -333,7 +333,7 @@ class Committer:
         queue, wal = self._queue, self._wal
         if not queue.skip(transaction):
             return None
-        written = False
+        written, before = False, wal.appended
         try:
             (done,) = wal.append((transaction,))
             self.groups += 1
@@ -350,8 +350,10 @@ class Committer:
             with (
                 SHIELD
             ):  # anew: an interrupt that came late in a long sync must not leave the queue without a leader
-                self._judge(error, woken, written=written)
+                verdict = self._judge(error, woken, written=written, before=before)
                 queue.pass_on(transaction)
+            if isinstance(error, MemoryError):
+                raise verdict from error
             raise
         wal.notify()
         return tuple.__new__(Commit, (version, False, count + 1, committed_at))
@@ -359,7 +361,7 @@ class Committer:
     def _lead(self, pending: Pending, woken: deque[Wakeable]) -> None:
         group: list[Pending] = []
         verdict: LogError | None = LogFailed("unknown", "a commit was not finished")
-        written = False
+        written, before = False, self._wal.appended
         until = began = monotonic()
         try:
             self._queue.begin(pending, group)
@@ -370,8 +372,8 @@ class Committer:
             verdict = None
         except BaseException as error:
             if group:
-                verdict = self._judge(error, woken, written=written)
-            if verdict is not error:
+                verdict = self._judge(error, woken, written=written, before=before)
+            if verdict is not error and not (group and isinstance(error, MemoryError)):
                 raise
         finally:
             with SHIELD:  # as in `_lead_alone`
@@ -395,16 +397,18 @@ class Committer:
         if self.arrivals.used:
             self.arrivals.settle()
 
-    def _judge(self, error: BaseException, woken: deque[Wakeable], *, written: bool) -> LogError:
+    def _judge(self, error: BaseException, woken: deque[Wakeable], *, written: bool, before: int) -> LogError:
         """Returns the error to report to a group that has met an error of any kind, KeyboardInterrupt included.
 
         If the group was being written or published, and the error does not say how far that went, the log fails with an unknown
-        outcome.
+        outcome; not if memory was lacking before a version beyond ``before`` was written.
         """
         if isinstance(error, LogError) and not written:
             if isinstance(error, LogFailed):
                 self._fail(self._wal.failed or str(error))
             return error
+        if isinstance(error, MemoryError) and not written and self._wal.appended == before:
+            return self._wal.refuse(error, 0)
         why = f"{type(error).__name__} while a commit was being written or published"
         woken.extend(self._publication.all_subscriptions())
         self._fail(why)

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from flow import hooks
+from publishers.background import start_thread
 from publishers.commits.pending import Commit, CommitStage, Pending
 from publishers.errors import (
     LogClosed,
@@ -154,12 +155,20 @@ class Arrivals:
         self._visible: list[tuple[int, int, Commit, Submission]] = []
 
     def start(self) -> None:
-        """Starts the two threads at the first call, unless the log was closed: then the queue refuses the submission."""
+        """Starts the two threads at the first call, unless the log was closed: then the queue refuses the submission.
+
+        Raises:
+            LogExhausted: If the system has no thread.
+        """
         if not self.used:
             with self._lock:
                 if not self.used and not self._closed:
                     self._leading.start(f"{self._name}-leads")
-                    self._telling.start(f"{self._name}-tells")
+                    try:
+                        self._telling.start(f"{self._name}-tells")
+                    except BaseException:
+                        self._leading.put(None)
+                        raise
                     self.used = True
 
     def lead(self, pending: Submitted) -> None:
@@ -249,7 +258,7 @@ class _Tasks:
         self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
 
     def start(self, name: str) -> None:
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        start_thread(threading.Thread(target=self._run, name=name, daemon=True))
 
     def put(self, task: Callable[[], object] | None) -> None:
         self._queue.put(task)

@@ -16,12 +16,13 @@ from typing import Final, Protocol
 from flow.interrupts import SHIELD
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
-from publishers.errors import PenstockError, WalCorrupted
+from publishers.errors import LogExhausted, PenstockError, WalCorrupted
 from publishers.wal import Frame, Location, Reader
 
 __all__ = ["FrameCache", "Replayable", "Replayer"]
 
 _log = logging.getLogger("penstock.replayer")
+_REST: Final = 0.05  # seconds until a read is repeated for which a descriptor or memory was lacking
 _LOCATED: Final = 256  # positions whose locations are remembered
 _WEIGHED: Final = 64  # fewest new frames before all kept frames are weighed again
 
@@ -256,7 +257,7 @@ class Replayer:
         self._serving_detached = False
         self._threads: list[BackgroundThread] = []
         self._idle = 0
-        self._closed = False
+        self._starved = self._closed = False
 
     def enlist(self, task: Replayable) -> None:
         """Adds a task to its queue.
@@ -265,7 +266,7 @@ class Replayer:
         ``replay_stopped`` is called at once.
 
         Raises:
-            RuntimeError: If there is no thread and none can be started. The task is not in the queue then.
+            LogExhausted: If there is no thread and none can be started. The task is not in the queue then.
         """
         with self._lock:
             if not self._closed:
@@ -290,6 +291,15 @@ class Replayer:
             if thread is not threading.current_thread():
                 thread.join()
 
+    def rest(self, error: LogExhausted) -> None:
+        """Lets the calling thread of this replayer wait a moment, before it repeats a read for which something was lacking."""
+        with self._lock:
+            if not self._starved:
+                self._starved = True
+                _log.warning("%s cannot be read until that passes: %s", self._name, error)
+            if not self._closed:
+                self._work.wait(_REST)
+
     @property
     def waiting(self) -> int:
         """Number of tasks that wait for a turn."""
@@ -302,7 +312,7 @@ class Replayer:
         self._threads.append(thread)  # before the start, so that an interrupt leaves no thread uncounted
         try:
             thread.start()
-        except RuntimeError:
+        except LogExhausted:
             self._threads.pop()  # a thread that never started cannot be joined
             if not self._threads:
                 self._waiting.clear()  # without a thread, only the task just added can wait
@@ -325,6 +335,8 @@ class Replayer:
             except Exception:  # noqa: BLE001 - a failing task must not end the thread that serves all tasks
                 _log.exception("a slice of replay failed without being told to its subscriber")
                 more = False
+            if not more:
+                self._starved = False
             if apart:
                 self._rest(time.thread_time() - began)
             if more:

@@ -14,7 +14,7 @@ from typing import Any
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, AnyExecutor, executor_of
-from publishers.errors import HistoryPruned, LogClosed, LogError, PositionAhead
+from publishers.errors import HistoryPruned, LogClosed, LogError, LogExhausted, PositionAhead
 from publishers.fanout.batch import Batch
 from publishers.fanout.chunk import Likeness
 from publishers.fanout.cursor import Cursor
@@ -445,6 +445,10 @@ class ChangeSubscription:
                     raise self._service.lost(self, error.oldest) from None
                 self._jump(error.oldest)
                 batch = None  # the jump delivers no changes
+        except LogExhausted as error:
+            self._service.replayer.rest(error)
+            self._move(Occurrence.YIELD)
+            return True
         except Exception as error:  # noqa: BLE001 - every error must reach the subscriber
             if isinstance(error, OSError):
                 error = LogError(f"the log could not be read: {error}")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption, PenstockError, TooCostly
+from publishers.errors import InvalidOption, LogExhausted, PenstockError, TooCostly
 from publishers.groups.book import GroupBook
 from publishers.groups.dead_letters import DeadLetters
 from publishers.groups.delivery import GroupStatistics, GroupTotals
@@ -89,6 +89,8 @@ class ConsumerGroups:
                 self._add(journal, record)
         except JournalDamaged as error:
             self._broken[name] = GroupCorrupted(name, error.path, error.why)
+        except LogExhausted:
+            raise  # the log cannot be opened now
         except (OSError, ValueError, PenstockError) as error:
             self._broken[name] = GroupCorrupted(name, journal.path, f"not what was written there ({error})")
         if name in self._broken:

@@ -51,7 +51,7 @@ from publishers.wal import (
     RealFileSystem,
     Wal,
 )
-from publishers.wal.disk.filesystem import means_full
+from publishers.wal.disk.filesystem import full, means_full
 from publishers.wal.disk.modes import kept_readers
 
 __all__ = ["ChangeLog"]
@@ -398,7 +398,7 @@ class ChangeLog(KeepingLog):
             self._schemas.forgetting(version, lambda: committer.forget_after(version, woken=woken))
         except OSError as error:  # from the schemas: the log itself is unchanged
             if means_full(error):
-                raise LogFull(None, 4096) from error
+                raise full(error, None, 4096) from error
             raise LogFailed("refused", str(error)) from error
         else:
             wake(woken)  # after the schemas' turn: INLINE subscribers may commit schemas or truncate

@@ -11,7 +11,9 @@ from publishers.errors import (
     LogClosed,
     LogDropped,
     LogError,
+    LogExhausted,
     LogFailed,
+    LogFull,
     LogGone,
     LogReplaced,
     LogUnreadable,
@@ -42,11 +44,17 @@ class Soundness(Enum):
     """The newest record cannot be read."""
     CLOSED = "closed"
     """This opening was closed."""
+    FULL = "full"
+    """It is open for writing, and refuses commits until the disk has room."""
+    EXHAUSTED = "exhausted"
+    """The process has too few descriptors, threads or too little memory for it at the moment, or the disk is read-only."""
     FAILED = "failed"
     """It accepts no commits, because the disk failed under its writer; or it has another error."""
 
 
 _WORDS: Final = (
+    (LogExhausted, Soundness.EXHAUSTED),
+    (LogFull, Soundness.FULL),
     (WalCorrupted, Soundness.CORRUPT),
     (LogReplaced, Soundness.REPLACED),
     (LogGone, Soundness.GONE),
@@ -110,6 +118,8 @@ def health_of(
         why = service.damage
     elif isinstance(files, Wal) and files.failed is not None:
         why = LogFailed("refused", files.failed)
+    elif isinstance(files, Wal) and files.lacks is not None:
+        why = files.lacks
     elif looked is not None:
         silent = service.clock.monotonic() - looked
         if silent > _STALE * max(1.0, service.options.tail_idle):

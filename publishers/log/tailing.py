@@ -1,13 +1,14 @@
 """How a read-only opening notices commits and publishes them to its own subscribers."""
 
 import contextlib
+import logging
 import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from publishers.blocks.block import BLOCK_BYTES, Block
-from publishers.errors import FormatTooNew, LogGone, LogReplaced, PenstockError, WalCorrupted
+from publishers.errors import FormatTooNew, LogExhausted, LogGone, LogReplaced, PenstockError, WalCorrupted
 from publishers.fanout.publish_gate import Published, PublishGate, wake
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.service import Service
@@ -15,6 +16,7 @@ from publishers.wal import Follower, Listener, Location
 
 __all__ = ["Following"]
 
+_LOG: Final = logging.getLogger("penstock.follower")
 _DOUBT: Final = 1.0
 """Seconds of frequent polling after a missed notification; an owner finds a new reader in a quarter of that."""
 
@@ -46,7 +48,7 @@ class Following:
     ) -> None:
         self._follower = follower
         self._lose = lose
-        self._suspects = False
+        self._suspects = self._lacks = False
         self._listener = listener
         self._often = service.options.tail_poll
         self._seldom = max(service.options.tail_idle, self._often)
@@ -103,7 +105,15 @@ class Following:
             self._suspects = True
             self._doubting = max(self._doubting, 1)
             return False
-        self._suspects = False
+        except LogExhausted as error:
+            self._doubting = max(self._doubting, 1)
+            if not self._lacks:
+                self._lacks = True
+                _LOG.warning(
+                    "the log %s is not followed until that passes: %s", self._service.log_name, error
+                )
+            return False
+        self._suspects = self._lacks = False
         self.looked = self._service.clock.monotonic()
         published = self._service.watermark.visible
         if visible <= published:

@@ -11,7 +11,7 @@ from publishers.commits import Commit, Committer
 from publishers.commits.expectation import Expect, Expectation, Expected
 from publishers.commits.label import Label, Producer, check_mutations
 from publishers.commits.submission import Submission
-from publishers.errors import InvalidChange, InvalidOption, LogFull
+from publishers.errors import InvalidChange, InvalidOption
 from publishers.fanout.ports import Wakeable
 from publishers.fanout.publish_gate import wake
 from publishers.log.lineage import Lineage
@@ -309,10 +309,10 @@ class TransactionWriter:
                 filesystem=self._storage,
                 directory=self._directory,
             )
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._check()  # the spool does not exist in a child of fork
-            if means_full(error):  # from the spool: the log itself is unchanged
-                raise LogFull(None, self._options.spool_bytes) from error
+            if means_full(error):  # the log itself is unchanged
+                raise self._wal.refuse(error, self._options.spool_bytes) from error
             raise
 
 

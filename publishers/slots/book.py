@@ -21,6 +21,7 @@ from publishers.errors import (
     FormatTooNew,
     HistoryPruned,
     InvalidOption,
+    LogExhausted,
     LogUnreadable,
     PenstockError,
     PositionError,
@@ -131,6 +132,8 @@ class SlotBook:
             self.broken = error
         except OSError as error:
             self.broken = LogUnreadable(self._journal.path, error.strerror or str(error))
+        except LogExhausted:
+            raise  # the log cannot be opened now
         except (ValueError, PenstockError) as error:
             self.broken = SlotsCorrupted(self._journal.path, f"not what was written there ({error})")
         if self.broken is not None:

@@ -9,7 +9,7 @@ from functools import partial
 from flow.contracts import Subscriber, Subscription
 from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, Executor, executor_of
-from publishers.errors import LogClosed, LogError, SnapshotGone
+from publishers.errors import LogClosed, LogError, LogExhausted, SnapshotGone
 from publishers.fanout.service import Service
 from publishers.model.change import Change
 from publishers.snapshots.change import SnapshotChange
@@ -176,6 +176,9 @@ class RowDelivery:
                 if entries is None:
                     self.reader.pages.listen(self._come)
                     return False
+            except LogExhausted as error:
+                self._service.replayer.rest(error)
+                return True
             except Exception as error:  # noqa: BLE001 - the subscriber must get every error
                 if isinstance(error, OSError):
                     error = LogError(f"the snapshot could not be read: {error}")

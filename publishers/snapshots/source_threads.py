@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Hashable
 
 from publishers.background import BackgroundThread
+from publishers.errors import LogExhausted
 
 __all__ = ["SourceThreads"]
 
@@ -32,7 +33,7 @@ class SourceThreads:
         """Has something read that never raises; ``key`` has nothing else to be read meanwhile.
 
         Raises:
-            RuntimeError: If there is no thread for it, and the system gives none.
+            LogExhausted: If there is no thread for it, and the system gives none.
         """
         with self._lock:
             self._waiting[key] = read
@@ -41,7 +42,7 @@ class SourceThreads:
             self._running += 1
         try:
             BackgroundThread(target=self._work, name=self._name, daemon=True).start()
-        except RuntimeError:  # the system has no thread
+        except LogExhausted:
             with self._lock:
                 self._running -= 1
                 self._waiting.pop(key, None)

@@ -346,11 +346,17 @@ class CompactedState:
             self._end()
 
     def _begin(self) -> None:
-        try:
-            self._table.check()
-        except sqlite3.DatabaseError as error:
-            _log.error("the state of the log %s is damaged: %s", self._log.name, error)
-            self._rebuild()
+        while not self.ended:
+            try:
+                self._table.check()
+            except sqlite3.DatabaseError as error:
+                if damaged(error):
+                    _log.error("the state of the log %s is damaged: %s", self._log.name, error)
+                    self._rebuild()
+                else:
+                    self._try_again(error)
+                    continue
+            return
 
     def _step(self) -> None:
         """Follows the log to the watermark, and waits for the next change."""
@@ -371,17 +377,14 @@ class CompactedState:
             self._location = None  # it was the end of a segment that is read and now deleted
             self._table.rollback()
             return
-        except (sqlite3.Error, OSError, LogFull) as error:
-            self.failures += 1
+        except (sqlite3.Error, OSError, MemoryError, LogFull) as error:
             self._location = None
             self._table.rollback()
             if isinstance(error, sqlite3.Error) and damaged(error):
+                self.failures += 1
                 self._spoilt = True
-                return
-            _log.warning(
-                "the state of the log %s could not be stored, and is tried again: %s", self._log.name, error
-            )
-            self._called.wait(_RETRY)
+            else:
+                self._try_again(error)
             return
         began = time.monotonic()
         self._service.waiting.park(self)
@@ -393,6 +396,16 @@ class CompactedState:
             if self._hurried <= self._place.version and not self.ended and not self._called.wait(left):
                 break
             left = self._service.options.state_interval - (time.monotonic() - began)
+
+    def _try_again(self, error: Exception) -> None:
+        """Waits a moment after an error that may pass."""
+        self.failures += 1
+        _log.warning(
+            "the state of the log %s could not be stored, and is tried again: %s",
+            self._log.name,
+            str(error) or type(error).__name__,
+        )
+        self._called.wait(_RETRY)
 
     def _is_urgent(self) -> bool:
         """Whether the thread works without pauses, although that takes time from commits."""

@@ -7,7 +7,14 @@ from uuid import UUID
 
 from publishers.errors import InvalidOption, LogUnreadable, NotALog, PenstockError, WalCorrupted
 from publishers.model.position import LogIdentity, epoch_text
-from publishers.wal.disk.filesystem import File, FileSystem, RealFileSystem, check_openable, open_file
+from publishers.wal.disk.filesystem import (
+    File,
+    FileSystem,
+    RealFileSystem,
+    check_exhausted,
+    check_openable,
+    open_file,
+)
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import HEAD_BYTES, HEAD_NAME, HeadState, read_head
 from publishers.wal.files.segment import DATA_START
@@ -290,6 +297,7 @@ class Follower:
                     catalog.refresh()
                     place = place_of(catalog, limit, limit.version + 1)
             except OSError as error:
+                check_exhausted(error)
                 raise WalCorrupted(limit.segment, 0, f"it cannot be read ({error})") from error
             self._deferred = (head.counter, Limit(limit.version, *place))
         return self._deferred[1]
@@ -415,6 +423,8 @@ class Follower:
                     decode_control(payload, tables)
                 offset += header.extent
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError):
+                check_exhausted(error)
             raise WalCorrupted(limit.segment, offset, str(error)) from error
         return tables.epochs
 

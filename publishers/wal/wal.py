@@ -1,6 +1,7 @@
 """The log as its owner sees it: the only opening that may write."""
 
 import contextlib
+import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,15 @@ from publishers.options import LogOptions
 from publishers.wal.append.head_writer import HeadWriter
 from publishers.wal.append.sealed import Appended, Transaction
 from publishers.wal.append.writer import Writer
-from publishers.wal.disk.filesystem import FencedError, FileSystem, RealFileSystem, check_openable, means_full
+from publishers.wal.disk.descriptors import DESCRIPTORS
+from publishers.wal.disk.filesystem import (
+    FencedError,
+    FileSystem,
+    RealFileSystem,
+    check_openable,
+    full,
+    means_full,
+)
 from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.directory import check_names
 from publishers.wal.files.head import CLEAN
@@ -52,7 +61,7 @@ class Wal:
         retention: Deletes segments that no hold, and no bound, keeps.
         torn_bytes: Bytes that recovery truncated: writes that were never acknowledged.
         links: Hard links for consumers that must not depend on retention.
-        space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk.
+        space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk, no descriptor or no memory.
         notify: Wakes followers in other processes if `publish_tail` was called since the last call; any thread may call it,
             without a gate.
         inherited: The error that calls raise in a child of ``fork``; None in the process that opened the log.
@@ -148,6 +157,7 @@ class Wal:
             WalCorrupted: If acknowledged data are damaged.
             LogUnreadable: If a file of the log, or its directory, cannot be opened.
             LogFull: If recovery has no room to write.
+            LogExhausted: If the process has too few descriptors for it, or too little memory.
             LogFailed: If the disk fails during recovery.
         """
         options = options or LogOptions()
@@ -161,6 +171,7 @@ class Wal:
                 raise NotALog(path, "it is not a directory") from None
             wal = cls(path, options, filesystem, clock, files)
             wal.publish_tail(wal.visible)
+            DESCRIPTORS.fill()  # a log whose own files have taken them could not go on
             wal._files = files.pop_all()
         return wal
 
@@ -230,6 +241,11 @@ class Wal:
     def failed(self) -> str | None:
         """Why the log has failed; None if it has not."""
         return self._writer.health.why
+
+    @property
+    def lacks(self) -> LogFull | None:
+        """The last refusal for want of room, descriptors or memory; None again once the housekeeping has found enough."""
+        return self._writer.health.lacks
 
     @property
     def bytes(self) -> int:
@@ -387,6 +403,10 @@ class Wal:
         """
         self._head_writer.vouch(version)
 
+    def refuse(self, error: BaseException, needed: int) -> LogFull:
+        """Notes that a commit found no room, descriptor or memory before it was appended; returns the error to raise."""
+        return self._writer.health.refuse(error, self._free(), needed)
+
     def insist(self, write: Callable[[], None]) -> None:
         """Performs a small write beside the log that may use the reserve, such as storing a consumer's position.
 
@@ -429,27 +449,46 @@ class Wal:
     def _take(self, steps: Sequence[Callable[[], bool]]) -> bool:
         """Runs the steps one after the other; returns whether any of them did anything."""
         health = self._writer.health
-        done = full = False
+        lacks: LogFull | None = None
+        done = False
         for step in steps:
             if self._closed or health.why is not None:
                 break
             try:
                 done = step() or done
-            except (OSError, LogUnreadable) as error:
-                if isinstance(error, OSError) and means_full(error):
-                    full = True
+            except (OSError, MemoryError, LogFull, LogUnreadable) as error:
+                if isinstance(error, LogFull):
+                    lacks = error
+                elif means_full(error):
+                    lacks = full(error, self._free(), self._options.fill_step)
                 else:
                     health.fail(error)
-        self.space_low = full
+        self.space_low = lacks is not None
+        if lacks is None:
+            if health.why is None:
+                health.go_on()
+        elif type(lacks) is not type(health.lacks):  # else a commit has noted how much it needs
+            health.note(lacks)
         return done
 
+    def _free(self) -> int | None:
+        with contextlib.suppress(OSError):
+            return self._filesystem.free_bytes(self.directory)
+        return None
+
     def _fill(self) -> bool:
-        """Writes zeros ahead when less than half of ``fill_step`` is left."""
+        """Writes zeros ahead when less than half of ``fill_step`` is left; or as many as the last refused commit needed."""
         active = self._writer.active
-        step = self._options.fill_step
-        if active.filled - active.offset >= step // 2:
+        options, lacks = self._options, self.lacks
+        step = options.fill_step
+        if lacks is not None and lacks.needed > step:
+            step = lacks.needed
+            free = self._free()
+            if free is not None and free < step:
+                raise OSError(errno.ENOSPC, "there is less room than the last commit needed")
+        elif active.filled - active.offset >= step // 2:
             return False
-        return active.fill(min(active.offset + step, self._options.segment_bytes))
+        return active.fill(min(active.offset + step, options.segment_bytes))
 
     def _make_spare(self) -> bool:
         """Makes the spare segment once the active segment is half full."""
@@ -538,13 +577,14 @@ def _refusing(filesystem: FileSystem, path: Path, options: LogOptions) -> Iterat
     """Converts an error of the disk to the error of opening a log."""
     try:
         yield
-    except OSError as error:
-        if means_full(error):
+    except (OSError, MemoryError) as error:
+        if means_full(error) and not (isinstance(error, OSError) and error.errno == errno.EROFS):
             free = None
             with contextlib.suppress(OSError):
                 free = filesystem.free_bytes(path)
-            raise LogFull(free, options.fill_step) from error
-        check_openable(error, path)
+            raise full(error, free, options.fill_step) from error
+        if isinstance(error, OSError):
+            check_openable(error, path)
         raise LogFailed("refused", str(error), opening=True) from error
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from publishers.errors import LogFailed, LogFull, WalCorrupted
+from publishers.errors import LogFailed, WalCorrupted
 from publishers.wal.append.active_segment import ActiveSegment
 from publishers.wal.append.head_writer import HeadWriter
 from publishers.wal.append.writer import Writer
-from publishers.wal.disk.filesystem import FileSystem, means_full
+from publishers.wal.disk.filesystem import FileSystem, check_exhausted, means_full
 from publishers.wal.files.head import CUT, DEFERRED, SLOT_BYTES, Head
 from publishers.wal.files.segment import DATA_START, SegmentHeader, segment_name
 from publishers.wal.format.control import draw_random
@@ -102,7 +102,7 @@ class Withholding:
                 self._head_writer.write(visible=visible)
         except OSError as error:
             if means_full(error):
-                raise LogFull(None, SLOT_BYTES) from error
+                raise writer.health.refuse(error, None, SLOT_BYTES) from error
             writer.health.fail(error)
             raise LogFailed("unknown", str(error)) from error
 
@@ -124,7 +124,7 @@ class Withholding:
             self._cut(header, version, offset, visible if visible < version else None)
         except OSError as error:
             if means_full(error) and not begun:
-                raise LogFull(None, SLOT_BYTES) from error
+                raise writer.health.refuse(error, None, SLOT_BYTES) from error
             writer.health.fail(error)
             raise LogFailed("unknown", str(error)) from error
         except BaseException as error:
@@ -166,4 +166,6 @@ class Withholding:
         try:
             return SegmentHeader.unpack(self._catalog.pread(number, DATA_START, 0))
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError):
+                check_exhausted(error)
             raise WalCorrupted(number, 0, f"the header cannot be read ({error})") from error

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from publishers.wal.disk.descriptors import DESCRIPTORS as RESERVE
+
 __all__ = ["arrow_has_its_pipe", "nothing_is_left_behind", "possessions"]
 
 PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "120"))
@@ -37,6 +39,7 @@ DESCRIPTORS = "/proc/self/fd"  # no `Path`: each test reads every descriptor twi
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fails the test if it leaves resources behind; waits up to `PATIENCE` for them to end."""
+    RESERVE.fill()  # which stays as long as the process, once a log was opened
     before = possessions()
     yield
     if not _left(before):

@@ -17,7 +17,7 @@ _WRITING = [
     Mutant(
         "no directory sync",
         _WAL + "disk.filesystem:sync_names",
-        "filesystem.sync_directory(directory)",
+        "sync()",
         "pass",
         _LIVES,
     ),
@@ -66,7 +66,7 @@ _WRITING = [
     Mutant(
         "name of a segment not synced",
         _WAL + "append.active_segment:create_segment",
-        "sync_names(filesystem, directory)",
+        "sync()",
         "pass",
         _LIVES,
     ),
@@ -301,9 +301,9 @@ _LINEAGE = [
 _RETENTION = [
     Mutant(
         "unlink before HEAD.oldest",
-        _WAL + "keep.retention:Retention.step",
-        "        self._write_head(oldest)\n        self._catalog.drop(oldest)",
-        "        self._catalog.drop(oldest)",
+        _WAL + "keep.retention:Retention._delete",
+        "        self._write_head(gone.stop)\n        self._catalog.drop(gone.stop)",
+        "        self._catalog.drop(gone.stop)",
         _LIVES,
     ),
     Mutant(

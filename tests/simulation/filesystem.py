@@ -14,8 +14,10 @@ goes; the next sync succeeds, as Linux has it. The death of a process alone leav
 Changing operations are counted, and one of them can be made to fail or to be the last.
 """
 
+import contextlib
 import errno
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 
 from publishers.wal.disk.filesystem import Data, Mode
@@ -387,6 +389,11 @@ class SimulatedFileSystem:
         else:
             # Unlike file data, names stay dirty: a journal that cannot be written stops the file system.
             self.strike(kind)
+
+    @contextlib.contextmanager
+    def opened_directory(self, path: Path, /) -> Iterator[Callable[[], None]]:
+        self._directory(_key(path))
+        yield lambda: self.sync_directory(path)
 
     def rename(self, source: Path, target: Path, /) -> None:
         directory, name = _split(source)

@@ -1,13 +1,22 @@
 """The active segment, and the spare segment that will follow it."""
 
 import contextlib
+import errno
 from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from publishers.wal.disk.filesystem import File, FileSystem, sync_file, sync_names, write_all
+from publishers.wal.disk.filesystem import (
+    File,
+    FileSystem,
+    SyncError,
+    names_of,
+    read_blocks,
+    sync_file,
+    write_all,
+)
 from publishers.wal.files.segment import SegmentHeader, SparseIndex, Trailer, segment_name
 from publishers.wal.format.frame import CONTROL, NO_PRODUCER, Chain, seal
 from publishers.wal.keep.hard_links import link_segment
@@ -117,9 +126,14 @@ class ActiveSegment:
             self.offset = start
             self.filled = max(filled, start)
             size = self.file.size()
+            end = min(end, self.filled, size)
+            if size <= self.filled and not any(
+                map(any, (data for _, data in read_blocks(self.file, start, end)))
+            ):
+                return  # nothing was written, perhaps since nothing can be
             if size > self.filled:
                 self.file.truncate(self.filled)
-            write_zeros(self.file, start, min(end, self.filled, size))
+            write_zeros(self.file, start, end)
             sync_file(self.file)
 
     def fill(self, target: int) -> bool:
@@ -234,21 +248,26 @@ def create_segment(
         spare: The spare file; it becomes the segment, or is discarded.
 
     Raises:
-        OSError: From the file system. If it comes before the rename, nothing has changed.
+        OSError: From the file system. If it is not a `SyncError`, nothing has changed.
     """
     path = directory / segment_name(header.number)
-    start = header.pack() + first_frame
+    renamed = False
     try:
-        write_all(spare.file, start, 0)
-        sync_file(spare.file)
-        filesystem.rename(spare.path, path)
-    except BaseException:
-        spare.discard()
-        raise
-    try:
-        sync_names(filesystem, directory)
+        start = header.pack() + first_frame
+        # The directory is opened before the rename, which must not be done if it could not be made durable.
+        with names_of(filesystem, directory) as sync:
+            write_all(spare.file, start, 0)
+            sync_file(spare.file)
+            filesystem.rename(spare.path, path)
+            renamed = True
+            sync()
         link_segment(filesystem, directory, header.number)
-    except BaseException:
+    except BaseException as error:
+        if not renamed:
+            spare.discard()
+            raise
         spare.file.close()
+        if isinstance(error, MemoryError):
+            raise SyncError(errno.ENOMEM, "out of memory") from error
         raise
     return ActiveSegment(filesystem, path, spare.file, header, len(start), spare.filled)

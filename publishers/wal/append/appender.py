@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from flow.clock import Clock
-from publishers.errors import LogFull
 from publishers.wal.append.active_segment import ActiveSegment
+from publishers.wal.append.health import Health
 from publishers.wal.append.sealed import Appended, Transaction
 from publishers.wal.disk.filesystem import FileSystem, means_full
 from publishers.wal.format.columns import PADDING
@@ -26,6 +26,7 @@ class Appender:
     """The end of a log: the state that the next frame continues, and the writing of frames. It never rolls or syncs.
 
     Attributes:
+        health: Whether the log has failed, and what it lacks.
         active: The active segment.
         tables: Producers and epochs, up to the last appended transaction.
         appended: The newest version written.
@@ -43,6 +44,7 @@ class Appender:
         tables: ControlTables,
         producers: int,
     ) -> None:
+        self.health = Health()
         self.active = active
         self.tables = tables
         self.appended = self.synced = chain.version
@@ -83,7 +85,7 @@ class Appender:
         end = start + size
         try:
             active.put(b"".join((sealed, data, PADDING[-length & 7])))
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._undo(error, start, end, filled, size)
         if producer != NO_PRODUCER:
             state = ProducerState(sequence, version, at)
@@ -143,7 +145,7 @@ class Appender:
         try:
             for data in filter(None, writes):
                 active.put(data)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._undo(error, start, offset, filled, offset - start)
         self._crc = crc
         self._counted(transactions, results)
@@ -162,7 +164,7 @@ class Appender:
             sealed, header = transaction.seal(place, crc, version, self.synced, at)
             try:
                 active.put(b"".join((sealed, data, PADDING[-payload.length & 7])))
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 self._undo(error, start, active.offset + header.extent, filled, transaction.size)
             crc = header.crc
             headers.append(header)
@@ -171,12 +173,12 @@ class Appender:
         self._counted((transaction,), [result])
         return result
 
-    def _undo(self, error: OSError, start: int, end: int, filled: int, needed: int) -> None:
-        """Undoes a write that failed on a full disk; any other error is raised again, and fails the log."""
+    def _undo(self, error: BaseException, start: int, end: int, filled: int, needed: int) -> None:
+        """Undoes a write that failed for want of room or memory; any other error is raised again, and fails the log."""
         if not means_full(error):
             raise error
         self.active.undo(start, end, filled)
-        raise LogFull(self._free(), needed) from error
+        raise self.health.refuse(error, self._free(), needed) from error
 
     def _counted(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
         """Advances the appended version, the producers and the index past the written transactions."""

@@ -2,7 +2,7 @@
 
 from threading import Lock
 
-from publishers.errors import LogClosed, LogFailed, LogFull
+from publishers.errors import LogClosed, LogFailed
 from publishers.wal.append.writer import Writer
 from publishers.wal.disk.filesystem import means_full
 from publishers.wal.files.head import KEEP, SLOT_BYTES, Head
@@ -54,6 +54,6 @@ class HeadWriter:
             self.write()
         except OSError as error:
             if means_full(error):
-                raise LogFull(None, SLOT_BYTES) from error
+                raise writer.health.refuse(error, None, SLOT_BYTES) from error
             writer.health.fail(error)
             raise LogFailed("unknown", str(error)) from error

@@ -30,10 +30,9 @@ from publishers.wal.append.active_segment import (
     create_segment,
 )
 from publishers.wal.append.appender import Appender
-from publishers.wal.append.health import Health
 from publishers.wal.append.sealed import Appended, Transaction
 from publishers.wal.append.spare_segment import Spares
-from publishers.wal.disk.filesystem import FileSystem, means_full
+from publishers.wal.disk.filesystem import FileSystem, means_full, memory_as_error
 from publishers.wal.disk.reserve import Reserve
 from publishers.wal.files.head import Head
 from publishers.wal.files.segment import FORMAT, SegmentHeader, Trailer
@@ -52,7 +51,6 @@ class Writer(Appender):
     """The one writer of a log: appends, rolls, syncs, and begins epochs.
 
     Attributes:
-        health: Whether the log has failed.
         limit: The end of the durable data, for readers.
         synced_end: The end of the synced data: segment and offset.
         epoch: The epoch of this opening, or of the last truncation.
@@ -77,7 +75,6 @@ class Writer(Appender):
         reserve: Reserve,
     ) -> None:
         super().__init__(filesystem, directory, clock, active, chain, tables, options.producers)
-        self.health = Health()
         self.limit = Limit(chain.version, active.number, active.offset)
         self.synced_end = (active.number, active.offset)
         self.syncs = 0
@@ -125,9 +122,9 @@ class Writer(Appender):
         except LogFull:
             if not results:
                 raise
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             health.fail(error)
-            raise LogFailed("unknown", str(error)) from error
+            raise LogFailed("unknown", health.why or "") from error
         except BaseException as error:
             health.fail(error)
             raise
@@ -143,7 +140,7 @@ class Writer(Appender):
         except OSError as error:
             if not means_full(error):
                 raise
-            raise LogFull(self._free(), self._reserve.lacking) from error
+            raise self.health.refuse(error, self._free(), self._reserve.lacking) from error
 
     def _append_group(self, transactions: Sequence[Transaction], results: list[Appended]) -> None:
         waiting: list[Transaction] = []
@@ -225,7 +222,8 @@ class Writer(Appender):
             self._roll(self.spares.take)
         except OSError as error:
             if means_full(error):
-                raise LogFull(self._free(), min(self._options.fill_step, FIRST_FILL)) from error
+                needed = min(self._options.fill_step, FIRST_FILL)
+                raise self.health.refuse(error, self._free(), needed) from error
             raise
 
     def _roll(self, spare: Callable[[], Spare]) -> None:
@@ -236,16 +234,18 @@ class Writer(Appender):
         chain = Chain(self._crc, self.appended, self._committed_at)
         trailer = Trailer(self.appended, self._crc, old.offset, self._committed_at)
         with old.lock:
-            old.finish()
-            self.synced = self.appended
-            self.synced_end = (old.number, old.offset)
-            oldest = self._catalog.entries[0].first_version
-            # By a clock that is wrong for a moment no producer is idle: a retry would be written twice.
-            believed = min(self.ages.now or 0, now)
-            self.tables.prune(options.producers, believed - int(options.producer_ttl * 1e6), oldest)
-            header = SegmentHeader(old.number + 1, self.appended + 1, self._catalog.log_id, now, self._crc)
-            frame = control_frame(self.tables.encode(), chain, now, self.synced)
-            new = create_segment(self._filesystem, self._directory, header, frame, spare=spare())
+            with memory_as_error():
+                old.finish()
+                self.synced = self.appended
+                self.synced_end = (old.number, old.offset)
+                oldest = self._catalog.entries[0].first_version
+                # By a clock that is wrong for a moment no producer is idle: a retry would be written twice.
+                believed = min(self.ages.now or 0, now)
+                self.tables.prune(options.producers, believed - int(options.producer_ttl * 1e6), oldest)
+                number = old.number + 1
+                header = SegmentHeader(number, self.appended + 1, self._catalog.log_id, now, self._crc)
+                frame = control_frame(self.tables.encode(), chain, now, self.synced)
+                new = create_segment(self._filesystem, self._directory, header, frame, spare=spare())
             old.close()
         self.closed.append(Closed(old, trailer))
         self._catalog.ended(old.number, trailer.end)

@@ -11,14 +11,16 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
 from flow import forks
-from publishers.errors import LogUnreadable
+from publishers.errors import LogExhausted, LogFull, LogUnreadable
 from publishers.options import Readers
+from publishers.wal.disk.descriptors import DESCRIPTORS
 from publishers.wal.disk.modes import DIRECTORY_MODES, FILE_MODES, PRIVATE, make_readable
 from publishers.wal.disk.notify import FileNotifier, Listener, Notifier, listen
 
@@ -31,8 +33,12 @@ __all__ = [
     "Mode",
     "RealFileSystem",
     "SyncError",
+    "check_exhausted",
     "check_openable",
+    "full",
     "means_full",
+    "memory_as_error",
+    "names_of",
     "open_file",
     "put_file",
     "read_blocks",
@@ -48,6 +54,14 @@ Data = bytes | bytearray | memoryview
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a write on a full disk, after which the log stays usable. From a sync they fail the log."""
 
+_LACKS: Final[dict[int | None, Literal["descriptors", "memory", "disk"]]] = {
+    errno.EMFILE: "descriptors",
+    errno.ENFILE: "descriptors",
+    errno.ENOMEM: "memory",
+    errno.EROFS: "disk",
+}
+"""Likewise, what else an operation may lack that the operator can give it while the log is open."""
+
 _NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 """Errors of syncing a parent directory that another user owns, that cannot be synced, or that is read-only."""
 
@@ -55,11 +69,10 @@ _BLOCK: Final = 1 << 20
 
 _UNOPENABLE: Final = frozenset(
     {
-        errno.EACCES, errno.EISDIR, errno.ELOOP, errno.EMFILE, errno.ENFILE, errno.ENOTSUP, errno.ENXIO, errno.EPERM,
-        errno.EROFS,
+        errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENOTSUP, errno.ENXIO, errno.EPERM, errno.EROFS,
     }
 )  # fmt: skip
-"""Errors about the name or the process that opens it, not about the bytes on the disk."""
+"""Errors about the name or the permissions of the process, not about the bytes on the disk."""
 
 _KINDS: Final = {
     stat.S_IFIFO: "a FIFO",
@@ -129,6 +142,10 @@ class FileSystem(Protocol):
         """Makes creations, renames and removals in the directory durable."""
         ...
 
+    def opened_directory(self, path: Path, /) -> contextlib.AbstractContextManager[Callable[[], None]]:
+        """Opens the directory; the function in the context makes creations, renames and removals in it durable."""
+        ...
+
     def rename(self, source: Path, target: Path, /) -> None:
         """Renames atomically, replacing ``target``."""
         ...
@@ -189,17 +206,31 @@ def check_openable(error: OSError, path: Path) -> None:
     """Raises a clearer error if a file exists and cannot be opened, and returns for any other error.
 
     Raises:
+        LogExhausted: If it cannot be opened at the moment, since a descriptor or memory is lacking.
         LogUnreadable: If the file exists and cannot be opened.
     """
+    check_exhausted(error)
     if error.errno in _UNOPENABLE and not isinstance(error, SyncError):
         where = path if error.filename is None else Path(error.filename)
         raise LogUnreadable(where, error.strerror or str(error)) from error
+
+
+def check_exhausted(error: OSError) -> None:
+    """Raises a clearer error if a read lacks a descriptor or memory, and returns for any other error: it proves no damage.
+
+    Raises:
+        LogExhausted: If the same read may succeed later.
+    """
+    lacks = _LACKS.get(error.errno)
+    if lacks is not None and lacks != "disk" and not isinstance(error, SyncError):
+        raise LogExhausted(lacks) from error
 
 
 def open_file(filesystem: FileSystem, path: Path, mode: Mode) -> File:
     """Opens a file of a log.
 
     Raises:
+        LogExhausted: If a descriptor or memory is lacking.
         LogUnreadable: If it exists and cannot be opened.
         OSError: Any other error; FileNotFoundError if it is missing.
     """
@@ -227,16 +258,57 @@ def sync_names(filesystem: FileSystem, directory: Path) -> None:
 
     Raises:
         SyncError: For whatever the sync raises.
+        OSError: If the directory cannot be opened for it.
     """
+    with names_of(filesystem, directory) as sync:
+        sync()
+
+
+@contextlib.contextmanager
+def names_of(filesystem: FileSystem, directory: Path) -> Iterator[Callable[[], None]]:
+    """Opens a directory, and yields a function that syncs it: for a change that must not begin unless it can be made durable.
+
+    Raises:
+        SyncError: For whatever the sync raises.
+        OSError: If the directory cannot be opened for it; then the block has not begun.
+    """
+
+    def sync() -> None:
+        try:
+            sync_opened()
+        except OSError as error:
+            raise SyncError(error.errno, f"sync of the directory: {error.strerror}") from error
+
+    with filesystem.opened_directory(directory) as sync_opened:
+        yield sync
+
+
+def means_full(error: BaseException) -> bool:
+    """Whether an operation failed for want of room on the disk, descriptors or memory, or since the disk is read-only.
+
+    The caller undoes what the operation has done, and may repeat it later. An error of a sync never means that: it leaves
+    unknown what is on the disk.
+    """
+    if isinstance(error, OSError):
+        return (error.errno in NO_SPACE or error.errno in _LACKS) and not isinstance(error, SyncError)
+    return isinstance(error, MemoryError)
+
+
+def full(error: BaseException, free: int | None, needed: int) -> LogFull:
+    """The error to raise for one that `means_full`."""
+    if isinstance(error, MemoryError):
+        return LogExhausted("memory")
+    lacks = _LACKS.get(error.errno) if isinstance(error, OSError) else None
+    return LogFull(free, needed) if lacks is None else LogExhausted(lacks)
+
+
+@contextlib.contextmanager
+def memory_as_error() -> Iterator[None]:
+    """Turns MemoryError into the OSError that a system call would raise, for code that then has changed nothing."""
     try:
-        filesystem.sync_directory(directory)
-    except OSError as error:
-        raise SyncError(error.errno, f"sync of the directory: {error.strerror}") from error
-
-
-def means_full(error: OSError) -> bool:
-    """Whether a write failed because the disk is full: ENOSPC, EDQUOT or EFBIG, and not from a sync."""
-    return error.errno in NO_SPACE and not isinstance(error, SyncError)
+        yield
+    except MemoryError as error:
+        raise OSError(errno.ENOMEM, "out of memory") from error
 
 
 def write_all(file: File, data: Data, offset: int) -> None:
@@ -271,10 +343,15 @@ def read_file(filesystem: FileSystem, path: Path) -> bytes:
     """Reads a small file.
 
     Raises:
+        LogExhausted: If a descriptor or memory is lacking.
         OSError: From the file system.
     """
-    with contextlib.closing(filesystem.open(path, "read")) as file:
-        return file.pread(file.size(), 0)
+    try:
+        with contextlib.closing(filesystem.open(path, "read")) as file:
+            return file.pread(file.size(), 0)
+    except OSError as error:
+        check_exhausted(error)
+        raise
 
 
 def put_file(filesystem: FileSystem, path: Path, data: Data, mode: Mode = "create") -> None:
@@ -391,6 +468,8 @@ class RealFile:
                 # stay locked as long as the child lives.
                 fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
+            if DESCRIPTORS.low:
+                DESCRIPTORS.refill()
 
     def __del__(self) -> None:
         self.close()  # an interrupt may come before the owner has stored the open file
@@ -416,7 +495,9 @@ class RealFileSystem:
             fd = self._made(path, flags) if mode in ("create", "private") else os.open(path, flags)
             return RealFile(fd, writable=mode != "read")
 
-        file = forks.undisturbed(make, RealFile.close)
+        opened = partial(forks.undisturbed, make, RealFile.close)
+        # A read can be repeated later, and may keep its file open for long.
+        file = opened() if mode == "read" else DESCRIPTORS.spending(opened)
         try:
             file.check_kind(path)
             if mode == "private":
@@ -463,11 +544,19 @@ class RealFileSystem:
 
     def sync_directory(self, path: Path, /) -> None:
         """See `FileSystem.sync_directory`."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with self.opened_directory(path) as sync:
+            sync()
+
+    @contextlib.contextmanager
+    def opened_directory(self, path: Path, /) -> Iterator[Callable[[], None]]:
+        """See `FileSystem.opened_directory`."""
+        fd = DESCRIPTORS.spending(partial(os.open, path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
-            os.fsync(fd)
+            yield partial(os.fsync, fd)
         finally:
             os.close(fd)
+            if DESCRIPTORS.low:
+                DESCRIPTORS.refill()
 
     # See `FileSystem`.
     rename = staticmethod(os.replace)
@@ -479,7 +568,10 @@ class RealFileSystem:
 
     def listing(self, path: Path, /) -> list[str]:
         """See `FileSystem.listing`."""
-        return sorted(os.listdir(path))
+        names = DESCRIPTORS.spending(partial(os.listdir, path))
+        if DESCRIPTORS.low:
+            DESCRIPTORS.refill()
+        return sorted(names)
 
     def free_bytes(self, path: Path, /) -> int:
         """See `FileSystem.free_bytes`."""

@@ -21,12 +21,14 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Protocol
 from uuid import uuid4
 
 from flow import forks
 from publishers.options import Readers
+from publishers.wal.disk.descriptors import DESCRIPTORS, NO_DESCRIPTOR
 from publishers.wal.disk.modes import MEETING_MODES, PRIVATE, make_file, make_readable
 
 __all__ = [
@@ -194,10 +196,15 @@ class FileNotifier:
             if self._file < 0:
                 return
             try:
-                names = os.listdir(self._readers)
-            except OSError:
+                names = DESCRIPTORS.spending(partial(os.listdir, self._readers))
+            except OSError as error:
+                if error.errno in NO_DESCRIPTOR:
+                    return  # the known sockets are still notified
                 names = []
             sockets = tuple(str(self._readers / name) for name in names if name.endswith(_SUFFIX))[:_SOCKETS]
+            if DESCRIPTORS.low:
+                DESCRIPTORS.refill()
+            sockets = tuple(str(self._readers / name) for name in names if name.endswith(_SUFFIX))
             known, self._sockets = self._sockets, sockets
             watched, self._watched = self._watched, self._is_watched()
         for path in sockets:

@@ -283,7 +283,11 @@ class Head:
         try:
             write_all(self._file, state.pack(), at)
         except OSError:
-            self._invalidate(at)
+            left = HeadState.unpack(self._file.pread(SLOT_BYTES, at))
+            if (
+                left is None or left.counter == state.counter
+            ):  # else nothing was written, perhaps since nothing can be
+                self._invalidate(at)
             raise
         sync_file(self._file)
 

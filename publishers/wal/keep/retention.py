@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from publishers.options import LogOptions
-from publishers.wal.disk.filesystem import FileSystem, sync_names
+from publishers.wal.disk.filesystem import FileSystem, names_of
 from publishers.wal.files.segment import remove_segment
 from publishers.wal.keep.holds import Extent, Holds, HoldStatistics
 from publishers.wal.keep.segment_ages import Ages
@@ -153,14 +153,21 @@ class Retention:
             return False
         lost = self.holds.settle(self._extents(entries, ages), decide)
         gone = range(entries[0].number, oldest)
-        if gone and self.holds.synchronise():
-            self._write_head(oldest)
-            self._catalog.drop(oldest)
+        try:
+            if gone and self.holds.synchronise():
+                self._delete(gone)
+        finally:
+            self.holds.notify(lost)
+        return bool(gone)
+
+    def _delete(self, gone: range) -> None:
+        # The directory is opened first, so that a lack of descriptors leaves everything as it is.
+        with names_of(self._filesystem, self._directory) as sync:
+            self._write_head(gone.stop)
+            self._catalog.drop(gone.stop)
             for number in gone:
                 remove_segment(self._filesystem, self._directory, number)
-            sync_names(self._filesystem, self._directory)
-        self.holds.notify(lost)
-        return bool(gone)
+            sync()
 
     def _kept(self, entries: Sequence[SegmentEntry], ages: Sequence[float]) -> int:
         return oldest_to_keep(entries, self.size, self._options, None, ages)

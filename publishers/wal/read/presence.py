@@ -10,7 +10,7 @@ from pathlib import Path
 
 from publishers.errors import LogGone, LogReplaced, WalCorrupted
 from publishers.model.position import LogIdentity, epoch_text
-from publishers.wal.disk.filesystem import File, FileSystem, open_file
+from publishers.wal.disk.filesystem import File, FileSystem, check_exhausted, open_file
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.format.control import Epoch
 
@@ -26,6 +26,7 @@ def head_of(file: File) -> HeadState:
     try:
         state = read_head(file)
     except OSError as error:
+        check_exhausted(error)
         raise WalCorrupted(0, 0, f"HEAD cannot be read ({error})") from error
     if state is None:
         raise WalCorrupted(0, 0, "HEAD has no valid slot")

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from publishers.errors import HistoryPruned, WalCorrupted
 from publishers.model.position import Position
+from publishers.wal.disk.filesystem import check_exhausted
 from publishers.wal.files.segment import DATA_START, SparseIndex
 from publishers.wal.format.columns import Columns
 from publishers.wal.format.compression import inflate
@@ -308,6 +309,7 @@ class Reader:
             except FileNotFoundError:
                 raise self._gone(segment) from None
             except OSError as error:
+                check_exhausted(error)
                 raise WalCorrupted(segment, offset, f"it cannot be read ({error})") from error
             # Inlined, since this runs for every frame.
             following = offset + HEADER_BYTES + ((header.length + 7) & -8)
@@ -392,6 +394,7 @@ class Reader:
             try:
                 self._catalog.refresh()
             except OSError as error:
+                check_exhausted(error)
                 return WalCorrupted(segment, 0, f"the directory cannot be read ({error})")
         if segment < self._catalog.entries[0].number:
             return HistoryPruned(Position(self.oldest))

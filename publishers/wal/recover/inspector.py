@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from publishers.errors import WalCorrupted
-from publishers.wal.disk.filesystem import File, FileSystem, open_file, read_blocks
+from publishers.wal.disk.filesystem import File, FileSystem, check_exhausted, open_file, read_blocks
 from publishers.wal.files.head import HeadState
 from publishers.wal.files.segment import DATA_START, SparseIndex, Trailer, check_header, segment_name
 from publishers.wal.files.tail_page import TailState
@@ -167,6 +167,7 @@ def restore(file: File, number: int, size: int) -> Restored:
         for offset, frame, payload in scan:
             replay.take(offset, frame, payload)
     except OSError as error:
+        check_exhausted(error)
         raise WalCorrupted(number, scan.offset, f"it cannot be read ({error})") from error
     except ValueError as error:
         raise WalCorrupted(number, offset, str(error)) from error
@@ -197,6 +198,7 @@ def reading(number: int, offset: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        check_exhausted(error)
         raise WalCorrupted(number, offset, f"it cannot be read ({error})") from error
 
 

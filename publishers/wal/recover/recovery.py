@@ -34,6 +34,7 @@ from publishers.wal.append.active_segment import (
 from publishers.wal.disk.filesystem import (
     File,
     FileSystem,
+    check_exhausted,
     means_full,
     open_file,
     read_blocks,
@@ -156,6 +157,7 @@ def _open_head(
     try:
         state = read_head(file)
     except OSError as error:
+        check_exhausted(error)
         raise WalCorrupted(numbers[0] if numbers else 0, 0, f"HEAD cannot be read ({error})") from error
     if state is not None and not numbers and (state.segment, state.offset, state.durable) != (1, 0, 0):
         raise WalCorrupted(state.segment, 0, "HEAD names this segment, but there are no segments")

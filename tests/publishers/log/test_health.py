@@ -10,7 +10,9 @@ from publishers.errors import (
     FormatTooNew,
     LogClosed,
     LogDropped,
+    LogExhausted,
     LogFailed,
+    LogFull,
     LogUnreadable,
     NotALog,
     WalCorrupted,
@@ -72,6 +74,8 @@ def test_a_log_that_takes_no_commits_is_not_sound():
         (WalCorrupted(1, 2, "x"), Soundness.CORRUPT),
         (LogDropped("x"), Soundness.GONE),
         (LogUnreadable("x", "y"), Soundness.UNREADABLE),
+        (LogFull(1, 2), Soundness.FULL),
+        (LogExhausted("descriptors"), Soundness.EXHAUSTED),
         (FormatTooNew(9, 2), Soundness.FAILED),
     ],
 )

@@ -1,5 +1,6 @@
 """Holds: floors for retention, each alone and all together, beside a model that is a list of segments."""
 
+import contextlib
 import logging
 from types import SimpleNamespace
 
@@ -233,8 +234,9 @@ class Files:
         else:
             raise FileNotFoundError
 
-    def sync_directory(self, path):
-        pass
+    @contextlib.contextmanager
+    def opened_directory(self, path):
+        yield lambda: None
 
 
 class Modelled:
