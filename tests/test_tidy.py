@@ -14,9 +14,7 @@ FOLDERS = [*(ROOT / package for package in PACKAGES), FLIGHTS]
 SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
 ON_A_LOOP_OF_ITS_OWN = {"publishers/spark/server_log.py"}
 OUTSIDE_THE_FILESYSTEM = {
-    "publishers/wal/disk/filesystem.py",
-    "publishers/wal/disk/modes.py",
-    "publishers/wal/disk/notify.py",
+    f"publishers/wal/disk/{one}.py" for one in ("descriptors", "filesystem", "modes", "notify")
 }
 
 

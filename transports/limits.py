@@ -17,6 +17,8 @@ class Limits:
 
     Attributes:
         connections: Most connections of a server; a further one is closed with 1013.
+        free_descriptors: File descriptors of the process that connections of all ports leave to its logs and files, but at most
+            a quarter of what ``RLIMIT_NOFILE`` allows; beyond them the connection ends that has been silent for longest.
         subscriptions: Most subscriptions of a connection.
         snapshots: Most subscriptions of a connection that receive rows at a time; each keeps a page of rows in memory, up to
             1,000 rows or 1 MiB, within the option ``snapshot_bytes`` of the log.
@@ -115,6 +117,7 @@ class Limits:
     """
 
     connections: int = 10_000
+    free_descriptors: int = 128
     subscriptions: int = 100
     snapshots: int = 10
     subscription_weight: int = 50_000

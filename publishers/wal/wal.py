@@ -42,6 +42,7 @@ __all__ = ["Wal"]
 
 _LOG: Final = logging.getLogger(__name__)
 _TWO: Final = "two threads wrote at the same time, and the second one was refused"
+_PAGE: Final = 4096  # bytes that are written to learn whether there is room again
 _AHEAD: Final = 1.0
 """Seconds by which the last commit must be ahead of the clock for a warning; a burst of commits alone never gets so far."""
 
@@ -477,18 +478,18 @@ class Wal:
         return None
 
     def _fill(self) -> bool:
-        """Writes zeros ahead when less than half of ``fill_step`` is left; or as many as the last refused commit needed."""
+        """Writes zeros ahead when less than half of ``fill_step`` is left; after a refusal, as many as that commit needed, or a page."""
         active = self._writer.active
         options, lacks = self._options, self.lacks
-        step = options.fill_step
-        if lacks is not None and lacks.needed > step:
-            step = lacks.needed
+        end = active.offset + options.fill_step
+        if lacks is not None:
             free = self._free()
-            if free is not None and free < step:
+            if free is not None and free < lacks.needed:
                 raise OSError(errno.ENOSPC, "there is less room than the last commit needed")
-        elif active.filled - active.offset >= step // 2:
+            end = max(end, active.offset + lacks.needed, active.filled + _PAGE)
+        elif active.filled - active.offset >= options.fill_step // 2:
             return False
-        return active.fill(min(active.offset + step, options.segment_bytes))
+        return active.fill(min(end, options.segment_bytes))
 
     def _make_spare(self) -> bool:
         """Makes the spare segment once the active segment is half full."""

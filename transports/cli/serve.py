@@ -36,6 +36,7 @@ from transports.sinks.config import read_sinks
 from transports.sinks.endpoint import SinksEndpoint
 from transports.sinks.errors import SinkError
 from transports.sinks.log_sinks import LogSinks
+from transports.tcp.accepting import raise_limit
 
 __all__ = ["add_arguments", "run"]
 
@@ -117,6 +118,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Serves until SIGINT (returns 130) or SIGTERM (returns 0); then closes the connections and the log."""
     lines.begin(chosen, always=True)
+    raise_limit()
     finished = threading.Event()
     tls, policy = _tls(chosen), _policy(chosen)
     grant = _grant(chosen) if policy is None else policy.authorise

@@ -15,6 +15,7 @@ from transports.resp.parser import CommandParser, RespViolation
 from transports.resp.port import RespPort
 from transports.resp.replies import RespError, encode_reply
 from transports.server.tls import shown_by
+from transports.tcp.accepting import SILENT
 from transports.tcp.sockets import hold_little, send_at_once, unsent_by, wait_above
 
 __all__ = ["ConnectionKeeper", "RespConnection"]
@@ -110,6 +111,8 @@ class RespConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handles bytes of the client."""
+        if self._known:
+            SILENT.discard(self)
         self._parser.feed(data)
         self._port.unfinished.note(self, self._parser.held)
         if self._task is None:
@@ -140,6 +143,7 @@ class RespConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops everything, because the connection is closed."""
+        SILENT.discard(self)
         self._transport = None
         self._port.unfinished.note(self, 0)
         self._port.unsent.note(self, 0)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from transports.access.access import Access
 from transports.limits import Limits
@@ -14,6 +14,7 @@ from transports.resp.port import RespPort
 from transports.resp.replies import RespError
 from transports.server.logs import logs_by_name
 from transports.server.served_port import JOIN_MARGIN, ServedPort
+from transports.tcp.accepting import Acceptor, warn_if_few
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from transports.access.grant import Grant
     from transports.server.logs import FollowedName
     from transports.server.tls import ServerCertificate
+
+_CROWDED: Final = b"-ERR max number of clients reached\r\n"
 
 __all__ = ["RespServer", "serve_resp"]
 
@@ -45,6 +48,7 @@ class RespServer(ServedPort):
         authorise: "Authoriser | Grant | None",
         tls: "ServerCertificate | None",
     ) -> None:
+        warn_if_few(limits)
         self._pools = Pools(limits)
         self._access = Access(
             authenticate,
@@ -112,6 +116,9 @@ class RespServer(ServedPort):
         if self._idle is not None and not self._connections:
             self._idle.set()
 
+    def _crowded(self, why: str) -> None:
+        self._ended[why] += 1
+
     def _made(self) -> RespConnection:
         self._count += 1
         return RespConnection(self._port, self, self._count)
@@ -129,7 +136,9 @@ class RespServer(ServedPort):
                 "ssl_handshake_timeout": self._limits.request_timeout,
                 "ssl_shutdown_timeout": self._limits.close_timeout,
             }
-        listening = await loop.create_server(self._made, sock=self._socket, **secured)
+        listening = Acceptor(
+            self._socket, self._made, self._limits, self._crowded, refusal=_CROWDED, **secured
+        )
         looking = loop.create_task(self._look_again())
         self._ready.set()
         try:

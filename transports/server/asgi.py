@@ -47,6 +47,7 @@ from transports.server.revocation import Revocation
 from transports.server.slot_leases import SlotLeases
 from transports.server.status import Status, StatusAnswer
 from transports.server.version import version
+from transports.tcp.accepting import SILENT, warn_if_few
 from transports.telemetry.latency import Latencies
 from transports.telemetry.queries import SparkQueries
 
@@ -134,6 +135,7 @@ class Application:
     ) -> None:
         self._logs = logs_by_name(logs)
         self._limits = limits or Limits()
+        warn_if_few(self._limits)
         self._origins = WebOrigins(origins)
         self._cors = Cors(self._http, self._origins)
         self._hosts = HostNames(hosts)
@@ -218,6 +220,7 @@ class Application:
         """The figures of what clients cost."""
         graphql = {} if self._graphql is None else {"graphql": self._graphql.engine.statistics()}
         return {
+            "silentConnections": len(SILENT),
             "criteriaWeight": self._weight.weight,
             "appendingBytes": self._appending.unanswered.taken,
             "spooledBytes": self._appending.spooled.taken,

@@ -12,6 +12,7 @@ from transports.http.scope import PEER
 from transports.limits import Limits
 from transports.server.tls import shown_by
 from transports.server.watchdog import Watchdog
+from transports.tcp.accepting import SILENT
 from transports.tcp.sockets import held_by_kernel, hold_little, send_at_once, unsent_by, wait_for_all
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class HttpProtocol(UvicornProtocol):
             self._deadline = self.loop.call_later(self.limits.request_timeout, self._give_up)
 
     def _be_content(self) -> None:
+        SILENT.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import TimeoutError as WaitTimeoutError
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from transports.access.host_names import is_loopback
 from transports.errors import ExtraMissing, ServerFailed
@@ -14,8 +14,11 @@ from transports.limits import Limits
 from transports.server.asgi import Application
 from transports.server.served_port import JOIN_MARGIN, ServedPort
 from transports.server.tls import ServerCertificate
+from transports.tcp.accepting import Acceptor
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from publishers.fanout.batch import Batch
     from publishers.log.changelog import ChangeLog
     from publishers.store.store import ChangeStore
@@ -122,14 +125,29 @@ class Server(ServedPort):
                 await asyncio.wait_for(self.application.idle(), deadline)
         self.application.stop()
 
+    async def _listen(
+        self,
+        make: Callable[[], asyncio.BaseProtocol],
+        *,
+        sock: socket.socket,
+        ssl: "SSLContext | None" = None,
+        backlog: int = 0,  # the socket listens already
+    ) -> Acceptor:
+        """Accepts connections as ``loop.create_server`` does, but within the bounds of this server."""
+        return Acceptor(
+            sock,
+            make,
+            self._limits,
+            self.application.count_ended,
+            refusal=_CROWDED,
+            ssl=ssl,
+            ssl_handshake_timeout=self._limits.request_timeout,
+            ssl_shutdown_timeout=self._limits.close_timeout,
+        )
+
     async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._tls is not None:
-            bounds = {
-                "ssl_handshake_timeout": self._limits.request_timeout,
-                "ssl_shutdown_timeout": self._limits.close_timeout,
-            }
-            # uvicorn passes neither option on, but the loop belongs to this server. asyncio's defaults are 60 and 30 s.
-            loop.create_server = partial(loop.create_server, **bounds)  # type: ignore[method-assign]  # see above
+        # uvicorn has no other way to replace how connections are accepted, but the loop belongs to this server.
+        loop.create_server = self._listen  # type: ignore[method-assign,assignment]  # see above
         startup = self._uvicorn.startup
 
         async def announce(sockets: list[socket.socket] | None = None) -> None:
@@ -144,6 +162,11 @@ class Server(ServedPort):
             for connection in list(self._uvicorn.server_state.connections):
                 connection.transport.abort()
             await asyncio.sleep(0)
+
+
+_CROWDED: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+)
 
 
 def serve(

@@ -1,4 +1,4 @@
-"""The file system interface of the log, and the real file system. Only this module, `modes` and `notify` open files or call ``os``.
+"""The file system interface of the log, and the real file system. Only the modules of this room open files or call ``os``.
 
 The log accesses the disk only through a `FileSystem`, so tests can run the same code on a simulated one. Every method may
 raise `OSError`, which the caller interprets.

@@ -1,5 +1,6 @@
 """/health and /ready: what a load balancer and an operator are told."""
 
+import errno
 import json
 import logging
 import os
@@ -9,10 +10,13 @@ from collections import Counter
 import pytest
 
 from publishers import ChangeLog, upsert
+from publishers.errors import LogFull
+from publishers.wal.disk.filesystem import RealFile
 from tests.publishers.support import QUICK, scratch
 from tests.transports.principals import knowing
 from tests.transports.server.test_status import fetch
 from transports import Grant, Limits, LogAction, Principal, serve
+from transports.cli.program import main
 
 SOON = {"tail_poll": 0.01, "tail_idle": 0.02}
 
@@ -176,3 +180,32 @@ async def test_a_request_is_judged_once_and_the_authoriser_asked_once_for_each_l
                 ("b", "ann", action): 1,
                 ("$system", "ann", "OPERATE"): 1,
             }
+
+
+@pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, "full"), (errno.EMFILE, "exhausted")])
+async def test_a_full_disk_is_told_until_there_is_room(owned, monkeypatch, caplog, capsys, number, status):
+    """By /health, /ready, `penstock top` and one line; readers go on meanwhile."""
+
+    def refuse(*_):
+        raise OSError(number, "simulated")
+
+    with serve(owned) as server:
+        assert await statuses(server) == [(200, "ok"), (200, "ok")]
+        with monkeypatch.context() as patched:
+            patched.setattr(RealFile, "pwrite", refuse)
+            for _ in range(3):
+                with pytest.raises(LogFull):
+                    owned.commit([upsert("order", "1", {})])
+            owned._keep_house()
+            assert await statuses(server) == [(503, "failed"), (503, "failed")]
+            _, answer = await fetch(server, "/health")
+            assert answer["logs"]["shop"]["status"] == status
+            assert str(owned.path.parent) not in answer["logs"]["shop"]["why"]
+            assert owned.history(limit=3).changes
+            assert main(["top", server.home_url, "--once", "--interval", "0.1"]) == 0
+            assert status in capsys.readouterr().out
+        owned._keep_house()
+        assert await statuses(server) == [(200, "ok"), (200, "ok")]
+        owned.commit([upsert("order", "1", {})])
+    lines = [line.getMessage() for line in caplog.records if "room" in line.getMessage()]
+    assert [line[:26] for line in lines] == ["the log has no room, and r", "the log has room again"]
