@@ -121,7 +121,12 @@ class ChangeLog(KeepingLog):
             listener = storage.listen(path)
             interval = self._following = Following(files, service, self._publication, listener, self._lose)
             service.explain = self._following.explain
-        self._housekeeping = Housekeeping(self._keep_house, interval, f"{name}-house")
+        try:
+            self._housekeeping = Housekeeping(self._keep_house, interval, f"{name}-house")
+        except BaseException:  # the system has no thread
+            if self._following is not None:
+                self._following.close()
+            raise
 
     @classmethod
     def open(
@@ -157,6 +162,7 @@ class ChangeLog(KeepingLog):
             StateIncomplete: If the log is to keep its state, and changes that belong to the state are no longer kept.
             StateUnusable: If the file of the state belongs to another application, or cannot be opened.
             WalCorrupted, LogUnreadable: If acknowledged data are damaged; if a file of the log cannot be opened.
+            LogFull: If the disk has no room to open it; LogExhausted: if descriptors, memory or a thread are lacking for it.
         """
         check_switches(read_only=read_only)
         chosen = LogOptions.chosen(options, overrides)

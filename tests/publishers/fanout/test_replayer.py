@@ -10,6 +10,7 @@ import publishers.fanout.replayer as replayer_module
 from publishers import HistoryPruned, Position, WalCorrupted
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
+from publishers.errors import LogExhausted
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.views.view import View
 from tests.publishers.support import CountedLock, Probe, fill, in_threads, wait_until
@@ -363,7 +364,7 @@ class Exhausted(BackgroundThread):
     """A thread that the machine has no room for."""
 
     def start(self):
-        raise RuntimeError("can't start new thread")
+        raise LogExhausted("threads")
 
 
 def test_without_any_thread_who_comes_is_refused_and_the_next_one_tries_again(monkeypatch):
@@ -373,7 +374,7 @@ def test_without_any_thread_who_comes_is_refused_and_the_next_one_tries_again(mo
     with monkeypatch.context() as patched:
         patched.setattr(replayer_module, "BackgroundThread", Exhausted)
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="new thread"):
+            with pytest.raises(LogExhausted, match="no more threads"):
                 replayer.enlist(refused)
             assert replayer.waiting == 0
     replayer.enlist(served)
@@ -408,7 +409,7 @@ def test_a_reader_from_the_log_for_whom_there_is_no_thread_is_told_and_the_log_c
         patched.setattr(replayer_module, "BackgroundThread", Exhausted)
         refused = Probe(first=10)
         log.changes(since=Position(1)).subscribe(refused, executor=flow.INLINE)
-        assert isinstance(refused.error, RuntimeError)
+        assert isinstance(refused.error, LogExhausted)
     later = Probe(first=10)
     log.changes(since=Position(1)).subscribe(later, executor=flow.INLINE)
     later.wait_for(6)
