@@ -244,6 +244,55 @@ print("sound")
 """
 
 
+ADDRESSES = """
+import os, resource, sys
+sys.path.insert(0, sys.argv[2])
+from publishers import ChangeLog, upsert
+from publishers.errors import LogError
+def say(*words): os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+log = ChangeLog.open(sys.argv[1], segment_bytes=1 << 22, fill_step=0, retain_bytes=None)
+log.commit([upsert("order", "0", {})], producer=("p", 0))
+pages = int(open("/proc/self/statm").read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (pages + (24 << 20), resource.RLIM_INFINITY))
+size, refused, number = 1000, 0, 0
+while refused < 20 and number < 200:
+    number += 1
+    try:
+        body = b'{"x":"%s"}' % (b"y" * size)  # as msgspec dies of a text for which it gets no memory
+        rows = [upsert("order", f"{number}/{part}", body) for part in range(4)]
+        say("done", number, log.commit(rows, producer=("p", number)).version)
+    except (MemoryError, LogError) as error:
+        refused += 1
+        say("refused", number, type(error).__name__)
+    size = size * 2 if not refused else max(1000, size // 4 if number % 2 else size * 4)
+try:
+    log.close()
+except LogError as error:
+    say("failed", 0, type(error).__name__)
+"""
+
+
+def test_a_process_that_may_have_no_more_memory_refuses_by_name_and_loses_nothing(place):
+    """It goes on, or the log fails with a name; what was acknowledged is there when it is opened again."""
+    done = subprocess.run(
+        [sys.executable, "-c", ADDRESSES, str(place / "log"), ROOT],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    refused = {line[2] for line in lines if line[0] != "done"}
+    assert refused
+    assert refused <= {"MemoryError", "LogExhausted", "LogFailed"}
+    acknowledged = {int(line[1]): int(line[2]) for line in lines if line[0] == "done"}
+    with ChangeLog.open(place / "log", fill_step=0, retain_bytes=None) as log:
+        found = {change.key: change.version for change in log.history(limit=10_000).changes if change.key}
+        assert {number: found[f"{number}/3"] for number in acknowledged} == acknowledged
+        assert log.commit([]).version == log.head.version - 1
+
+
 @pytest.mark.parametrize("most", [66_000, 100_001, 131_072, 250_003, 500_000])
 def test_a_file_that_may_not_grow_is_a_full_disk_and_work_goes_on_when_it_may(place, most):
     """T5, T18: RLIMIT_FSIZE gives a true short write, then EFBIG; nothing acknowledged is missing."""

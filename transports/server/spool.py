@@ -1,7 +1,6 @@
 """The spool of a transaction that arrives in parts: in memory while small, then in an unnamed file."""
 
 import contextlib
-import errno
 import tempfile
 import threading
 from collections import deque
@@ -9,9 +8,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from publishers.errors import LogFull, TooCostly
+from publishers.errors import TooCostly
 from publishers.mutations.mutation import columns_of
 from publishers.mutations.rows import Mutation
+from publishers.wal.disk.filesystem import full, means_full
 from transports.codec.changes import read_array
 from transports.quotas.shared_bytes import DividedBytes, SharedBytes
 
@@ -27,7 +27,6 @@ LEAST: Final = 2**20
 OPENED: Final = 2048
 """The bytes that an open transaction is charged beside those of its messages."""
 _ROWS: Final = 4096
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HEAD: Final = 8
 
 
@@ -128,7 +127,7 @@ class PartSpool:
         """Stores the queued parts and returns the number of stored parts.
 
         Raises:
-            LogFull: If the disk is full.
+            LogFull: If the disk is full; LogExhausted: if there is no descriptor for a file.
             OSError: If the disk has failed.
         """
         with self._lock:
@@ -147,8 +146,8 @@ class PartSpool:
             except OSError as error:
                 self._failure = error
             if self._failure is not None:
-                if self._failure.errno in _FULL:
-                    raise LogFull(0, self.nbytes) from self._failure
+                if means_full(self._failure):
+                    raise full(self._failure, 0, self.nbytes) from self._failure
                 raise self._failure
             return self.stored
 

@@ -11,7 +11,7 @@ import pytest
 from publishers import InvalidChange, LogFull, Position, TooCostly
 from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Submission, Wait
-from publishers.errors import PredecessorFailed
+from publishers.errors import LogExhausted, PredecessorFailed
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, answers, append, change
@@ -140,7 +140,9 @@ def test_what_is_wrong_with_a_change_is_told_by_part_and_place():
             list(spool.mutations())
 
 
-@pytest.mark.parametrize(("number", "wanted"), [(errno.ENOSPC, LogFull), (errno.EIO, OSError)])
+@pytest.mark.parametrize(
+    ("number", "wanted"), [(errno.ENOSPC, LogFull), (errno.EMFILE, LogExhausted), (errno.EIO, OSError)]
+)
 def test_a_disk_that_takes_no_more_is_remembered(monkeypatch, number, wanted):
     """F145: what was not kept is not committed without it."""
 
