@@ -16,7 +16,7 @@ _WRITING = [
     Mutant("sync of the wrong file", *_SYNC, "self._head._file.sync()", _LIVES),
     Mutant(
         "no directory sync",
-        _WAL + "disk.filesystem:sync_names",
+        _WAL + "disk.filesystem:_sync_opened",
         "sync()",
         "pass",
         _LIVES,
@@ -87,7 +87,7 @@ _WRITING = [
     Mutant(
         "failed write not taken back",
         _WAL + "append.active_segment:ActiveSegment.undo",
-        "self.file.truncate(self.filled)\n        write_zeros(self.file, start, min(end, self.filled, size))",
+        "self.file.truncate(self.filled)\n        write_zeros(self.file, start, end)",
         "pass",
         ("T5", "T1"),
     ),

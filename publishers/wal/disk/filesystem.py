@@ -272,15 +272,15 @@ def names_of(filesystem: FileSystem, directory: Path) -> Iterator[Callable[[], N
         SyncError: For whatever the sync raises.
         OSError: If the directory cannot be opened for it; then the block has not begun.
     """
+    with filesystem.opened_directory(directory) as sync:
+        yield partial(_sync_opened, sync)
 
-    def sync() -> None:
-        try:
-            sync_opened()
-        except OSError as error:
-            raise SyncError(error.errno, f"sync of the directory: {error.strerror}") from error
 
-    with filesystem.opened_directory(directory) as sync_opened:
-        yield sync
+def _sync_opened(sync: Callable[[], None]) -> None:
+    try:
+        sync()
+    except OSError as error:
+        raise SyncError(error.errno, f"sync of the directory: {error.strerror}") from error
 
 
 def means_full(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from publishers.errors import LogFailed, LogFull, PenstockError, WalCorrupted
+from publishers.errors import LogFailed, LogFull, LogUnreadable, PenstockError, WalCorrupted
 from publishers.wal.append import active_segment, writer
 from publishers.wal.files import segment
 from publishers.wal.files.head import Head
@@ -212,7 +212,9 @@ def operations() -> int:
     return system.operations
 
 
-@pytest.mark.parametrize("kind", ["EIO", "ENOSPC", "EDQUOT", "EFBIG", "short", "crash"])
+@pytest.mark.parametrize(
+    "kind", ["EIO", "ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "ENOMEM", "EROFS", "short", "crash"]
+)
 def test_any_operation_may_fail(kind):
     total = operations()
     assert total > 100
@@ -224,7 +226,7 @@ def test_any_operation_may_fail(kind):
         try:
             workload(system, given, acknowledged)
             ended = True
-        except (LogFailed, LogFull, PowerCut):
+        except (LogFailed, LogFull, LogUnreadable, PowerCut):
             ended = False
         if kind == "short":
             assert ended, f"a short write at operation {number} was not continued"
