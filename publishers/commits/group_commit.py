@@ -333,7 +333,7 @@ class Committer:
         queue, wal = self._queue, self._wal
         if not queue.skip(transaction):
             return None
-        written, before = False, wal.appended
+        written, before = False, wal.begun
         try:
             (done,) = wal.append((transaction,))
             self.groups += 1
@@ -361,7 +361,7 @@ class Committer:
     def _lead(self, pending: Pending, woken: deque[Wakeable]) -> None:
         group: list[Pending] = []
         verdict: LogError | None = LogFailed("unknown", "a commit was not finished")
-        written, before = False, self._wal.appended
+        written, before = False, self._wal.begun
         until = began = monotonic()
         try:
             self._queue.begin(pending, group)
@@ -372,6 +372,7 @@ class Committer:
             verdict = None
         except BaseException as error:
             if group:
+                before = before if group[0].task is None else -1
                 verdict = self._judge(error, woken, written=written, before=before)
             if verdict is not error and not (group and isinstance(error, MemoryError)):
                 raise
@@ -401,13 +402,13 @@ class Committer:
         """Returns the error to report to a group that has met an error of any kind, KeyboardInterrupt included.
 
         If the group was being written or published, and the error does not say how far that went, the log fails with an unknown
-        outcome; not if memory was lacking before a version beyond ``before`` was written.
+        outcome; not if memory was lacking before another append than the first ``before`` ones had begun.
         """
         if isinstance(error, LogError) and not written:
             if isinstance(error, LogFailed):
                 self._fail(self._wal.failed or str(error))
             return error
-        if isinstance(error, MemoryError) and not written and self._wal.appended == before:
+        if isinstance(error, MemoryError) and self._wal.begun == before:
             return self._wal.refuse(error, 0)
         why = f"{type(error).__name__} while a commit was being written or published"
         woken.extend(self._publication.all_subscriptions())

@@ -23,6 +23,7 @@ __all__ = ["FrameCache", "Replayable", "Replayer"]
 
 _log = logging.getLogger("penstock.replayer")
 _REST: Final = 0.05  # seconds until a read is repeated for which a descriptor or memory was lacking
+_AGAIN: Final = 60.0  # seconds until the log says so again
 _LOCATED: Final = 256  # positions whose locations are remembered
 _WEIGHED: Final = 64  # fewest new frames before all kept frames are weighed again
 
@@ -257,7 +258,8 @@ class Replayer:
         self._serving_detached = False
         self._threads: list[BackgroundThread] = []
         self._idle = 0
-        self._starved = self._closed = False
+        self._closed = False
+        self._complains_at = 0.0
 
     def enlist(self, task: Replayable) -> None:
         """Adds a task to its queue.
@@ -294,8 +296,8 @@ class Replayer:
     def rest(self, error: LogExhausted) -> None:
         """Lets the calling thread of this replayer wait a moment, before it repeats a read for which something was lacking."""
         with self._lock:
-            if not self._starved:
-                self._starved = True
+            if time.monotonic() >= self._complains_at:
+                self._complains_at = time.monotonic() + _AGAIN
                 _log.warning("%s cannot be read until that passes: %s", self._name, error)
             if not self._closed:
                 self._work.wait(_REST)
@@ -335,8 +337,6 @@ class Replayer:
             except Exception:  # noqa: BLE001 - a failing task must not end the thread that serves all tasks
                 _log.exception("a slice of replay failed without being told to its subscriber")
                 more = False
-            if not more:
-                self._starved = False
             if apart:
                 self._rest(time.thread_time() - began)
             if more:

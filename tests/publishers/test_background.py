@@ -1,11 +1,13 @@
 """A machine that gives no more threads."""
 
 import threading
+from functools import partial
 
 import pytest
 
 from publishers import ChangeLog, upsert
 from publishers.errors import LogExhausted
+from publishers.wal import Wal
 from tests.publishers.support import QUICK
 
 
@@ -68,3 +70,20 @@ def test_the_state_of_a_log_is_not_begun_without_a_thread(tmp_path, no_threads, 
     with ChangeLog.open(tmp_path / "log", state=True, **QUICK) as log:
         version = log.commit([upsert("order", "1", {})]).version
         log.state.wait(version, 60)
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_memory_that_is_lacking_before_a_group_is_written_refuses_that_group_only(
+    tmp_path, monkeypatch, concurrent
+):
+    with ChangeLog.open(tmp_path / "log", **QUICK) as log:
+        log.commit([upsert("order", "1", {})])
+        commit = partial(log.commit, [upsert("order", "2", {})], durable=True)
+        if concurrent:
+            commit = lambda: log.submit([upsert("order", "2", {})]).accepted.result(60)  # noqa: E731 - the other way
+        with monkeypatch.context() as patched:
+            patched.setattr(Wal, "append", lambda *_: (_ for _ in ()).throw(MemoryError))
+            with pytest.raises(LogExhausted) as caught:
+                commit()
+        assert caught.value.resource == "memory"
+        assert commit().version == 2

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from publishers.errors import HistoryPruned, InvalidOption, LogForked
 from publishers.model.position import Position
+from publishers.wal.disk.filesystem import means_full
 
 __all__ = ["Extent", "Hold", "HoldState", "HoldStatistics", "Holds"]
 
@@ -232,8 +233,9 @@ class Holds:
                 continue
             try:
                 hold.sync()
-            except Exception:  # noqa: BLE001 - after any error, history that the owner may need must stay
-                _log.exception("hold %r could not be made durable; nothing is deleted meanwhile", hold.name)
+            except Exception as error:  # noqa: BLE001 - after any error, history that the owner may need must stay
+                what = "hold %r could not be made durable; nothing is deleted meanwhile: %s"
+                _log.warning(what, hold.name, error, exc_info=None if means_full(error) else error)
                 return False
         return True
 
