@@ -134,8 +134,7 @@ class Application:
         spark_queries: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
         self._logs = logs_by_name(logs)
-        self._limits = limits or Limits()
-        warn_if_few(self._limits)
+        self._limits = warn_if_few(limits or Limits())
         self._origins = WebOrigins(origins)
         self._cors = Cors(self._http, self._origins)
         self._hosts = HostNames(hosts)

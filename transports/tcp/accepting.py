@@ -248,8 +248,8 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def warn_if_few(limits: Limits) -> None:
-    """Warns, once for the same numbers, if the process may have fewer descriptors than its connections need."""
+def warn_if_few(limits: Limits) -> Limits:
+    """Warns, once for the same numbers, if the process may have fewer descriptors than its connections need; returns the limits."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = soft, limits.connections
     if (
@@ -257,7 +257,7 @@ def warn_if_few(limits: Limits) -> None:
         or limits.connections + limits.free_descriptors <= soft
         or found in _said
     ):
-        return
+        return limits
     _said.add(found)
     _LOG.warning(
         "Limits.connections is %d, but this process may have only %d file descriptors, for logs too: raise RLIMIT_NOFILE (ulimit -n), or "
@@ -265,3 +265,4 @@ def warn_if_few(limits: Limits) -> None:
         limits.connections,
         soft,
     )
+    return limits
