@@ -26,6 +26,9 @@ START      his subscription began elsewhere than he asked
 FALSE END  he was told of an end for which there was no reason
 STRANDED   at rest and with demand he had not got everything that is visible
 DAMAGED    a body tells of another change than the key
+REFUSED    a commit that was refused is there
+UNDONE     a group that was read to its end was never given a change that is kept
+STATE      the compacted state has an entity that nobody could have committed, or lacks one that is kept
 ========== ==========================================================================================================
 """
 
@@ -43,6 +46,8 @@ Line = dict[str, Any]
 Place = tuple[int, int]
 
 NEVER = 1 << 80
+REFUSALS = {"ExpectationFailed", "PredecessorFailed"}
+"""Errors that say for certain that nothing was written."""
 EXPECTED_ENDS = {"HistoryPruned", "LogClosed", "ConnectionLost", "HISTORY_PRUNED", "LOG_CLOSED", "GOING_AWAY"}
 
 
@@ -105,6 +110,10 @@ class Ledger:
     seen: dict[int, tuple[str, int]] = field(default_factory=dict)
     first: dict[int, int] = field(default_factory=dict)
     kept: set[int] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    did: set[str] = field(default_factory=set)
+    grouped: set[str] | None = None
+    stated: set[str] | None = None
     oldest: int = 1
     visible: int | None = None
 
@@ -124,6 +133,17 @@ class Ledger:
                 if line["version"]:
                     self.acks.append(Ack(line["tx"], line["version"], called[line["tx"]], time))
                 self.report.counts["acknowledged"] += 1
+            elif event == "commit-":
+                self.report.counts["refused"] += 1
+                if line["error"] in REFUSALS:
+                    self.refused.add(line["tx"])
+            elif event == "did":
+                self.did.update(item[3] for item in line["items"])
+                self._witness(line["items"], time)
+            elif event == "drained":
+                self.grouped = set(line["types"])
+            elif event == "state":
+                self.stated = (self.stated or set()).union(line["keys"])
             elif event == "open":
                 self.openings.append(time)
             elif event in ("publish?", "forget?"):
@@ -176,6 +196,7 @@ class Ledger:
         lasting = [ack for ack in self.acks if self._lasts(ack)]
         self._order(lasting)
         self._withheld()
+        self._consumed()
 
     def _strangers(self) -> None:
         places: dict[str, int] = {}
@@ -189,6 +210,8 @@ class Ledger:
                 self.report.broken(
                     "TORN", f"{tx} at {version} has {count - 1} changes, and not {self.sizes[tx]}"
                 )
+            if tx in self.refused:
+                self.report.broken("REFUSED", f"{tx} at {version} was refused, and is there")
             if places.setdefault(tx, version) != version:
                 self.report.broken("TWICE", f"{tx} is at {places[tx]} and at {version}")
         if self.visible is not None:
@@ -260,6 +283,28 @@ class Ledger:
                 self.report.counts["withheld"] += 1
             if self.first.get(version, NEVER) < released:
                 self.report.broken("WITHHELD", f"{tx} at {version} was delivered before it was published")
+
+    def _consumed(self) -> None:
+        """What consumers of the log have at the end is what is kept: the group, and the state."""
+        if self.grouped is None and self.stated is None:
+            return
+        names = {
+            change_id(tx, place, count - 1): tx.partition("/")[0]
+            for tx, count in map(self.seen.__getitem__, self.kept & self.seen.keys())
+            for place in range(count - 1)
+        }
+        if self.grouped is not None:
+            self.report.counts["given to a group"] += len(self.did)
+            for name, producer in names.items():
+                if producer in self.grouped and name not in self.did:
+                    self.report.broken("UNDONE", f"{name} was never given to the group")
+        if self.stated is not None:
+            self.report.counts["entities"] += len(self.stated)
+            for name in names.keys() - self.stated:
+                self.report.broken("STATE", f"{name} is in the log, and not in the state")
+            if self.oldest == 1:
+                for name in self.stated - names.keys():
+                    self.report.broken("STATE", f"{name} is in the state, and not in the log")
 
     # What a subscriber is due.
 

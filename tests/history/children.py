@@ -6,7 +6,6 @@ Each gets its arguments as JSON, obeys lines on standard input, and says on stan
 import json
 import logging
 import os
-import random
 import sys
 import threading
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from publishers import ChangeLog, upsert
+from publishers import ChangeLog, Criterion
 from publishers.errors import NotALog
-from tests.history.record import Recorder, change_id
+from tests.history.record import Recorder
 from tests.history.subscribers import Company, last_places
+from tests.history.writers import Writers
 
 
 def say(*words: object) -> None:
@@ -32,114 +32,76 @@ def orders() -> str:
     return line
 
 
-class Writer:
-    """Producers that go on where they were, and one who withholds, publishes and drops."""
-
-    def __init__(self, log: ChangeLog, record: Recorder, life: int, seed: int, pace: float) -> None:
-        self.log = log
-        self.record = record
-        self.life = life
-        self.seed = seed
-        self.pace = pace
-        self.stopping = threading.Event()
-        self.failed: list[str] = []
-
-    def commit(self, tx: str, **how: Any) -> int:
-        """One transaction whose content follows from its name."""
-        producer, _, number = tx.partition("/")
-        size = (int(number) * 7 + len(producer)) % 5 + 1
-        if int(number) % 97 == 0:
-            size += 300  # over several batches, and above small rings
-        ids = [change_id(tx, place, size) for place in range(size)]
-        self.record("commit?", tx=tx, count=size, hidden=not how.get("visible", True))
-        try:
-            done = self.log.commit([upsert(producer, name, {"id": name}) for name in ids], **how)
-        except BaseException as error:
-            self.record("commit-", tx=tx, error=type(error).__name__)
-            raise
-        self.record("commit!", tx=tx, version=done.version, duplicate=done.duplicate)
-        return done.version
-
-    def produce(self, number: int) -> None:
-        name = f"p{number}"
-        chance = random.Random(f"{self.seed} {name}")
-        last = self.log.produced(name)
-        sequence = last.sequence if last else 0  # once more: it may have been acknowledged or not
-        while not self.stopping.wait(chance.expovariate(1 / self.pace)):
-            self.commit(f"{name}/{sequence}", producer=(name, sequence))
-            sequence += 1
-
-    def withhold(self) -> None:
-        chance = random.Random(f"{self.seed} withhold")
-        number = 0
-        self.expose()  # what the last life left
-        while not self.stopping.wait(chance.expovariate(1.5)):
-            versions = []
-            for _ in range(chance.randint(1, 3)):
-                versions.append(self.commit(f"h{self.life}/{number}", visible=False))
-                number += 1
-            self.stopping.wait(chance.uniform(0, 0.1))
-            if chance.random() < 0.5:
-                self.call("publish", chance.choice(versions))
-                self.expose()
-            else:
-                self.call("forget", chance.choice(versions) - 1)
-                self.expose()
-
-    def expose(self) -> None:
-        while (withheld := self.log.withheld) is not None:
-            self.call("publish", withheld[-1])
-
-    def call(self, what: str, version: int) -> None:
-        self.record(f"{what}?", version=version)
-        try:
-            (self.log.publish if what == "publish" else self.log.forget_after)(version)
-        except BaseException:
-            self.record(f"{what}-", version=version)
-            raise
-        self.record(f"{what}!", version=version)
-
-    def guarded(self, body: Any, *args: Any) -> None:
-        try:
-            body(*args)
-        except BaseException as error:
-            self.failed.append(repr(error))
-            raise
-
-
 def write(
     path: str,
     history: str,
     life: int,
     seed: int,
     options: dict[str, Any],
-    producers: int,
+    writers: dict[str, int],
     pace: float,
     witnesses: int,
+    consumers: bool,
+    ports: list[int],
+    last: str | None,
 ) -> None:
+    """Owns the log: threads that commit, subscribers, and where ``ports`` says so what serves those outside."""
     record = Recorder(Path(history))
     log = ChangeLog.open(path, **options)
     record("open", visible=log.visible)
-    writer = Writer(log, record, life, seed, pace)
-    company = Company(log, record, f"w{life}", seed)
-    company.fill(witnesses, {})
-    bodies: list[Any] = [(writer.produce, number) for number in range(producers)] + [(writer.withhold,)]
-    threads = [threading.Thread(target=writer.guarded, args=body, daemon=True) for body in bodies]
-    for thread in threads:
-        thread.start()
+    company = Company(log, record, f"w{life}", seed) if witnesses else None
+    if company is not None:
+        company.fill(witnesses, {})
+        if consumers:
+            company.open_slot("archive", last_places(Path(last)) if last else {})
+    servers = served(log, ports)
+    writing = Writers(log, record, life, seed, pace)
+    writing.start(writers)
     say("open")
     orders()
-    writer.stopping.set()
-    for thread in threads:
-        thread.join()
-    assert not writer.failed, writer.failed
-    writer.expose()
+    writing.stop()
+    writing.expose()
     # Under every policy this one is synced, and with it all that lies before it is visible.
-    say("stopped", writer.commit(f"h{life}/1000003", durable=True))
-    company.rest(int(orders()), 30)
+    say("stopped", writing.commit(f"h{life}/1000003", durable=True))
+    visible = int(orders())
+    if company is not None:
+        company.rest(visible, 30)
+    if log.options.state:
+        record_state(log, record, visible)
+    say("rested")
+    orders()
+    for server in servers:
+        server.stop()
     log.close()
-    company.close()
+    if company is not None:
+        company.close()
     say("closed")
+
+
+def served(log: ChangeLog, ports: list[int]) -> list[Any]:
+    """Serves the log to those who write and consume from outside."""
+    if not ports:
+        return []
+    from tests.history.outsiders import GROUP, GROUP_TYPES
+    from transports import Grant, LogAction, serve, serve_resp
+
+    if GROUP not in log.groups:
+        log.groups.create(GROUP, Criterion(entity_types=GROUP_TYPES), start="earliest")
+    everything = Grant(set(LogAction), groups={"*"})
+    port, resp = ports
+    return [serve(log, port=port, authorise=everything), serve_resp(log, port=resp, authorise=everything)]
+
+
+def record_state(log: ChangeLog, record: Recorder, visible: int) -> None:
+    """Writes down the keys of all entities that the compacted state has."""
+    log.state.wait(visible)
+    after = None
+    while True:
+        page = log.state.page(after=after)
+        record("state", keys=[row.key for row in page.rows])
+        if not page.more:
+            return
+        after = page.rows[-1]
 
 
 def follow(
@@ -196,5 +158,9 @@ if __name__ == "__main__":
         from tests.history.clients import attend
 
         attend(**arguments)
+    elif sys.argv[1] == "outsiders":
+        from tests.history.outsiders import attend as append
+
+        append(**arguments)
     else:
         {"write": write, "follow": follow}[sys.argv[1]](**arguments)

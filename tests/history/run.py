@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -34,22 +35,33 @@ class Plan:
 
     Attributes:
         seconds: How long the faults last.
-        producers: Threads that commit, beside one that withholds.
-        pace: Mean pause of a producer between two commits, in seconds.
-        witnesses: Subscribers in the tailing process; half as many in the writing one.
-        parties: Connections of clients, each with ``guests`` subscribers.
+        writers: Threads of the owner that commit, by their way (`tests.history.writers.WAYS`).
+        outsiders: Those who commit through the owner's server, or read a group of it, by their kind
+            (`tests.history.outsiders.KINDS`); without any there is no server.
+        pace: Mean pause of a thread between two commits, in seconds.
+        consumers: Whether the owner has a slot and its compacted state.
+        sync: The policy; drawn by default.
+        witnesses: Subscribers in the tailing process; half as many in the writing one. Without any there is none.
+        parties: Connections of clients of a server that tails, each with ``guests`` subscribers; without any there is none.
         guests: As said.
         steady: Whether a second tailing process, which serves too, and its clients are left alive, so that their memory
             and their open files can be watched.
-        fault: Mean time between two faults, in seconds.
+        fault: Mean time between two faults, in seconds; infinite for none.
         kills: How many processes are killed at least, however long that takes.
         acknowledged: How many commits are acknowledged at least, likewise.
         deliveries: How many signals with changes there are at least, likewise.
+        options: Of the log, beside those that are drawn.
+        patience: Seconds within which the owner stops; then its threads say where they are.
     """
 
     seconds: float = 20.0
-    producers: int = 3
+    writers: Mapping[str, int] = field(
+        default_factory=lambda: {"produce": 2, "submit": 1, "on_a_loop": 1, "columns": 1, "withhold": 1}
+    )
+    outsiders: Mapping[str, int] = field(default_factory=dict)
     pace: float = 0.02
+    consumers: bool = False
+    sync: str | None = None
     witnesses: int = 10
     parties: int = 4
     guests: int = 3
@@ -58,6 +70,8 @@ class Plan:
     kills: int = 0
     acknowledged: int = 0
     deliveries: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    patience: float = 60.0
 
 
 class Life:
@@ -100,8 +114,15 @@ class Life:
             self._told.wait_for(lambda: self.ended or said(), timeout)
             found = said()
         if found is None:
+            self.dump()
             raise AssertionError(f"no {word} from {self.arguments['history']}: {self.why()}")
         return found[1:]
+
+    def dump(self) -> None:
+        """Ends a process that hangs, if it has not ended; its threads say where they are, in its file of errors."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait()
 
     def tell(self, order: object) -> None:
         assert self.process.stdin is not None
@@ -113,15 +134,14 @@ class Life:
 
     def why(self) -> str:
         """Its state, and the end of what it wrote to standard error."""
-        return f"{self.process.poll()} {self.lines[-3:]} {self.errors.read_text(errors='replace')[-3000:]}"
+        return f"{self.process.poll()} {self.lines[-3:]} {self.errors.read_text(errors='replace')[-9000:]}"
 
     def reap(self, expected: int, timeout: float = 60.0) -> None:
         """Waits for its end; anything written to standard error is a fault."""
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)  # its threads say where they are
-            self.process.wait()
+            self.dump()
             raise AssertionError(f"{self.arguments['history']} does not end: {self.why()}") from None
         self._reader.join()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -131,13 +151,17 @@ class Life:
         assert not self.errors.read_bytes(), f"{self.arguments['history']} complained: {self.why()}"
 
 
+Arguments = Callable[[int, str | None], dict[str, Any]]
+"""Those of a process: of the number of its life, and of the history of the life before."""
+
+
 @dataclass
 class Role:
     """A process that is started again whenever it was killed."""
 
     name: str
     what: str
-    arguments: Callable[[int, str | None], dict[str, Any]]
+    arguments: Arguments
     mortal: bool = True
     lives: list[Life] = field(default_factory=list)
 
@@ -158,8 +182,9 @@ class Run:
         self.faults: dict[str, int] = {}
         self.resources = Resources()
         draw = self.chance
+        drawn_sync = draw.choice(["always", "always", "interval", "os"])
         self.options = {
-            "sync": draw.choice(["always", "always", "interval", "os"]),
+            "sync": plan.sync or drawn_sync,
             "segment_bytes": 65_536,
             "fill_step": 65_536,
             "retain_bytes": draw.choice([300_000, 2_000_000]),
@@ -174,55 +199,67 @@ class Run:
             name: self.options[name]
             for name in ("ring_events", "ring_bytes", "spool_bytes", "batch_events", "replay_bytes")
         }
-        ports = [free_port() for _ in range(2)]
-        self.roles = [
-            Role("writer", "write", self._writer),
-            Role("tailer", "follow", self._follower(plan.witnesses, None)),
-            Role("server", "follow", self._follower(0, ports[0])),
-            Role("clients", "attend", self._clients(ports[:1])),
-        ]
-        if plan.steady:
-            self.roles.append(
-                Role("steady", "follow", self._follower(plan.witnesses, ports[1]), mortal=False)
-            )
-            self.roles.append(Role("regulars", "attend", self._clients(ports[1:]), mortal=False))
+        self.options |= plan.options
+        ports = [free_port() for _ in range(4)]
+        self.roles = list(self._cast(ports[:2], ports[2:]))
 
-    def _writer(self, life: int, _last: str | None) -> dict[str, Any]:
+    def _cast(self, tailing: list[int], owning: list[int]) -> Iterator[Role]:
+        """All roles: the owner first, and clients behind their servers."""
         plan = self.plan
-        return {
+        yield Role("writer", "write", self._writer(owning if plan.outsiders else []))
+        if plan.outsiders:
+            yield Role("outsiders", "outsiders", self._outsiders(*owning))
+        if plan.witnesses:
+            yield Role("tailer", "follow", self._follower(plan.witnesses, None))
+        if plan.parties:
+            yield Role("server", "follow", self._follower(0, tailing[0]))
+            yield Role("clients", "attend", self._clients(tailing[:1]))
+        if plan.steady:
+            yield Role("steady", "follow", self._follower(plan.witnesses, tailing[1]), mortal=False)
+            yield Role("regulars", "attend", self._clients(tailing[1:]), mortal=False)
+
+    def _writer(self, ports: list[int]) -> Arguments:
+        plan = self.plan
+        return lambda life, last: {
             "path": str(self.log),
             "life": life,
             "options": self.options,
-            "producers": plan.producers,
+            "writers": plan.writers,
             "pace": plan.pace,
-            "witnesses": max(plan.witnesses // 2, 1),
+            "witnesses": max(plan.witnesses // 2, 1) if plan.witnesses else 0,
+            "consumers": plan.consumers,
+            "ports": ports,
+            "last": last,
         }
 
-    def _follower(self, witnesses: int, port: int | None) -> Callable[[int, str | None], dict[str, Any]]:
-        def arguments(life: int, last: str | None) -> dict[str, Any]:
-            name = f"{'t' if port is None else 's'}{life}"
-            return {
-                "path": str(self.log),
-                "life": name,
-                "witnesses": witnesses,
-                "port": port,
-                "options": self.rings,
-                "last": last,
-            }
+    def _outsiders(self, port: int, resp: int) -> Arguments:
+        plan = self.plan
+        return lambda life, _last: {
+            "port": port,
+            "resp": resp,
+            "life": life,
+            "kinds": plan.outsiders,
+            "pace": plan.pace,
+        }
 
-        return arguments
+    def _follower(self, witnesses: int, port: int | None) -> Arguments:
+        return lambda life, last: {
+            "path": str(self.log),
+            "life": f"{'t' if port is None else 's'}{life}",
+            "witnesses": witnesses,
+            "port": port,
+            "options": self.rings,
+            "last": last,
+        }
 
-    def _clients(self, ports: list[int]) -> Callable[[int, str | None], dict[str, Any]]:
-        def arguments(life: int, last: str | None) -> dict[str, Any]:
-            return {
-                "urls": [f"ws://127.0.0.1:{port}/ws" for port in ports],
-                "life": f"c{ports[0]}.{life}",
-                "parties": self.plan.parties,
-                "guests": self.plan.guests,
-                "last": last,
-            }
-
-        return arguments
+    def _clients(self, ports: list[int]) -> Arguments:
+        return lambda life, last: {
+            "urls": [f"ws://127.0.0.1:{port}/ws" for port in ports],
+            "life": f"c{ports[0]}.{life}",
+            "parties": self.plan.parties,
+            "guests": self.plan.guests,
+            "last": last,
+        }
 
     # Its life.
 
@@ -265,12 +302,14 @@ class Run:
             role.life.wait_for("open")
         deadline = time.monotonic() + self.plan.seconds
         while (left := deadline - time.monotonic()) > 0 or not self._enough():
-            _pause(min(max(left, 0.1), self.chance.expovariate(1 / self.plan.fault)))
+            fault = self.chance.expovariate(1 / self.plan.fault) if self.plan.fault < inf else inf
+            _pause(min(max(left, 0.1), fault))
             for role in self.roles:
                 assert role.life.process.poll() is None, f"{role.name} died: {role.life.why()}"
                 if not role.mortal:
                     self.resources.sample(role.name, role.life.process.pid)
-            self.faulty()
+            if fault < inf:
+                self.faulty()
 
     def _enough(self) -> bool:
         return (
@@ -287,19 +326,20 @@ class Run:
         """Lets everybody come to rest; answers what is visible then."""
         for role in self.roles:
             role.life.wait_for("open")
-        writer, *others = [role.life for role in self.roles]
-        writer.tell("stop")
-        visible = int(writer.wait_for("stopped")[0])
-        for life in (writer, *others):
+        lives = [role.life for role in self.roles]
+        writers = [role.life for role in self.roles if role.what in ("outsiders", "write")]
+        for life in reversed(writers):  # those outside have their answers before the owner ends
+            life.tell("stop")
+            said = life.wait_for("stopped", self.plan.patience)
+        visible = int(said[0])
+        for life in lives:
             life.tell(visible)
-        for life in others:
+        for life in lives:
             life.wait_for("rested", 600)
-        for life in reversed(others):  # clients before their servers
+        for life in reversed(lives):  # clients before their servers
             life.tell("close")
-            life.wait_for("closed")
+            life.wait_for("closed", 120)
             life.reap(0)
-        writer.wait_for("closed", 120)
-        writer.reap(0)
         return visible
 
     def dump(self, visible: int) -> Path:
@@ -329,9 +369,8 @@ class Run:
             truth = self.dump(self.settle())
         finally:
             for role in self.roles:
-                if role.lives and role.life.process.poll() is None:
-                    role.life.process.kill()
-                    role.life.process.wait()
+                if role.lives:
+                    role.life.dump()  # of all of them: who hangs may wait for another
         report = check([*self.histories(), History(truth)])
         report.counts["kills"] = self.kills
         for text in self.resources.judge():

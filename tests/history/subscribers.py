@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import flow
-from publishers import Area, ChangeLog, Content, Criterion, Position
+from publishers import Area, ChangeLog, Content, Criterion, Position, Slot
 from publishers.errors import PenstockError, PositionError
 from tests.flow.probes import run_whole
 from tests.history.record import KEYS, History, Recorder, Wish
@@ -136,6 +136,18 @@ class BatchWitness(Witness):
         self.record("state", sub=self.name, state=state.value)
 
 
+class SlotWitness(BatchWitness):
+    """One that acknowledges to its slot what it has written down."""
+
+    def __init__(self, company: "Company", name: str, slot: Slot) -> None:
+        super().__init__(company, name, "fast", ["all"])
+        self._slot = slot
+
+    def take(self, changes: Any) -> None:
+        super().take(changes)
+        self._slot.ack(changes[-1])
+
+
 class Company:
     """All subscribers of one log in one process.
 
@@ -157,6 +169,7 @@ class Company:
         self.stopping = threading.Event()
         self._threads = ThreadPoolExecutor(2, "witness")
         self._loop = asyncio.new_event_loop()
+        self._places: list[Any] = [None, flow.INLINE, self._threads, self._loop]
         self._running = threading.Thread(target=run_whole, args=(self._loop,), daemon=True)
         self._running.start()
         self._driver = threading.Thread(target=self._drive, daemon=True)
@@ -172,7 +185,8 @@ class Company:
     def subscribe(self, kind: str, wish: Wish, at: list[int] | None = None, after: str | None = None) -> None:
         """One more; ``at`` is where it begins, drawn if it is not given."""
         chance, log = self.chance, self.log
-        name = f"{self.life}.{next(self.numbers)}.{kind}"
+        number = next(self.numbers)
+        name = f"{self.life}.{number}.{kind}"
         since: Any = None
         if at is not None:
             since = Position(*at)
@@ -180,7 +194,7 @@ class Company:
             since = Position(chance.randint(log.oldest.version, log.head.version))
         witness = chance.choice([Witness, BatchWitness])(self, name, kind, wish)
         content = chance.choice([Content.HEADER, Content.BODY])
-        where = chance.choice([None, flow.INLINE, self._threads, self._loop])
+        where = self._places[number % len(self._places)]  # four at once have one of each
         self.record("subscribe", sub=name, wish=wish, since=since, after=after)
         try:
             feed = log.changes(criteria(wish), since=since, content=content, on_gap="jump")
@@ -190,6 +204,19 @@ class Company:
             self.record("refused", sub=name, error=type(error).__name__)
             return
         self.witnesses.append(witness)
+
+    def open_slot(self, name: str, places: dict[str, dict[str, Any]]) -> None:
+        """One more, of a slot, which goes on where it had acknowledged in the last life."""
+        slots = self.log.slots
+        if name not in slots:
+            slots.create(name, start="earliest")
+        slot = slots.open(name)
+        own = f"{self.life}.{next(self.numbers)}.slot"
+        before = next((one for one in places if one.endswith(".slot")), None)
+        self.record("subscribe", sub=own, wish=["all"], since=slot.position, after=before)
+        witness = SlotWitness(self, own, slot)
+        self.witnesses.append(witness)
+        slot.changes(content=Content.BODY).subscribe(witness, executor=self._threads)
 
     def _drive(self) -> None:
         chance = self.chance

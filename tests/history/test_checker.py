@@ -132,6 +132,16 @@ def test_what_was_dropped_on_purpose_may_be_gone_and_its_version_taken():
         assert made.rules == set()
 
 
+def test_what_consumers_have_is_what_is_kept():
+    """T12: a group is given its types only, and a state may still have what retention took."""
+    made = three()("did", items=[*ONE[1:]])("did", items=[THREE[1]])("drained", types=["p0"])
+    made("state", keys=[item[3] for item in ONE[1:]])("state", keys=[TWO[1][3], THREE[1][3]])
+    made("commit?", tx="p0/2", count=1)("commit-", tx="p0/2", error="ExpectationFailed")
+    assert made.truth(*LOG[1:], oldest=2).rules == set()
+    assert made.report.counts["given to a group"] == 3
+    assert made.report.counts["entities"] == 4
+
+
 def test_a_told_gap_is_none():
     """T12: history that retention took."""
     made = three().next(*ONE)("gap", sub="s", begin=[2, 0], end=[3, 0]).next(*THREE)
@@ -310,6 +320,24 @@ BAD = {
     "another body": (
         "DAMAGED",
         lambda: three().next(ONE[0], (*ONE[1][:4], change_id("p0/9", 0, 2)), ONE[2]).truth(*LOG),
+    ),
+    "refused, and there": (
+        "REFUSED",
+        lambda: three()("commit?", tx="p0/2", count=1)("commit-", tx="p0/2", error="ExpectationFailed").truth(
+            *LOG, (4, "p0/2")
+        ),
+    ),
+    "kept, and not given to the group": (
+        "UNDONE",
+        lambda: three()("did", items=[*ONE[1:]])("drained", types=["p0"]).truth(*LOG),
+    ),
+    "kept, and not in the state": (
+        "STATE",
+        lambda: three()("state", keys=[item[3] for item in (*ONE[1:], TWO[1])]).truth(*LOG),
+    ),
+    "in the state, and not in the log": (
+        "STATE",
+        lambda: three()("state", keys=[item[3] for item in (*ONE[1:], TWO[1], THREE[1])]).truth(*LOG[:2]),
     ),
 }  # fmt: skip
 
