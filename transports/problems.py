@@ -23,6 +23,7 @@ from publishers.errors import (
     LogReadOnly,
     LogReplaced,
     NoSuchLog,
+    NoSuchVersion,
     PositionAhead,
     PositionForeign,
     PositionForked,
@@ -117,6 +118,13 @@ _TABLE: Final = (
             "found": t(e.found),
             **({"at": t(e.at), "entity_type": e.entity_type, "key": e.key} if e.at else {}),
         },
+    ),
+    _Row(  # of a commit: it was withheld, and removed before it had reached what its writer waits for
+        NoSuchVersion,
+        "TRANSACTION_REMOVED",
+        retryable=True,
+        data=lambda e, _: {"version": e.version},
+        message="the transaction was withheld, and the owner of the log has removed it; its sequence is free again",
     ),
     _Row(PredecessorFailed, "PREDECESSOR_FAILED", retryable=True),
     _Row(

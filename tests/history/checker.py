@@ -142,7 +142,7 @@ class Ledger:
                 self._witness(line["items"], time)
             elif event == "drained":
                 self.grouped = set(line["types"])
-            elif event == "state":
+            elif event == "entities":
                 self.stated = (self.stated or set()).union(line["keys"])
             elif event == "open":
                 self.openings.append(time)

@@ -98,7 +98,7 @@ def record_state(log: ChangeLog, record: Recorder, visible: int) -> None:
     after = None
     while True:
         page = log.state.page(after=after)
-        record("state", keys=[row.key for row in page.rows])
+        record("entities", keys=[row.key for row in page.rows])
         if not page.more:
             return
         after = page.rows[-1]

@@ -34,7 +34,7 @@ APPEND: Final = (
     "mutation ($changes: [ChangeInput!]!, $producer: String, $sequence: Long) "
     "{ append(changes: $changes, producer: $producer, sequence: $sequence) { version duplicate } }"
 )
-DROPPED: Final = "COMMIT_DROPPED"
+DROPPED: Final = "TRANSACTION_REMOVED"
 """The code of a transaction that ``forget_after`` has dropped before it was acknowledged."""
 
 
@@ -123,7 +123,9 @@ class Outsiders:
         if code != DROPPED:
             raise Refused(code)
 
-    def post(self, name: str, send: Callable[[http.client.HTTPConnection, str, int], tuple[int, bool]]) -> None:
+    def post(
+        self, name: str, send: Callable[[http.client.HTTPConnection, str, int], tuple[int, bool]]
+    ) -> None:
         """Sends transactions on a connection that is made again after each fault."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         for number, chance in self.numbers(name):
@@ -167,9 +169,7 @@ def over_http(outsiders: Outsiders, name: str) -> None:
     chance = random.Random(f"{outsiders.seed} waits of {name}")
 
     def send(connection: http.client.HTTPConnection, tx: str, number: int) -> tuple[int, bool]:
-        changes = [
-            {"entity_type": name, "key": each, "body": {"id": each}} for each in outsiders.called(tx)
-        ]
+        changes = [{"entity_type": name, "key": each, "body": {"id": each}} for each in outsiders.called(tx)]
         body = {"changes": changes, "producer": name, "sequence": number, "wait": chance.choice(WAITS)}
         status, told = _ask(connection, "/changes", body)
         if status not in (200, 201):
@@ -241,7 +241,7 @@ def in_a_group(outsiders: Outsiders, name: str) -> None:
             if events:
                 outsiders.record("did", items=[_item(event) for event in events])
                 durable = ("DURABLE",) if chance.random() < 0.1 else ()
-                client.execute_command("CDC.ACK", "log", GROUP, *(event[0] for event in events), *durable)
+                client.execute_command("CDC.ACK", "log", GROUP, *durable, *(event[0] for event in events))
             elif last and not client.execute_command("CDC.PENDING", "log", GROUP):
                 break
         except (redis.ConnectionError, redis.TimeoutError, ConnectionError):  # the owner was killed

@@ -24,7 +24,7 @@ end        sub, error, oldest                                           terminal
 rest       sub, visible                                                 asked for everything, the subscription has all up to there
 did        items                                                        a group gave these to a consumer, who acknowledges them
 drained    types                                                        a group of these entity types was read to its end
-state      keys                                                         entities that the compacted state has at the end
+entities   keys                                                         those that the compacted state has at the end
 truth      oldest, visible                                              the log itself, when everything has ended,
 log        items                                                        and what it holds
 ========== ============================================================ ====================================================

@@ -51,6 +51,7 @@ class Plan:
         acknowledged: How many commits are acknowledged at least, likewise.
         deliveries: How many signals with changes there are at least, likewise.
         options: Of the log, beside those that are drawn.
+        on_disk: Whether the log is on a disk, where a sync takes its time, and not in memory.
         patience: Seconds within which the owner stops; then its threads say where they are.
     """
 
@@ -71,6 +72,7 @@ class Plan:
     acknowledged: int = 0
     deliveries: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    on_disk: bool = False
     patience: float = 60.0
 
 
@@ -383,9 +385,9 @@ def _pause(seconds: float) -> None:
 
 
 def play(seed: int, plan: Plan, *, keep: bool = False) -> Report:
-    """One run in a directory in memory, which is removed unless something is wrong or it is to be kept."""
-    shared = "/dev/shm"
-    place = Path(mkdtemp(prefix="penstock-history-", dir=shared if os.path.isdir(shared) else None))
+    """One run in a directory of its own, which is removed unless something is wrong or it is to be kept."""
+    shared = None if plan.on_disk or not os.path.isdir("/dev/shm") else "/dev/shm"
+    place = Path(mkdtemp(prefix="penstock-history-", dir=shared))
     run = Run(seed, plan, place)
     started = time.monotonic()
     try:

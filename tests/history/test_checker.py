@@ -135,7 +135,7 @@ def test_what_was_dropped_on_purpose_may_be_gone_and_its_version_taken():
 def test_what_consumers_have_is_what_is_kept():
     """T12: a group is given its types only, and a state may still have what retention took."""
     made = three()("did", items=[*ONE[1:]])("did", items=[THREE[1]])("drained", types=["p0"])
-    made("state", keys=[item[3] for item in ONE[1:]])("state", keys=[TWO[1][3], THREE[1][3]])
+    made("entities", keys=[item[3] for item in ONE[1:]])("entities", keys=[TWO[1][3], THREE[1][3]])
     made("commit?", tx="p0/2", count=1)("commit-", tx="p0/2", error="ExpectationFailed")
     assert made.truth(*LOG[1:], oldest=2).rules == set()
     assert made.report.counts["given to a group"] == 3
@@ -333,11 +333,11 @@ BAD = {
     ),
     "kept, and not in the state": (
         "STATE",
-        lambda: three()("state", keys=[item[3] for item in (*ONE[1:], TWO[1])]).truth(*LOG),
+        lambda: three()("entities", keys=[item[3] for item in (*ONE[1:], TWO[1])]).truth(*LOG),
     ),
     "in the state, and not in the log": (
         "STATE",
-        lambda: three()("state", keys=[item[3] for item in (*ONE[1:], TWO[1], THREE[1])]).truth(*LOG[:2]),
+        lambda: three()("entities", keys=[item[3] for item in (*ONE[1:], TWO[1], THREE[1])]).truth(*LOG[:2]),
     ),
 }  # fmt: skip
 

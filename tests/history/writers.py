@@ -99,7 +99,9 @@ class Writers:
         return rows_of(tx, size)
 
     @contextlib.contextmanager
-    def answer(self, tx: str, *, refused: tuple[type[Exception], ...] = ()) -> Iterator[Callable[[Any], None]]:
+    def answer(
+        self, tx: str, *, refused: tuple[type[Exception], ...] = ()
+    ) -> Iterator[Callable[[Any], None]]:
         """Notes how a transaction ended; the errors that are expected end it too."""
         try:
             yield lambda done: self.record("commit!", tx=tx, version=done.version, duplicate=done.duplicate)

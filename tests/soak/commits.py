@@ -37,9 +37,7 @@ EVERYTHING: Final = replace(
 SCENES: Final[dict[str, Plan]] = {
     "late callers": replace(ALONE, writers={"transact": 4, "submit": 2}),
     "submitters": replace(ALONE, writers={"submit": 8}),
-    "appenders": replace(
-        ALONE, writers={"transact": 2}, outsiders={"websocket": 1, "http": 1, "graphql": 1}
-    ),
+    "appenders": replace(ALONE, writers={"transact": 2}, outsiders={"websocket": 1, "http": 1, "graphql": 1}),
     "everything": EVERYTHING,
     "everything, killed": replace(EVERYTHING, fault=0.8),
 }
@@ -59,10 +57,12 @@ def main(arguments: Sequence[str]) -> int:
     faults: list[str] = []
     for number in range(max(len(rounds), round(chosen.minutes * 60 / chosen.round))):
         scene, sync = rounds[number % len(rounds)]
-        name = f"{scene} under {sync}, seed {seed + number}"
+        drawn = seed + number
+        plan = replace(SCENES[scene], seconds=chosen.round, sync=sync, on_disk=drawn % 2 == 1)
+        name = f"{scene} under {sync}, seed {drawn}{' on a disk' * plan.on_disk}"
         print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
         try:
-            report = play(seed + number, replace(SCENES[scene], seconds=chosen.round, sync=sync))
+            report = play(drawn, plan)
         except AssertionError as error:
             print(f"FAULT in {name}: {error} {getattr(error, '__notes__', '')}", flush=True)
             faults.append(name)

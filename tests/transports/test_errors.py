@@ -14,6 +14,7 @@ from publishers.errors import (
     LogForked,
     LogGone,
     LogReplaced,
+    NoSuchVersion,
     PositionAhead,
     PositionForeign,
     PositionForked,
@@ -49,6 +50,7 @@ def token(position):
         ),
         (LogClosed(Position(3, 1)), "LOG_CLOSED", True, {"cursor": "token 3:1"}),
         (LogClosed(), "LOG_CLOSED", True, {}),
+        (NoSuchVersion(7, 3), "TRANSACTION_REMOVED", True, {"version": 7}),
         (LogForked(Path("shop"), 7), "LOG_FORKED", False, {}),
         (LogGone(Path("/var/secret")), "LOG_GONE", False, {}),
         (

@@ -1517,7 +1517,9 @@ export class Deliveries {
 /** Errors caused by a predecessor or by lack of room: the append is sent again. */
 const PASSING = new Set(["PREDECESSOR_FAILED", "GOING_AWAY", "TOO_MANY_APPENDS", "TOO_COSTLY"]);
 /** Errors that exclude an earlier copy: the server finds them after its check for duplicates, or each time. */
-const DEFINITE = new Set(["EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_TOO_LARGE"]);
+const DEFINITE = new Set([
+  "EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_REMOVED", "TRANSACTION_TOO_LARGE",
+]);
 
 /**
  * @typedef {object} Append A transaction, over all connections.

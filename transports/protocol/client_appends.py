@@ -27,7 +27,13 @@ _LEAST: Final = 8  # bytes of the smallest change in a message
 # The server gives these answers only after its check for duplicates, so they hold for what a lost connection has sent as
 # well: nothing was or will be written.
 _DEFINITE: Final = frozenset(
-    {"EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_TOO_LARGE"}
+    {
+        "EXPECTATION_FAILED",
+        "INVALID_CHANGE",
+        "INVALID_REQUEST",
+        "TRANSACTION_REMOVED",
+        "TRANSACTION_TOO_LARGE",
+    }
 )
 
 

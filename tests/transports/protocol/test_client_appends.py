@@ -138,6 +138,7 @@ def test_an_outcome_is_unknown_only_where_nobody_knows():
         ("FORBIDDEN", False, {}, "refused"),
         ("FORBIDDEN", True, {}, "unknown"),
         ("EXPECTATION_FAILED", True, {}, "refused"),
+        ("TRANSACTION_REMOVED", True, {}, "refused"),
         ("LOG_FAILED", False, {"outcome": "unknown"}, "unknown"),
         ("LOG_FAILED", False, {"outcome": "refused"}, "refused"),
         ("INTERNAL", False, {"id": "x"}, "unknown"),

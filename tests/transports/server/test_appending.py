@@ -1,12 +1,13 @@
 """Appending over real sockets: acknowledgements, windows, refusals, principals, bounds."""
 
 import asyncio
+import http.client
 import json
 import threading
 
 import pytest
 
-from publishers import ChangeLog, Content, Criteria, Criterion, LogFailed, Position
+from publishers import ChangeLog, Content, Criteria, Criterion, LogFailed, Position, upsert
 from publishers.commits.label import RemoteProducer
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing
@@ -116,6 +117,45 @@ async def test_a_refusal_inside_a_window_refuses_all_behind_it(writable, dial, l
         await append(wire, "f", change(3), producer="etl", sequence=2)
         assert await answers(wire, 2) == [("e", "appended"), ("f", "appended")]
         assert log.visible == 3
+
+
+async def test_an_append_that_is_removed_while_it_is_withheld_is_told_so_on_every_face(writable, dial, log):
+    """F145: it waited to be visible, behind a withheld commit, with which the owner removed it; a retry is written."""
+    server = writable()
+
+    def post(path, body):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        try:
+            connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    own = {"producer": "etl", "sequence": 1, "wait": "visible"}
+    query = (
+        'mutation { append(changes: [{entityType: "order", key: "3", body: {}}], wait: VISIBLE) { version } }'
+    )
+    async with dial(server.url) as wire:
+        await wire.init()
+        log.commit([upsert("order", "hidden", {})], visible=False)
+        await append(wire, "a", change(1), **own)
+        posts = [
+            asyncio.create_task(asyncio.to_thread(post, path, body))
+            for path, body in (
+                ("/changes", {"changes": [change(2)], "wait": "visible"}),
+                ("/graphql", {"query": query}),
+            )
+        ]
+        await asyncio.to_thread(wait_until, lambda: log.durable == 4)
+        log.forget_after(0)
+        error = (await wire.expect("error"))["payload"]
+        assert (error["code"], error["retryable"]) == ("TRANSACTION_REMOVED", True)
+        (status, told), (_, answer) = await asyncio.gather(*posts)
+        assert (status, told["code"]) == (409, "TRANSACTION_REMOVED")
+        assert answer["errors"][0]["extensions"]["code"] == "TRANSACTION_REMOVED"
+        await append(wire, "b", change(1), **own, first=True)
+        assert (await wire.expect("appended"))["version"] == 1
 
 
 async def test_what_is_wrong_with_a_change_is_told_by_its_place(writable, dial, log):
