@@ -137,13 +137,6 @@ class Ledger:
                 self.report.counts["refused"] += 1
                 if line["error"] in REFUSALS:
                     self.refused.add(line["tx"])
-            elif event == "did":
-                self.did.update(item[3] for item in line["items"])
-                self._witness(line["items"], time)
-            elif event == "drained":
-                self.grouped = set(line["types"])
-            elif event == "entities":
-                self.stated = (self.stated or set()).union(line["keys"])
             elif event == "open":
                 self.openings.append(time)
             elif event in ("publish?", "forget?"):
@@ -152,10 +145,25 @@ class Ledger:
             elif event[:-1] in ("publish", "forget"):
                 span = open_spans.pop((event[:-1], line["version"]))
                 span.returned, span.refused = time, event[-1] == "-"
-            elif event in ("next", "log"):
-                self._witness(line["items"], time if event == "next" else None)
             elif event == "truth":
                 self.oldest, self.visible = line["oldest"][0], line["visible"]
+            else:
+                self._seen(line)
+
+    def _seen(self, line: Line) -> None:
+        """What of the log anything has got: a subscriber, a fresh reader, a group, the state."""
+        match line["e"]:
+            case "next":
+                self._witness(line["items"], line["t"])
+            case "log":
+                self._witness(line["items"], None)
+            case "did":
+                self.did.update(item[3] for item in line["items"])
+                self._witness(line["items"], line["t"])
+            case "drained":
+                self.grouped = set(line["types"])
+            case "entities":
+                self.stated = (self.stated or set()).union(line["keys"])
 
     def _witness(self, items: Sequence[Sequence[Any]], time: int | None) -> None:
         for version, index, count, name, *_ in items:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -47,6 +47,7 @@ class Plan:
         steady: Whether a second tailing process, which serves too, and its clients are left alive, so that their memory
             and their open files can be watched.
         fault: Mean time between two faults, in seconds; infinite for none.
+        victims: Names of the roles that are killed and stopped; all by default.
         kills: How many processes are killed at least, however long that takes.
         acknowledged: How many commits are acknowledged at least, likewise.
         deliveries: How many signals with changes there are at least, likewise.
@@ -68,6 +69,7 @@ class Plan:
     guests: int = 3
     steady: bool = False
     fault: float = 0.8
+    victims: Collection[str] = ()
     kills: int = 0
     acknowledged: int = 0
     deliveries: int = 0
@@ -281,7 +283,7 @@ class Run:
     def faulty(self) -> None:
         """Kills or stops somebody."""
         chance = self.chance
-        role = chance.choice(self.roles)
+        role = chance.choice([role for role in self.roles if role.name in self.plan.victims] or self.roles)
         what = chance.choice(["kill", "kill", "kill", "stop"]) if role.mortal else "stop"
         if what == "kill" and role.name == "clients" and chance.random() < 0.5:
             return

@@ -29,7 +29,7 @@ EVERYTHING: Final = replace(
     ALONE,
     writers={"produce": 2, "transact": 2, "submit": 2, "on_a_loop": 2, "columns": 1, "expect": 1, "withhold": 1},
     outsiders={"websocket": 1, "http": 1, "graphql": 1, "group": 2},
-    pace=0.005,
+    pace=0.01,
     witnesses=8,
     consumers=True,
     options={"state": True, "segment_age": 0.1},
@@ -40,6 +40,7 @@ SCENES: Final[dict[str, Plan]] = {
     "appenders": replace(ALONE, writers={"transact": 2}, outsiders={"websocket": 1, "http": 1, "graphql": 1}),
     "everything": EVERYTHING,
     "everything, killed": replace(EVERYTHING, fault=0.8),
+    "the owner killed": replace(EVERYTHING, fault=0.8, victims=["writer"]),
 }
 
 
