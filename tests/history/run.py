@@ -1,6 +1,7 @@
 """A history under faults: real processes over one log, killed and stopped at random, and then judged."""
 
 # ruff: noqa: T201 - what a run has done is there to be read
+import contextlib
 import json
 import os
 import random
@@ -122,6 +123,14 @@ class Life:
             raise AssertionError(f"no {word} from {self.arguments['history']}: {self.why()}")
         return found[1:]
 
+    def close(self) -> None:
+        """Lets go of a process that has ended."""
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # what it was told last and did not read
+                    pipe.close()
+
     def dump(self) -> None:
         """Ends a process that hangs, if it has not ended; its threads say where they are, in its file of errors."""
         if self.process.poll() is None:
@@ -147,10 +156,7 @@ class Life:
         except subprocess.TimeoutExpired:
             self.dump()
             raise AssertionError(f"{self.arguments['history']} does not end: {self.why()}") from None
-        self._reader.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self.close()
         assert code == expected, f"{self.arguments['history']} ended with {code}: {self.why()}"
         assert not self.errors.read_bytes(), f"{self.arguments['history']} complained: {self.why()}"
 
@@ -375,6 +381,7 @@ class Run:
             for role in self.roles:
                 if role.lives:
                     role.life.dump()  # of all of them: who hangs may wait for another
+                    role.life.close()
         report = check([*self.histories(), History(truth)])
         report.counts["kills"] = self.kills
         for text in self.resources.judge():
@@ -399,7 +406,8 @@ def play(seed: int, plan: Plan, *, keep: bool = False) -> Report:
         raise
     counts = ", ".join(f"{count:,} {what}" for what, count in sorted(report.counts.items()))
     print(f"T12: seed {seed}, {time.monotonic() - started:.0f} s, {run.options['sync']}: {counts}")
-    print(f"T12: {', '.join(f'{count} x {what}' for what, count in sorted(run.faults.items()))}")
+    if run.faults:
+        print(f"T12: {', '.join(f'{count} x {what}' for what, count in sorted(run.faults.items()))}")
     for line in run.resources.lines():
         print(f"T12: {line}")
     if report.violations:

@@ -1,5 +1,12 @@
-"""A sample of the soak; long: ``python -m tests.soak``."""
+"""A sample of the soak; long: ``python -m tests.soak``, and ``python -m tests.soak --commits``."""
 
+from dataclasses import replace
+
+import pytest
+
+from tests.harness.scale import SCALE
+from tests.history.run import play as judged
+from tests.soak.commits import POLICIES, SCENES
 from tests.soak.run import Plan, play
 
 
@@ -14,3 +21,20 @@ def test_honest_clients_are_exact_beside_slow_stalled_and_hostile_ones():
     assert report.lost == []
     assert report.appended > 20
     assert sum(report.end["attacks"].values()) > 10
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    ("scene", "sync"), [*(("late callers", sync) for sync in POLICIES), ("everything", "always")]
+)
+def test_commits_of_every_kind_at_once_are_there_once_each_at_its_version(scene, sync, capsys):
+    """T12, F36, F39, F145: callers beside submissions, then all that commits, reads and tidies; nothing raises, and nothing hangs."""
+    with capsys.disabled():
+        plan = replace(SCENES[scene], seconds=2 * SCALE, sync=sync, acknowledged=101)
+        # Processes start one by one, so that everything takes longer than that: at a pace that can be judged quickly.
+        report = judged(33, replace(plan, pace=0.03) if scene == "everything" else plan)
+    assert not report.violations, report.violations[:5]
+    assert report.counts["acknowledged"] > 100
+    if scene == "everything":
+        assert report.counts["given to a group"] > 10
+        assert report.counts["entities"] > 100
