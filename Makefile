@@ -26,6 +26,7 @@ help:
 	@echo "make prove [MINUTES=10]                      the log under power cuts, damage and failing disks"
 	@echo "make history [MINUTES=10]                    processes killed at random, and what they saw judged"
 	@echo "make soak [ARGS='--live 750']                 LIVE clients beside slow, stalled, hostile and writing ones"
+	@echo "make soak ARGS='--commits --minutes 20'      every way to commit at once, beside all that reads and tidies, with kill -9"
 	@echo "make bench [ARGS=name]                       measurements, side by side; ARGS=--report writes docs/benchmarks.md"
 
 $(VENV)/pyvenv.cfg:

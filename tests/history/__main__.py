@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from tests.history.run import Plan, play
 
+OUTSIDERS = {"websocket": 1, "http": 1, "graphql": 1, "group": 1}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.history", description=__doc__)
@@ -27,7 +29,7 @@ def rounds(minutes: float, each: float, seed: int, *, keep: bool = False) -> boo
     left = minutes
     while left > 0:
         now = min(each, left)
-        plan = replace(Plan(), seconds=now * 60, steady=now >= 3)
+        plan = replace(Plan(), seconds=now * 60, steady=now >= 3, outsiders=OUTSIDERS, consumers=True)
         good = not play(seed, plan, keep=keep).violations and good
         left -= now
         seed += 1
