@@ -5,7 +5,6 @@ Each gets its arguments as JSON, obeys lines on standard input, and says on stan
 
 import json
 import logging
-import os
 import sys
 import threading
 from pathlib import Path
@@ -16,20 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from publishers import ChangeLog, Criterion
 from publishers.errors import NotALog
 from tests.history.record import Recorder
+from tests.history.reopening import reopen
 from tests.history.subscribers import Company, last_places
+from tests.history.words import orders, say
 from tests.history.writers import Writers
-
-
-def say(*words: object) -> None:
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())
-
-
-def orders() -> str:
-    """The next line of the parent; without one he is gone, and so is this process."""
-    line = sys.stdin.readline()
-    if not line:
-        os._exit(9)
-    return line
 
 
 def write(
@@ -163,4 +152,4 @@ if __name__ == "__main__":
 
         append(**arguments)
     else:
-        {"write": write, "follow": follow}[sys.argv[1]](**arguments)
+        {"write": write, "reopen": reopen, "follow": follow}[sys.argv[1]](**arguments)

@@ -1,9 +1,7 @@
 """The process of the WebSocket clients: some reconnect by themselves, some are told of each break and resume by cursor."""
 
 import asyncio
-import os
 import random
-import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,14 +9,11 @@ from typing import Any
 from publishers import Content, PositionToken
 from tests.history.record import Recorder, Wish
 from tests.history.subscribers import PLENTY, criteria, draw_wish, items_of, last_places
+from tests.history.words import orders, say
 from transports import Backoff, ConnectionLost, RemoteError, RemoteGap, connect
 
 PATIENT = Backoff(first=0.05, limit=0.5)
 KINDS = ("fast", "slow", "cancelling")
-
-
-def say(*words: object) -> None:
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 def place_of(cursor: str | None) -> Any:
@@ -194,10 +189,10 @@ async def _attend(
         party.fill(guests, places)
     driving = [asyncio.create_task(party.drive()) for party in company]
     say("open")
-    visible = int(await asyncio.to_thread(_orders))
+    visible = int(await asyncio.to_thread(orders))
     await asyncio.gather(*(party.rest(visible, 30) for party in company))
     say("rested")
-    await asyncio.to_thread(_orders)
+    await asyncio.to_thread(orders)
     for task in driving:
         assert not task.done(), task
         task.cancel()
@@ -205,10 +200,3 @@ async def _attend(
     for party in company:
         await party.log.close()
     say("closed")
-
-
-def _orders() -> str:
-    line = sys.stdin.readline()
-    if not line:
-        os._exit(9)
-    return line

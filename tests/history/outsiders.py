@@ -6,9 +6,7 @@ Writers repeat a transaction, with its producer and number, until it is answered
 import asyncio
 import http.client
 import json
-import os
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -19,6 +17,7 @@ import redis
 
 from publishers import upsert
 from tests.history.record import Recorder, change_id, parts
+from tests.history.words import orders, say
 from transports import Backoff, ConnectionLost, RemoteError, RemoteLog, connect
 
 __all__ = ["GROUP", "GROUP_TYPES", "attend"]
@@ -283,15 +282,3 @@ def attend(
     say("rested")
     orders()
     say("closed")
-
-
-def say(*words: object) -> None:
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())
-
-
-def orders() -> str:
-    """The next line of the parent; without one he is gone, and so is this process."""
-    line = sys.stdin.readline()
-    if not line:
-        os._exit(9)
-    return line

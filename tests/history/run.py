@@ -39,6 +39,7 @@ class Plan:
         writers: Threads of the owner that commit, by their way (`tests.history.writers.WAYS`).
         outsiders: Those who commit through the owner's server, or read a group of it, by their kind
             (`tests.history.outsiders.KINDS`); without any there is no server.
+        reopens: Whether the owner closes the log while its threads commit, and opens it again, all the time; nothing else runs.
         pace: Mean pause of a thread between two commits, in seconds.
         consumers: Whether the owner has a slot and its compacted state.
         sync: The policy; drawn by default.
@@ -62,6 +63,7 @@ class Plan:
         default_factory=lambda: {"produce": 2, "submit": 1, "on_a_loop": 1, "columns": 1, "withhold": 1}
     )
     outsiders: Mapping[str, int] = field(default_factory=dict)
+    reopens: bool = False
     pace: float = 0.02
     consumers: bool = False
     sync: str | None = None
@@ -216,6 +218,9 @@ class Run:
     def _cast(self, tailing: list[int], owning: list[int]) -> Iterator[Role]:
         """All roles: the owner first, and clients behind their servers."""
         plan = self.plan
+        if plan.reopens:
+            yield Role("writer", "reopen", self._reopener)
+            return
         yield Role("writer", "write", self._writer(owning if plan.outsiders else []))
         if plan.outsiders:
             yield Role("outsiders", "outsiders", self._outsiders(*owning))
@@ -240,6 +245,15 @@ class Run:
             "consumers": plan.consumers,
             "ports": ports,
             "last": last,
+        }
+
+    def _reopener(self, life: int, _last: str | None) -> dict[str, Any]:
+        return {
+            "path": str(self.log),
+            "life": life,
+            "options": self.options,
+            "writers": self.plan.writers,
+            "pace": self.plan.pace,
         }
 
     def _outsiders(self, port: int, resp: int) -> Arguments:
@@ -337,7 +351,7 @@ class Run:
         for role in self.roles:
             role.life.wait_for("open")
         lives = [role.life for role in self.roles]
-        writers = [role.life for role in self.roles if role.what in ("outsiders", "write")]
+        writers = [role.life for role in self.roles if role.what in ("outsiders", "write", "reopen")]
         for life in reversed(writers):  # those outside have their answers before the owner ends
             life.tell("stop")
             said = life.wait_for("stopped", self.plan.patience)

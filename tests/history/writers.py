@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from publishers import ChangeLog, Mutation, upsert
 from publishers.commits.submission import Submission
-from publishers.errors import ExpectationFailed, NoSuchVersion, PositionError, PredecessorFailed
+from publishers.errors import ExpectationFailed, LogClosed, NoSuchVersion, PositionError, PredecessorFailed
 from publishers.mutations.mutation import columns_of
 from tests.history.record import Recorder, change_id
 
@@ -50,6 +50,7 @@ class Writers:
 
     Attributes:
         stopping: Set to let them end.
+        closing: Set before the log is closed under them; then they may be refused.
         failed: What they raised.
     """
 
@@ -59,6 +60,7 @@ class Writers:
         self.life = life
         self.pace = pace
         self.stopping = threading.Event()
+        self.closing = threading.Event()
         self.failed: list[str] = []
         self._seed = seed
         self._threads: list[threading.Thread] = []
@@ -118,6 +120,14 @@ class Writers:
             acknowledged(done)
         return done.version
 
+    def submit(self, tx: str, **how: Any) -> int:
+        """One transaction by ``log.submit``."""
+        rows = self.rows(tx, visible=how.get("visible", True))
+        with self.answer(tx) as acknowledged:
+            done = self.log.submit(rows, **how).durable.result()
+            acknowledged(done)
+        return done.version
+
     def expose(self) -> None:
         """Publishes what is withheld."""
         while (withheld := self.log.withheld) is not None:
@@ -135,6 +145,9 @@ class Writers:
     def _guarded(self, way: "Way", name: str) -> None:
         try:
             way(self, name)
+        except LogClosed:
+            if not self.closing.is_set():
+                self.failed.append(f"{name}: refused as closed by an open log")
         except BaseException as error:
             self.failed.append(f"{name}: {error!r}")
             raise
@@ -207,17 +220,19 @@ def submit(writers: Writers, name: str) -> None:
     def settle(most: int) -> None:
         while len(waiting) > most:
             tx, submission = waiting.popleft()
-            with writers.answer(tx, refused=REFUSED) as acknowledged:
+            with writers.answer(tx, refused=(*REFUSED, LogClosed)) as acknowledged:
                 acknowledged(submission.durable.result())
 
-    for number in _numbers(writers, chance):
-        tx = f"{name}/{number}"
-        after = waiting[-1][1] if waiting and chance.random() < 0.3 else None
-        rows = writers.rows(tx)
-        with writers.answer(tx, refused=(PredecessorFailed,)):
-            waiting.append((tx, writers.log.submit(rows, after=after)))
-        settle(chance.choice(OUTSTANDING))
-    settle(0)
+    try:
+        for number in _numbers(writers, chance):
+            tx = f"{name}/{number}"
+            after = waiting[-1][1] if waiting and chance.random() < 0.3 else None
+            rows = writers.rows(tx)
+            with writers.answer(tx, refused=(PredecessorFailed,)):
+                waiting.append((tx, writers.log.submit(rows, after=after)))
+            settle(chance.choice(OUTSTANDING))
+    finally:
+        settle(0)
 
 
 def on_a_loop(writers: Writers, name: str) -> None:
@@ -254,7 +269,8 @@ def withhold(writers: Writers, name: str) -> None:
     while not writers.stopping.wait(chance.expovariate(1.5)):
         versions = []
         for _ in range(chance.randint(1, 3)):
-            versions.append(writers.commit(f"{name}/{number}", visible=False))
+            how = writers.commit if chance.random() < 0.5 else writers.submit
+            versions.append(how(f"{name}/{number}", visible=False))
             number += 1
         writers.stopping.wait(chance.uniform(0, 0.1))
         if chance.random() < 0.5:

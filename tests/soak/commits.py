@@ -38,6 +38,11 @@ SCENES: Final[dict[str, Plan]] = {
     "late callers": replace(ALONE, writers={"transact": 4, "submit": 2}),
     "submitters": replace(ALONE, writers={"submit": 8}),
     "appenders": replace(ALONE, writers={"transact": 2}, outsiders={"websocket": 1, "http": 1, "graphql": 1}),
+    "closed again and again": replace(
+        ALONE,
+        writers={"transact": 2, "submit": 2, "on_a_loop": 1, "columns": 1, "withhold": 1},
+        reopens=True,
+    ),
     "everything": EVERYTHING,
     "everything, killed": replace(EVERYTHING, fault=0.8),
     "the owner killed": replace(EVERYTHING, fault=0.8, victims=["writer"]),
