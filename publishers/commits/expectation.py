@@ -23,7 +23,7 @@ from publishers.model.change import Area, Operation
 from publishers.model.position import Position, PositionToken
 from publishers.mutations.arguments import key_bytes
 from publishers.schemas.stamping import unsealed
-from publishers.wal import Transaction, Wal
+from publishers.wal import Reader, Transaction, Wal
 
 __all__ = [
     "EXPECTED_KEYS",
@@ -210,7 +210,6 @@ class Expectation:
     """
 
     __slots__ = (
-        "_epoch",
         "_futile",
         "_judge",
         "_keys",
@@ -237,13 +236,14 @@ class Expectation:
         self._wal = wal
         self._futile = futile
         self._most = self._left = most
-        self._epoch = 0  # of the log that was scanned
         self._next: Position | None = None  # no conflict up to here
         self._met: tuple[Position, str, str | None] | None = None
         self._untold: str | None = None
 
     def look(self) -> None:
         """Scans the log before the turn, so that little is left to scan at the turn; may read the disk.
+
+        It stops before what is withheld: that may be truncated meanwhile, and other commits may take its versions.
 
         A conflict, or an invalid token, is reported at the turn only: by then it is known whether the commit repeats one that
         was accepted. Nothing is scanned for a commit that will not be written, because its predecessor was refused.
@@ -253,11 +253,9 @@ class Expectation:
         """
         futile, self._futile = self._futile, None
         if self._keys is not None and not (futile is not None and futile()):
-            self._epoch = self._wal.epoch
-            durable = self._wal.durable
             with contextlib.suppress(PositionError):
                 place = self._judge(self._token, Position(self._wal.appended + 1))
-                self._look_through(self._keys, place, durable)
+                self._look_through(self._wal.reader, self._keys, place, self._wal.durable)
 
     def judge_turn(self, ahead: GroupAhead) -> Refusal | None:
         """Returns why the commit may not be written; None if it may. Only the leader calls it.
@@ -287,23 +285,21 @@ class Expectation:
         self, keys: ExpectedKeys, place: Position, head: Position, ahead: GroupAhead
     ) -> Refusal | None:
         wal = self._wal
-        if self._epoch != wal.epoch:  # what was scanned may have been truncated
-            self._epoch, self._next, self._met, self._untold = wal.epoch, None, None, None
         if place.version <= wal.appended and self._met is None and self._untold is None:
             if wal.durable < wal.appended:
                 wal.sync()  # only durable frames can be read
-            self._look_through(keys, place, wal.appended)
+            self._look_through(wal.whole, keys, place, wal.appended)
         if self._untold is not None:
             return Refusal(ExpectationFailed(place, head, untold=self._untold), None)
         if self._met is not None:
             return Refusal(ExpectationFailed(place, head, *self._met), None)
         return ahead.meets(keys, place, wal.appended)
 
-    def _look_through(self, keys: ExpectedKeys, place: Position, upto: int) -> None:
+    def _look_through(self, reader: Reader, keys: ExpectedKeys, place: Position, upto: int) -> None:
         start = self._next or place
         if start.version > upto:
             return
-        reader, spend, frame = self._wal.whole, self._spend, None
+        spend, frame = self._spend, None
         try:
             location = reader.locate(*start)
             while (frame := reader.read(location)) is not None and frame.header.version <= upto:
@@ -317,12 +313,11 @@ class Expectation:
                 if self._met is not None:
                     return
                 location = frame.next
+                self._next = Position(frame.header.version + 1)
         except HistoryPruned as error:
             self._untold = f"the history before {error.oldest} is no longer kept"
-            return
         finally:
             del reader, frame  # the traceback of an error keeps what else is here
-        self._next = Position(upto + 1)
 
 
 def _check_several(keys: object) -> None:

@@ -184,6 +184,22 @@ def test_an_expectation_of_keys_meets_what_is_not_durable_or_withheld(sync):
         assert log.commit([order(3)], expect=(place, [("order", "3")])).version == 3
 
 
+def test_before_its_turn_an_expectation_reads_nothing_that_can_be_truncated(monkeypatch):
+    """F145: it would meet the end of the file in the middle of a frame."""
+    with opened() as log:
+        place = head(log)
+        fill(log, 3)
+        log.commit([order(1)], visible=False)
+        turn = []
+        monkeypatch.setattr(Expectation, "judge_turn", lambda *_: turn.append(len(read)))
+        read = []
+        real = Reader.read
+        monkeypatch.setattr(Reader, "read", lambda self, at: (read.append(frame := real(self, at)), frame)[1])
+        log.commit([order(9)], expect=(place, [("order", "none")]))
+        assert turn
+        assert {frame.header.version for frame in read[: turn[0]] if frame} == {1, 2, 3}
+
+
 def test_what_is_too_old_to_be_told_is_refused_and_says_so():
     """F145: too much was committed since, or the history is gone."""
     with opened(expect_bytes=1_000) as log:
