@@ -8,6 +8,7 @@
     |-- InvalidCriteria        a criterion is not understood                    (path, value)
     |-- TooCostly              a request costs more than an option allows       (option, cost, limit, cheaper)
     |-- InvalidChange          a change cannot be stored as it is               (parameter, value)
+    |-- ValueRefused           its type cannot represent a stored value         (column, value, kind)
     |-- BodyMismatch           an image does not fit the class given as ``as_`` (entity_type, key, position)
     |-- InvalidTransactionState  a transaction is used outside of its block     (log, state)
     |-- LogError
@@ -60,7 +61,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
 from flow.errors import Forked
-from publishers.model.errors import InvalidOption, PenstockError, PositionError, PositionMalformed, shown
+from publishers.model.errors import (
+    InvalidOption,
+    PenstockError,
+    PositionError,
+    PositionMalformed,
+    ValueRefused,
+    shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,6 +128,7 @@ __all__ = [
     "SubscriberStalled",
     "TooCostly",
     "TransactionTooLarge",
+    "ValueRefused",
     "WalCorrupted",
 ]
 

@@ -9,8 +9,8 @@ from zlib import crc32
 
 import msgspec
 
-from publishers.lossless import flaw_of
 from publishers.model.errors import InvalidOption
+from publishers.model.flaws import flaw_of
 from publishers.model.position import Position
 
 __all__ = ["ROW_ID", "Action", "Area", "Change", "Operation", "flaw_in", "row_id", "time_of"]

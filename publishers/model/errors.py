@@ -3,7 +3,15 @@
 from enum import Enum
 from typing import Any, Final
 
-__all__ = ["HIDDEN", "InvalidOption", "PenstockError", "PositionError", "PositionMalformed", "shown"]
+__all__ = [
+    "HIDDEN",
+    "InvalidOption",
+    "PenstockError",
+    "PositionError",
+    "PositionMalformed",
+    "ValueRefused",
+    "shown",
+]
 
 
 def shown(value: object) -> str:
@@ -47,6 +55,39 @@ class InvalidOption(PenstockError, ValueError):
         self.parameter = parameter
         self.value = value
         self.right = right
+
+
+class ValueRefused(PenstockError, ValueError):
+    """A stored value cannot be read as the type of its column without changing it.
+
+    Attributes:
+        column: The column: its name, and behind it the place in it, as in ``lines[0].price``. Empty for a value without a column.
+        value: The value, parsed; the JSON of the whole image if that is no object.
+        kind: The type that it should have.
+        version, index: Place of the change that has the value; None if only the value was read.
+    """
+
+    def __init__(
+        self, column: str, value: object, kind: str, version: int | None = None, index: int | None = None
+    ) -> None:
+        where = f"column {column!r}" if column else "the value"
+        why = f"{where} is {shown(value)}, which cannot be read as {kind} without changing it"
+        if version is not None:
+            why = (
+                f"change {version}:{index} is not what the schema of its entity type says ({why}); leave out the column that it "
+                "concerns with columns=, give another schema with .schema(...), or read the log without schema=entity"
+            )
+        super().__init__(why)
+        self.column = column
+        self.value = value
+        self.kind = kind
+        self.version = version
+        self.index = index
+
+    def within(self, step: str) -> "ValueRefused":
+        """Returns the error of a value around this one; ``step`` leads from there to here."""
+        dot = "" if not self.column or self.column.startswith("[") else "."
+        return ValueRefused(f"{step}{dot}{self.column}", self.value, self.kind)
 
 
 class PositionError(PenstockError):

@@ -8,7 +8,6 @@
         |-- ConnectRefused     a DataFrame of Spark Connect                     (module)
         |-- SchemaRefused      a DataFrame whose rows cannot become changes     (column)
         |-- RowRefused         a row that cannot become a change                (column)
-        |-- ValueRefused       a change that cannot become a typed row          (version, index)
         |-- TooManyBadRows     a batch with more bad rows than its limit        (count, limit, column)
         |-- SinkNameTaken      two sinks with one name in one batch             (name, batch_id)
         |-- CheckpointLost     a batch id below the last committed one          (producer, batch_id, last)
@@ -19,6 +18,8 @@
         |-- JobFailed          a job of a batch failed, or was stopped          (batch_id)
         `-- SinkFailed         a ``BaseException`` that is no ``Exception`` ended a batch
 
+`publishers.ValueRefused` is raised for a change that cannot become a typed row.
+
 Spark shows the text of an error to its user and loses the object. So the text alone says what is wrong and what would be
 right.
 """
@@ -26,7 +27,7 @@ right.
 from pathlib import Path
 from typing import Final
 
-from publishers.errors import PenstockError
+from publishers.errors import PenstockError, ValueRefused
 
 __all__ = [
     "BatchChanged",
@@ -90,18 +91,6 @@ class RowRefused(SparkError, ValueError):
     def __init__(self, column: str, why: str) -> None:
         super().__init__(f"column {column!r} {why}")
         self.column = column
-
-
-class ValueRefused(SparkError, ValueError):
-    """An image of an entity does not match the schema of the row that it should become."""
-
-    def __init__(self, version: int, index: int, why: object) -> None:
-        super().__init__(
-            f"change {version}:{index} is not what the schema of its entity type says ({why}); leave out the column that it "
-            "concerns with columns=, give another schema with .schema(...), or read the log without schema=entity"
-        )
-        self.version = version
-        self.index = index
 
 
 class TooManyBadRows(SparkError, ValueError):

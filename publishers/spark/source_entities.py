@@ -4,7 +4,7 @@ Rows also have the columns of Spark's change feeds, and the key. The before imag
 row of the after image.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from publishers.blocks.block import Block
+from publishers.blocks.decode import attached_of
+from publishers.lossless import mistakable, reader
 from publishers.model.change import Operation
 from publishers.spark.errors import SchemaRefused
 from publishers.spark.source_arrow import RecordBatches, chosen_schema
@@ -46,7 +48,7 @@ CHANGE_TYPES: Final[Mapping[Operation, str]] = {
 _PREIMAGE: Final = "update_preimage"
 _TEXTS: Final = frozenset({"char", "varchar", "uuid", "duration", "interval", "void"})
 _MADE_OF: Final = ("key", "operation", "version", "timestamp", "index")
-_IMAGES: Final = ("body", "before")
+_IMAGES: Final = ("body", "before", "attached")
 CHANGE_COLUMNS: Final = (*_MADE_OF, *_IMAGES)
 """The columns of changes that entity rows are made from."""
 
@@ -102,19 +104,21 @@ class TypedBatches:
     Args:
         schema: The columns: any of `FEED_SCHEMA`, and fields of the entity.
         prefixes: The token prefixes of the range; unused, as no row has a token.
+        told: Returns a schema of the entity type by its version, parsed; None if there is none.
 
     Raises:
         SchemaRefused: If Arrow lacks a type, or a column of `FEED_SCHEMA` has another type.
     """
 
-    def __init__(self, schema: StructType, prefixes: TokenPrefixes) -> None:
+    def __init__(self, schema: StructType, prefixes: TokenPrefixes, told: Callable[[int], Any]) -> None:
         for field in schema:
             own = FEED_SCHEMA[field.name].dataType if field.name in FEED_SCHEMA.names else field.dataType
             if field.dataType != own:
                 raise SchemaRefused(field.name, f"is {field.dataType.simpleString()}, but must be {own.simpleString()}")  # fmt: skip
-        self._images = EntityImages(
-            StructType([field for field in schema if field.name not in FEED_SCHEMA.names])
-        )
+        self._entity = StructType([field for field in schema if field.name not in FEED_SCHEMA.names])
+        self._images = EntityImages(self._entity)
+        self._told = told
+        self._by_version: dict[int, EntityImages] = {}
         self._changes = RecordBatches(chosen_schema(CHANGE_COLUMNS), Content.BODY, prefixes)
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
 
@@ -130,13 +134,50 @@ class TypedBatches:
         body, before = batch.column("body"), batch.column("before")
         columns = [batch.column(name) for name in _MADE_OF]
         columns[1] = _change_types().take(pc.index_in(columns[1], _operations()))
-        rows = [*columns, pc.if_else(upserts, body, before)]
+        rows = [*columns, batch.column("attached"), pc.if_else(upserts, body, before)]
         if pc.any(both := pc.and_(upserts, before.is_valid())).as_py():
             rows = _with_preimages(rows, before, both)
-        *feed, images = rows
+        *feed, attached, images = rows
         found = dict(zip(FEED_SCHEMA.names, feed, strict=True))
-        found |= self._images.read(images, found["_commit_version"], found["_index"])
+        found |= self._read(images, attached, found["_commit_version"], found["_index"])
         return pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
+
+    def _read(
+        self, images: pa.Array, attached: pa.Array, versions: pa.Array, indices: pa.Array
+    ) -> dict[str, pa.Array]:
+        """Returns the entity's columns; each image is read by the schema version that its change is stamped with."""
+        stamped = attached.dictionary_encode("encode")
+        parsers = [self._parser(stamp) for stamp in stamped.dictionary.cast(pa.binary()).to_pylist()]
+        several = list(dict.fromkeys(parsers))
+        if len(several) < 2:
+            return (several or [self._images])[0].read(images, versions, indices)
+        numbers = pa.array([several.index(one) for one in parsers]).take(stamped.indices)
+        parts, places = [], []
+        for number, parser in enumerate(several):
+            mask = pc.equal(numbers, number)
+            parts.append(parser.read(*(column.filter(mask) for column in (images, versions, indices))))
+            places.append(pc.indices_nonzero(mask))
+        order = pc.sort_indices(pa.concat_arrays(places))
+        return {name: pa.concat_arrays([part[name] for part in parts]).take(order) for name in parts[0]}
+
+    def _parser(self, stamp: bytes | None) -> EntityImages:
+        version = attached_of(stamp).schema_version
+        if version is None:
+            return self._images
+        if version not in self._by_version:
+            written = _spark_schema(self._told(version))
+            plain = written is None or not mistakable(self._entity.jsonValue(), written)
+            self._by_version[version] = self._images if plain else EntityImages(self._entity, written)
+        return self._by_version[version]
+
+
+def _spark_schema(told: Any) -> Any:
+    """Returns a schema if it is one of Spark's types; writers may publish any other form, which says nothing here."""
+    try:
+        reader(told)
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return told if isinstance(told, Mapping) and told["type"] == "struct" else None
 
 
 def _of_entities(block: Block, indices: Sequence[int]) -> Sequence[int]:

@@ -1,6 +1,9 @@
 """Parses JSON images into typed columns: with Arrow's parser if it gives the same result as ours, else with ours."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
@@ -9,16 +12,22 @@ import pyarrow.compute as pc
 import pyarrow.json
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType, VariantVal
 
-from publishers.lossless import reader
-from publishers.spark.errors import SchemaRefused, ValueRefused
+from publishers import lossless
+from publishers.errors import ValueRefused
+from publishers.lossless import Reader, reader
+from publishers.spark.errors import SchemaRefused
+from publishers.spark.schema import type_kind
 
 __all__ = ["EntityImages"]
 
-_AS_PARSED: Final = frozenset({"string", "boolean", "byte", "short", "integer", "long"})
-_BY_ARROW: Final = _AS_PARSED | {"double"}
+_BY_ARROW: Final = frozenset({"string", "boolean", "byte", "short", "integer", "long", "double"})
 _FROM_TEXT: Final = frozenset({"decimal", "date", "timestamp"})
+_ROUNDED: Final = 2.0**53  # from here on Arrow's parser rounds whole numbers to a double without a word
+_DECIMAL: Final = f"^(?:{lossless.NUMBER})$"
+_exact: Final = msgspec.json.Decoder(float_hook=Decimal)
+_encoder: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 class EntityImages:
@@ -26,21 +35,22 @@ class EntityImages:
 
     Args:
         entity: The columns.
+        written: The schema that the images were written with, in Spark's JSON of types; None if it is unknown, or if none of
+            its columns is `mistakable`.
 
     Raises:
         SchemaRefused: If Arrow lacks a type.
     """
 
-    def __init__(self, entity: StructType) -> None:
+    def __init__(self, entity: StructType, written: Any = None) -> None:
         try:
             self._schema: pa.Schema = to_arrow_schema(entity, timezone="UTC")
         except PySparkException as error:
             raise SchemaRefused("*", f"has a type that Arrow lacks ({error})") from None
         self._names = entity.names
         self._struct = pa.struct(self._schema)
-        found = {field.name: _reading(field.dataType) for field in entity}
-        self._reads = {name: read for name, read in found.items() if read is not None}
-        self._parsing = _parsing(entity, self._schema)
+        self._read = reader(entity.jsonValue(), _LEAVES, written)
+        self._parsing = None if written is not None else _parsing(entity, self._schema)
 
     def read(self, images: pa.Array, versions: pa.Array, indices: pa.Array) -> dict[str, pa.Array]:
         """Returns the columns by name; a value is null if the row has no image, or the image lacks the member.
@@ -60,7 +70,11 @@ class EntityImages:
             texts = images.cast(pa.binary()).to_pylist()
 
             def refused(row: int, error: Exception) -> ValueRefused:
-                return ValueRefused(versions[row].as_py(), indices[row].as_py(), error)
+                image, place = texts[row], (versions[row].as_py(), indices[row].as_py())
+                if isinstance(error, ValueRefused):
+                    error = self._refusal(image) or error  # with Python's numbers, which people know
+                    return ValueRefused(error.column, error.value, error.kind, *place)
+                return ValueRefused("", image, "struct", *place)
 
             columns = self._exactly(texts, 0, refused).flatten()
         return dict(zip(self._names, columns, strict=True))
@@ -79,22 +93,32 @@ class EntityImages:
             )
             if table.num_rows != len(images):
                 return None
-            return [_one(table.column(field.name)).cast(field.type) for field in self._schema]
+            columns = [_one(table.column(field.name)) for field in self._schema]
+            if any(
+                _is_doubtful(column, field.type) for column, field in zip(columns, self._schema, strict=True)
+            ):
+                return None
+            return [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)]
         except pa.ArrowException:
             return None
+
+    def _refusal(self, image: bytes | None) -> ValueRefused | None:
+        try:
+            self._read(msgspec.json.decode(image or b"null"))
+        except ValueRefused as error:
+            return error
+        return None
 
     def _exactly(
         self, texts: list[bytes | None], first: int, refused: Callable[[int, Exception], ValueRefused]
     ) -> pa.Array:
         """Parses all images as one JSON text into an array of structs; on an error, bisects to find the faulty image."""
         try:
-            parsed = msgspec.json.decode(
-                b"[%b]" % b",".join(b"null" if one is None else one for one in texts)
-            )
+            parsed = _exact.decode(b"[%b]" % b",".join(b"null" if one is None else one for one in texts))
             if len(parsed) != len(texts):
                 raise ValueError("it is no JSON")
-            return pa.array([self._converted(image) for image in parsed], self._struct)
-        except (ValueError, TypeError, ArithmeticError, AttributeError, msgspec.MsgspecError) as error:
+            return pa.array([self._read(image) for image in parsed], self._struct)
+        except (ValueError, TypeError, ArithmeticError, msgspec.MsgspecError) as error:
             if len(texts) == 1:
                 raise refused(first, error) from None
             half = len(texts) // 2
@@ -104,18 +128,50 @@ class EntityImages:
             )
             return pa.concat_arrays(halves)
 
-    def _converted(self, image: dict[str, Any] | None) -> dict[str, Any] | None:
-        if image is not None:
-            for name, read in self._reads.items():
-                if image.get(name) is not None:
-                    image[name] = read(image[name])
-        return image
+
+def _is_doubtful(column: pa.Array, kind: pa.DataType) -> bool:
+    """Whether Arrow may read values in another way than `lossless.reader`: it rounds whole numbers, and knows more forms of decimals."""
+    if pa.types.is_float64(kind):
+        bounds = pc.min_max(column).as_py()
+        return bounds["max"] is not None and not -_ROUNDED < bounds["min"] <= bounds["max"] < _ROUNDED
+    if pa.types.is_decimal(kind):
+        return pc.all(pc.match_substring_regex(column, _DECIMAL)).as_py() is False
+    return False
 
 
-def _reading(dtype: DataType) -> Callable[[Any], Any] | None:
-    """Returns the function that converts a parsed value; None if the value needs no conversion."""
-    kind = dtype.jsonValue()
-    return None if isinstance(kind, str) and kind in _AS_PARSED else reader(kind)
+def _variant(value: Any) -> dict[str, bytes]:
+    made = VariantVal.parseJson(_encoder.encode(value).decode())
+    return {"value": made.value, "metadata": made.metadata}
+
+
+def _since_1970(found: date | str) -> date | int:
+    """Returns a time that Python cannot represent as Arrow holds it: in days, or in microseconds."""
+    if not isinstance(found, str):
+        return found
+    # The calendar repeats itself every 400 years.
+    year, rest = _YEAR.fullmatch(found).groups()  # type: ignore[union-attr] # `lossless.reader` has read it
+    cycles, year = divmod(int(year), 400)
+    days = (cycles - 5) * _CYCLE_DAYS
+    near = f"{2000 + year}{rest}"
+    if len(near) == len("2000-01-01"):
+        return days + (date.fromisoformat(near) - _EPOCH.date()).days
+    moment = datetime.fromisoformat(near)
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    micros = (moment - _EPOCH + timedelta(days=days)) // timedelta(microseconds=1)
+    if abs(micros) >= 2**63:
+        raise ValueError(found)
+    return micros
+
+
+_YEAR: Final = re.compile(r"([+-]?\d+)(-.*)")
+_CYCLE_DAYS: Final = 146_097
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LEAVES: Final[Mapping[str, Reader]] = {
+    "variant": _variant,
+    "date": _since_1970,
+    "timestamp": _since_1970,
+    "timestamp_ntz": _since_1970,
+}
 
 
 def _parsing(entity: StructType, schema: pa.Schema) -> Any:
@@ -123,7 +179,7 @@ def _parsing(entity: StructType, schema: pa.Schema) -> Any:
 
     Decimals and times are read as text and cast, because the parser would also accept numbers for them.
     """
-    kinds = [field.dataType.typeName().partition("(")[0] for field in entity]
+    kinds = [type_kind(field.dataType) for field in entity]
     if not _BY_ARROW.union(_FROM_TEXT).issuperset(kinds):
         return None
     fields = [

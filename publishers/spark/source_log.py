@@ -107,9 +107,9 @@ class SourceLog:
         """Returns the token of a position, which includes its epoch."""
         return self._lineage.token(position)
 
-    def schema(self, entity_type: str) -> Any:
-        """Returns the newest schema of an entity type, parsed; None if the log has none."""
-        found = Schemas(self._files, RealFileSystem()).find(entity_type)
+    def schema(self, entity_type: str, version: int | None = None) -> Any:
+        """Returns a schema of an entity type, or the newest, parsed; None if the log has none."""
+        found = Schemas(self._files, RealFileSystem()).find(entity_type, version)
         return None if found is None else found.body
 
     def judge(self, token: PositionToken) -> Position:

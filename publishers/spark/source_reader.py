@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -178,4 +178,5 @@ def _read(options: SourceOptions, schema: StructType, found: LogRange) -> Iterat
         if options.entity is None:
             yield from RecordBatches(schema, options.content, found.prefixes).of(selected())
         else:
-            yield from TypedBatches(schema, found.prefixes).of(selected())
+            told = partial(log.schema, options.entity)
+            yield from TypedBatches(schema, found.prefixes, told).of(selected())

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -140,9 +141,13 @@ class ServerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def newest_schema(options: SourceOptions) -> Any:
     """Returns the newest schema of the entity type in the options, parsed; None if the log has none."""
     with _connected(_address(options)) as remote:
-        asked = remote.schema(options.entity, log=_address(options).log_name)
-        found = asyncio.run_coroutine_threadsafe(asked, remote.loop).result()
-        return None if found is None else found.body
+        return _schema(remote, options)
+
+
+def _schema(remote: Any, options: SourceOptions, version: int | None = None) -> Any:
+    asked = remote.schema(options.entity, version, log=_address(options).log_name)
+    found = asyncio.run_coroutine_threadsafe(asked, remote.loop).result()
+    return None if found is None else found.body
 
 
 class _Planning:
@@ -253,9 +258,11 @@ def _offset(token: PositionToken) -> dict[str, str]:
 def _read(options: SourceOptions, schema: StructType, found: ServerRange) -> Iterator[pa.RecordBatch]:
     """Yields the record batches of a range, in the process of a task."""
     spare_what_is_loaded()
-    entities = None if options.entity is None else TypedBatches(schema, TokenPrefixes())
-    rows = _Rows(schema if entities is None else chosen_schema(CHANGE_COLUMNS), options.content, found.start)
+    whole = options.entity is not None
+    rows = _Rows(chosen_schema(CHANGE_COLUMNS) if whole else schema, options.content, found.start)
     with _connected(_address(options)) as remote:
+        told = partial(_schema, remote, options)
+        entities = TypedBatches(schema, TokenPrefixes(), told) if whole else None
         feed = remote.changes(
             options.criteria,
             since=found.start,
@@ -265,7 +272,7 @@ def _read(options: SourceOptions, schema: StructType, found: ServerRange) -> Ite
             window=_WINDOW,
         )
         with flow.iter_blocking(feed, prefetch=_WINDOW) as changes:
-            for batch in rows.of(changes, whole=entities is not None):
+            for batch in rows.of(changes, whole=whole):
                 yield batch if entities is None else entities.typed(batch)
 
 
