@@ -49,6 +49,8 @@ def reader(
     schema: str | Mapping[str, Any],
     leaves: Mapping[str, Reader] | None = None,
     written: str | Mapping[str, Any] | None = None,
+    *,
+    key: bool = False,
 ) -> Reader:
     """Makes a function that turns parsed JSON of a type into Python values; the inverse of `encode`.
 
@@ -62,11 +64,12 @@ def reader(
             this module has read.
         written: The type that the values had when they were written, if it is known. The JSON of some types is the same: with
             it, a decimal is not taken for text, nor text for a decimal, and a decimal can be read as another number.
+        key: Whether values are the texts of keys, or the names of a map, rather than JSON: ``"7"`` is then a number.
 
     Raises:
         ValueError: If a schema is invalid.
     """
-    return _reader(schema, leaves or {}, written)
+    return _reader(schema, leaves or {}, written, key=key)
 
 
 def _reader(schema: Any, leaves: Mapping[str, Reader], written: Any, *, key: bool = False) -> Reader:
@@ -161,7 +164,7 @@ def _leaf(schema: str, leaves: Mapping[str, Reader], written: Any, *, key: bool)
         raise ValueError(f"type is {schema!r}, but must be one of {', '.join(_LEAVES)}, or an object")
     strict: Reader = made(schema) if made is _decimal else made
     if written is not None and mistakable(schema, written):
-        strict = _of_written(name, strict, written)
+        strict = _of_written(schema, strict, written)
     return _checked(strict, schema, leaves.get(name))
 
 
@@ -187,8 +190,8 @@ def mistakable(schema: Any, written: Any) -> bool:
         if theirs in _BITS or theirs in ("boolean", ours):
             return False
         if _GROUPS.get(ours) != _GROUPS.get(theirs):
-            return True
-        return theirs == "decimal" or {ours, theirs} == {"float", "double"}
+            return ours not in _TEXTS or theirs in _GROUPS  # text may be that of a time
+        return theirs in ("decimal", "float") or (theirs, ours) == ("double", "float")
     if not (isinstance(schema, Mapping) and isinstance(written, Mapping)):
         return True
     if schema.get("type") != written.get("type"):
@@ -199,18 +202,35 @@ def mistakable(schema: Any, written: Any) -> bool:
     return any(mistakable(*pair) for pair in parts)
 
 
-def _of_written(name: str, read: Reader, written: Any) -> Reader:
+def _of_written(schema: str, read: Reader, written: Any) -> Reader:
     """Returns what reads values whose JSON could be mistaken, by the type that they were written as."""
+    name = _DETAILS.sub("", schema)
     theirs = _DETAILS.sub("", written) if isinstance(written, str) else ""
+    if theirs in _TEXTS and name in _CLOCKS:
+        return lambda value: _same_text(read(value), value)
     if _GROUPS.get(name) != _GROUPS.get(theirs) or not theirs:
         return _refuse
-    if theirs != "decimal":
-        return _single if name == "float" else lambda value: _nearest(read(value))
-    size = _SIZE.fullmatch(written)
-    unit = None if size is None else Decimal(1).scaleb(-int(size[2]))
+    if theirs == "decimal":
+        return _of_decimal(name, read, _unit_of(written))
+    if theirs == "double":
+        return _single
+    # A float stands for the number of single precision that its digits are nearest to.
+    return (
+        _of_float(read, _unit_of(schema))
+        if name == "decimal"
+        else lambda value: read(_nearest(_double(value)))
+    )
+
+
+def _of_decimal(name: str, read: Reader, unit: Decimal | None) -> Reader:
+    """Returns what reads a decimal as another number; ``unit`` is that of the decimal's last digit."""
 
     def other(value: Any) -> Any:
-        number = Decimal(_number(value)) if isinstance(value, str) else value
+        number = Decimal(_number(value)) if isinstance(value, str) else Decimal(value)
+        if name in _BITS:
+            return read(
+                int(number) if number.adjusted() < _DIGITS and number == int(number) else _refuse(value)
+            )
         found = read(number)
         if name in ("float", "double"):
             back = Decimal(repr(_nearest(found) if name == "float" else found))
@@ -219,6 +239,25 @@ def _of_written(name: str, read: Reader, written: Any) -> Reader:
         return found
 
     return other
+
+
+def _of_float(read: Reader, unit: Decimal | None) -> Reader:
+    """Returns what reads a float as a decimal with a last digit of ``unit``."""
+
+    def other(value: Any) -> Any:
+        number = _nearest(_double(value))
+        found = Decimal(repr(number))
+        if unit is not None:
+            found = found.quantize(unit, ROUND_HALF_UP, _WIDE)
+        return read(found) if _nearest(float(found)) == number else _refuse(value)
+
+    return other
+
+
+def _same_text(found: Any, text: str) -> Any:
+    """Returns a time that was read from a text, if its own text is the same one."""
+    own = str(found)
+    return found if (own.rstrip("0") if "." in own else own) == text else _refuse(text)
 
 
 def _refuse(value: object) -> Never:
@@ -243,13 +282,20 @@ def _whole(bits: int) -> Reader:
     def read(value: Any) -> int:
         if isinstance(value, str) and is_long(value.encode()):
             value = int(value)
-        # Bounds come first: a whole number of the exponent 999999999 would not fit into memory.
+        elif isinstance(value, Decimal):
+            value = _as_double(value)
         if isinstance(value, (str, bool)) or not least <= value <= most:
             raise ValueError(value)
         found = int(value)
         return found if found == value else _refuse(value)
 
     return read
+
+
+def _as_double(number: Decimal) -> float:
+    """Returns the double that a number with a fraction or an exponent stands for; with an exponent, it may be exact to 17 digits only."""
+    found = float(number)
+    return found if int(number.as_tuple().exponent) >= 0 or number == Decimal(found) else _refuse(number)
 
 
 def _whole_key(bits: int) -> Reader:
@@ -301,9 +347,8 @@ def _number(text: str) -> str:
 
 
 def _decimal(schema: str) -> Reader:
-    size = _SIZE.fullmatch(schema)
+    size, unit = _SIZE.fullmatch(schema), _unit_of(schema)
     context = Context(prec=int(size[1]) if size else 28, traps=[InvalidOperation, Inexact])
-    unit = Decimal(1).scaleb(-int(size[2])) if size else None
 
     def read(value: Any) -> Decimal:
         if isinstance(value, bool):
@@ -318,6 +363,11 @@ def _decimal(schema: str) -> Reader:
         return found
 
     return read
+
+
+def _unit_of(schema: str) -> Decimal | None:
+    size = _SIZE.fullmatch(schema)
+    return None if size is None else Decimal(1).scaleb(-int(size[2]))
 
 
 def _binary(text: str) -> bytes:
@@ -369,10 +419,14 @@ _SIZE: Final = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _UNREAL: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _UNTOLD: Final = ("void", "variant", None)  # types that say nothing about a value
+_TEXTS: Final = ("string", "char", "varchar")
+_CLOCKS: Final = ("date", "time", "timestamp_ntz")  # times that have one text, whatever the time zone
 _INNER: Final = ("elementType", "keyType", "valueType")
+_DIGITS: Final = 38  # of a decimal of Spark
 _WIDE: Final = Context(prec=100)
-# Text, numbers, booleans and bytes never turn into each other. Types of no group have a text of their own, which text may be.
+# Text, numbers, booleans and bytes never turn into each other. Types of no group have a text of their own.
 _GROUPS: Final = {
+    **dict.fromkeys(_TEXTS, "text"),
     **dict.fromkeys((*_BITS, "float", "double", "decimal"), "number"),
     "boolean": "boolean",
     "binary": "binary",

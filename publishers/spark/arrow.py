@@ -104,8 +104,16 @@ def columns_of(batch: pa.RecordBatch, encoding: Encoding, entity_type: str | Non
         entity_type: The entity type of all rows; None if a column names it.
 
     Raises:
-        RowRefused: If a row has no key, no known operation, or no valid entity type.
+        RowRefused: If a row is flawed, or has no key, no known operation, or no valid entity type.
     """
+    if (
+        encoding.flaw_column is not None
+        and (flawed := batch.filter(batch.column("flawed").is_valid())).num_rows
+    ):
+        first = flawed.slice(0, 1).to_pylist()[0]
+        raise RowRefused(
+            first["flawed"], f"{first['flaw']}; {flawed.num_rows} of {batch.num_rows} rows have such a flaw"
+        )
     keys = batch.column("key")
     if keys.null_count:
         raise RowRefused(", ".join(encoding.key), f"is null in {keys.null_count} of {len(keys)} rows, which thus have no key; filter them out or fill them")  # fmt: skip

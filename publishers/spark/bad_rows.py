@@ -1,7 +1,7 @@
 """Bad rows: rows of a batch that cannot become changes. They fail the batch, are skipped, or go to a dead-letter log.
 
-A row is bad if its key is null, empty or too long, or if its columns name no known operation or no valid entity type. A fault of
-the whole batch, such as a missing column, is not a bad row.
+A row is bad if its ``flaw_column`` says so, if its key is null, empty or too long, or if its columns name no known operation or no
+valid entity type. A fault of the whole batch, such as a missing column, is not a bad row.
 """
 
 import logging
@@ -114,7 +114,8 @@ class BadRows:
         for bad in self._found:
             for row in bad.rows.to_pylist():
                 number += 1
-                body: dict[str, Any] = {"sink": sink, "batch": batch_id, "column": bad.column, "why": bad.why}
+                why = row.get("flaw") or bad.why
+                body: dict[str, Any] = {"sink": sink, "batch": batch_id, "column": bad.column, "why": why}
                 key = row["key"]
                 body["key"] = None if key is None else key.decode("utf-8", "replace")
                 body |= {name: row[name] for name in ("operation", "entity_type") if name in row}
@@ -180,6 +181,11 @@ def _flaws(
     rows: pa.RecordBatch, encoding: Encoding, max_key_bytes: int
 ) -> Iterator[tuple[str, str, pa.BooleanArray]]:
     """Yields each possible fault: the column, the description, and a mask of the rows that have it."""
+    if encoding.flaw_column is not None:
+        flawed = rows.column("flawed")
+        for name in pc.unique(flawed).drop_null().to_pylist():
+            marked = pc.fill_null(pc.equal(flawed, name), False)
+            yield name, rows.column("flaw").filter(marked)[0].as_py(), marked
     key, names = rows.column("key"), ", ".join(encoding.key)
     length = pc.fill_null(pc.binary_length(key), 0)
     yield names, "is null", key.is_null()

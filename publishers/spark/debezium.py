@@ -7,11 +7,12 @@ With ``schemas.enable`` the envelope is in the member ``payload``.
 
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from publishers.errors import InvalidOption
+from publishers.spark.envelopes import PARSED, EnvelopeParser
 from publishers.spark.errors import SchemaRefused
 
 __all__ = ["DEBEZIUM", "debezium"]
@@ -21,12 +22,13 @@ DEBEZIUM: Final[dict[str, Any]] = {
     "operations": {"c": "upsert", "u": "upsert", "r": "upsert", "d": "remove", "t": "truncate"},
     "entity_type_column": "_table",
     "before": "_before",
+    "flaw_column": "_flaw",
     "order_by": ("_partition", "_offset"),
 }
 """Sink options for the rows of `debezium`: ``ChangeSink(log, key="id", name="shop", **DEBEZIUM)``."""
 
 _KAFKA: Final = ("value", "partition", "offset")
-_OURS: Final = ("_operation", "_table", "_before", "_partition", "_offset")
+_OURS: Final = ("_operation", "_table", "_before", "_flaw", "_partition", "_offset")
 _MESSAGE: Final = "m"
 
 
@@ -34,7 +36,12 @@ def debezium(frame: DataFrame, fields: str | StructType) -> DataFrame:
     """Parses envelopes into columns; lazy, starts no job.
 
     Tombstones (null values, which Kafka's log compaction needs after deletions) and messages (``m``) are dropped. A value that is
-    not an envelope remains, without an operation: it is a bad row for the sink (``on_bad_row``) and never lost in silence.
+    not an envelope remains, without an operation: it is a bad row for the sink (``on_bad_row``) and never lost in silence. So is an
+    envelope with a value that its column cannot represent; ``_flaw`` names the column and the value. An envelope with its schema
+    (``schemas.enable``) says how Debezium wrote days, times and decimals, and these are decoded. A value that the database has not
+    told, as it was not changed, is taken from ``before``, if that is there.
+
+    A Python worker of Spark parses the envelopes, so penstock must be in the Python of the executors.
 
     Args:
         frame: The rows of Spark's Kafka source; ``value``, ``partition`` and ``offset`` are used.
@@ -42,11 +49,12 @@ def debezium(frame: DataFrame, fields: str | StructType) -> DataFrame:
             dropped; named columns that the table lacks are null.
 
     Returns:
-        The fields, after the change or before a deletion, and ``_operation``, ``_table``, ``_before``, ``_partition``, ``_offset``.
+        The fields, after the change or before a deletion, and ``_operation``, ``_table``, ``_before``, ``_flaw``, ``_partition``,
+        ``_offset``.
 
     Raises:
         InvalidOption: If ``fields`` is not a struct.
-        SchemaRefused: If the frame lacks a column, or a field has one of the added names.
+        SchemaRefused: If the frame lacks a column, or a field has one of the added names, or a type that JSON lacks.
     """
     image = fields if isinstance(fields, StructType) else StructType.fromDDL(fields)
     if not isinstance(image, StructType):
@@ -60,26 +68,24 @@ def debezium(frame: DataFrame, fields: str | StructType) -> DataFrame:
     for name in image.names:
         if name in _OURS:
             raise SchemaRefused(name, f"is a field of the table, but {', '.join(_OURS)} are added to them")
-    source = StructType().add("table", "string")
-    members = StructType().add("before", image).add("after", image).add("source", source).add("op", "string")
-    parsed = F.from_json(
-        frame["value"].cast("string"), StructType([*members.fields, StructField("payload", members)])
+    try:
+        parser = EnvelopeParser(image.jsonValue())
+    except ValueError as error:
+        raise SchemaRefused("*", f"has a type that envelopes lack ({error})") from None
+    # Not deterministic: otherwise Spark would parse once for the filter, and again for the columns.
+    parse = F.udf(parser, PARSED, useArrow=False).asNondeterministic()
+    rows = frame.where(frame["value"].isNotNull()).select(
+        parse(frame["value"].cast("binary")).alias("_parsed"), "partition", "offset"
     )
-    rows = frame.where(frame["value"].isNotNull()).select(parsed.alias("_parsed"), "partition", "offset")
-    operation = _member("op")
+    operation = F.col("_parsed.op")
     kept = rows.where(operation.isNull() | (operation != _MESSAGE))
-    shown = F.when(operation == "d", _member("before")).otherwise(_member("after"))
     taken = kept.select(
-        shown.alias("_shown"),
+        F.from_json("_parsed.shown", image).alias("_shown"),
         operation.alias("_operation"),
-        _member("source").getField("table").alias("_table"),
-        F.when(operation.isin("u", "d"), _member("before")).alias("_before"),
+        F.col("_parsed.table").alias("_table"),
+        F.from_json("_parsed.before", image).alias("_before"),
+        F.col("_parsed.flaw").alias("_flaw"),
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
     )
     return taken.select("_shown.*", *_OURS)
-
-
-def _member(name: str) -> Column:
-    """Returns a member of the envelope, with or without ``payload`` around it."""
-    return F.coalesce(F.col(f"_parsed.payload.{name}"), F.col(f"_parsed.{name}"))

@@ -56,6 +56,7 @@ OPERATIONS: Final[Operations] = (
 
 # _CAST: types whose cast to string loses nothing. _FROM_JSON: types whose text comes from their JSON, because the cast would
 # depend on the session's time zone, or keep bytes as if they were text.
+_FLAW: Final = "struct<column:string,why:string>"
 _TEXTS: Final = frozenset({"string", "char", "varchar"})
 _CAST: Final = _TEXTS | {"boolean", "byte", "short", "integer", "long", "date"}
 _FROM_JSON: Final = frozenset({"timestamp", "timestamp_ntz", "time", "float", "double", "binary"})
@@ -76,6 +77,7 @@ class Encoding:
         entity_type_column: Column that names each row's entity type.
         order_by: Columns that order the rows of a batch, ascending.
         before: Column of the before images: a struct, null if a row has none.
+        flaw_column: Column that says why a row is bad: a struct of ``column`` and ``why``, null for a good row.
     """
 
     key: tuple[str, ...]
@@ -86,6 +88,7 @@ class Encoding:
     entity_type_column: str | None = None
     order_by: tuple[str, ...] = ()
     before: str | None = None
+    flaw_column: str | None = None
 
     @property
     def sized(self) -> tuple[str, ...]:
@@ -122,6 +125,8 @@ class Encoding:
                     self.before, f"is of type {dtype.simpleString()}, but the image before is a struct"
                 )
             _refuse_lossy(dtype, self.before)
+        if self.flaw_column is not None and _type_of(schema, self.flaw_column).simpleString() != _FLAW:
+            raise SchemaRefused(self.flaw_column, f"is of type {_type_of(schema, self.flaw_column).simpleString()}, but must be {_FLAW}")  # fmt: skip
         for name in self.body_columns(schema):
             _refuse_lossy(_type_of(schema, name), name)
         for name in self.key:
@@ -131,7 +136,13 @@ class Encoding:
         """Returns the columns of the body: in the order of ``body`` if given, else in the order of the batch."""
         if self.body is not None:
             return self.body
-        apart = {self.operation_column, self.entity_type_column, self.before, *self.order_by} - set(self.key)
+        apart = {
+            self.operation_column,
+            self.entity_type_column,
+            self.before,
+            self.flaw_column,
+            *self.order_by,
+        } - set(self.key)
         return tuple(name for name in schema.names if name not in apart)
 
     def told(self, schema: StructType) -> dict[str, Any]:
@@ -143,7 +154,7 @@ class Encoding:
         """Returns the expressions that encode rows of ``schema`` for a frame of the log.
 
         The columns are ``key`` and ``body``, both text, and, if the encoding has them, ``before``, ``operation``,
-        ``entity_type`` and ``order_0, order_1, ...``.
+        ``entity_type``, ``flawed`` (the column) and ``flaw`` (what is wrong), and ``order_0, order_1, ...``.
         """
         key, body = key_column(schema, self.key), body_column(schema, self.body_columns(schema))
         extra: list[Column] = []
@@ -159,6 +170,10 @@ class Encoding:
             body = F.lit(None).cast("string")
         if self.entity_type_column is not None:
             extra.append(column_named(self.entity_type_column).cast("string").alias("entity_type"))
+        if self.flaw_column is not None:
+            flaw = column_named(self.flaw_column)
+            extra.append(flaw.getField("column").alias("flawed"))
+            extra.append(flaw.getField("why").alias("flaw"))
         extra.extend(column_named(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
         return [key.alias("key"), body.alias("body"), *extra]
 

@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 OnRerun = Literal["trust", "verify"]
 
 _TEXTS: Final = (
-    "entity_type", "name", "operation_column", "entity_type_column", "before", "producer", "token", "log_name",
+    "entity_type", "name", "operation_column", "entity_type_column", "before", "flaw_column", "producer", "token", "log_name",
 )  # fmt: skip
 _claims: Final = Claims()
 _numbers: Final = count(1)
@@ -148,6 +148,8 @@ class ChangeSink:
         body: Columns of the body; None for all but before, operation, entity type and order columns.
         before: Column of the before images: a struct with the fields of the body, null if a row has none. With before images,
             subscribers can request differences (``Images.CHANGE``, ``CHANGED_WITH_OLD``), transitions, and removed bodies.
+        flaw_column: Column that says why a row is bad: a struct of the texts ``column`` and ``why``, null for a good row. The
+            row is handled by ``on_bad_row``.
         compare: Whether to compare each row with the log's state; the log must be open with ``state=True``. A new entity is
             committed as new. A changed entity is committed with its before image and the names of the changed fields. Rows that
             equal the state, and removals of entities that do not exist, are skipped. If another writer commits meanwhile, the sink
@@ -164,8 +166,8 @@ class ChangeSink:
             transaction (before it, with ``staging="executors"``), when the newest published schema does not contain the types of the
             body's columns; the new schema merges both. None means True for a log in this process, and False for the log of a server,
             which takes no schemas from a sink.
-        on_bad_row: How to handle a row whose key is null, empty or longer than ``max_key_bytes``, or whose operation or entity
-            type is invalid: ``"fail"`` fails the batch, ``"skip"`` skips and counts the row, ``"dead_letter"`` also commits the row
+        on_bad_row: How to handle a row with a flaw, or whose key is null, empty or longer than ``max_key_bytes``, or whose operation
+            or entity type is invalid: ``"fail"`` fails the batch, ``"skip"`` skips and counts the row, ``"dead_letter"`` also commits the row
             to ``dead_letters``, before the batch and exactly once.
         dead_letters: The log of bad rows. None for a log beside ``log``, with ``.dead`` appended to its path; the sink opens it only
             while a batch writes to it.
@@ -202,6 +204,7 @@ class ChangeSink:
         order_by: str | Sequence[str] | None = None,
         body: Sequence[str] | None = None,
         before: str | None = None,
+        flaw_column: str | None = None,
         compare: bool = False,
         compare_bytes: int = 256 * MIB,
         producer: str | None = None,
@@ -242,6 +245,7 @@ class ChangeSink:
             entity_type_column=entity_type_column,
             order_by=() if order_by in (None, ()) else column_names("order_by", order_by),
             before=None if before is None else column_names("before", before)[0],
+            flaw_column=flaw_column,
         )
         if operation_column is not None and order_by is None:
             warnings.warn(UnorderedWarning(operation_column), stacklevel=2)

@@ -1,13 +1,10 @@
 """Tables that hold the entities of a type: their columns, and the statements that change them."""
 
-import base64
-import datetime as dt
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 import sqlalchemy as sa
@@ -17,12 +14,12 @@ from publishers.errors import InvalidOption
 from publishers.model.change import Change
 from transports.sinks.effects import EntityEffect, Unfit
 from transports.sinks.errors import TargetRefused
+from transports.sinks.sql_values import converter
 
 __all__ = ["EntityTable", "SqlTable", "check_identifier"]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _DECODER: Final = msgspec.json.Decoder(float_hook=Decimal)
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def check_identifier(parameter: str, name: object) -> str:
@@ -110,6 +107,8 @@ class EntityTable:
             raise TargetRefused(f"table {spec.name} has no column {', '.join(lacks)}")
         columns = self.table.c
         self._key, self._version, self._index = (columns[one] for one in (spec.key, spec.version, spec.index))
+        self._convert_key = converter(self._key, postgres=self._postgres, key=True)
+        self._convert = {name: converter(columns[name], postgres=self._postgres) for name in spec.columns}
         self._made: dict[EntityEffect, Any] = {
             EntityEffect.PUT: self._put(),
             EntityEffect.DELETE: self._delete(),
@@ -128,7 +127,7 @@ class EntityTable:
         """
         values: dict[str, Any] = {"v": change.version, "i": change.index}
         if effect is not EntityEffect.CLEAR:
-            values["k"] = _converted(_text(change.key), self._key)
+            values["k"] = self._convert_key(_text(change.key))
         if effect is EntityEffect.PUT:
             self._fill(values, change)
         elif self._tombstones:
@@ -227,7 +226,7 @@ class EntityTable:
             if not isinstance(body, dict):
                 raise Unfit("the body is no object, so it has no fields")
             for number, (name, source) in enumerate(self._spec.columns.items()):
-                values[f"c{number}"] = _converted(body.get(source), self.table.c[name])
+                values[f"c{number}"] = self._convert[name](body.get(source))
 
 
 def _text(key: str | None) -> str:
@@ -238,60 +237,3 @@ def _text(key: str | None) -> str:
     except UnicodeEncodeError:
         raise Unfit(f"its key is not UTF-8: {key!r}") from None
     return key
-
-
-def _converted(value: Any, column: sa.Column[Any]) -> Any:
-    """Converts a JSON value to the type that the driver expects for a column."""
-    if value is None:
-        return None
-    if isinstance(column.type, sa.JSON):
-        return _ENCODER.encode(value).decode()
-    try:
-        kind = column.type.python_type
-    except NotImplementedError:
-        kind = str
-    convert = _CONVERTERS.get(kind)
-    if convert is None:
-        return value
-    try:
-        made = convert(value)
-    except (ValueError, TypeError, InvalidOperation, OverflowError):
-        raise Unfit(f"{value!r} does not fit column {column.name}, {column.type}") from None
-    if (
-        isinstance(made, dt.datetime)
-        and made.tzinfo is not None
-        and not getattr(column.type, "timezone", False)
-    ):
-        return made.astimezone(dt.UTC).replace(tzinfo=None)
-    return made
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else _ENCODER.encode(value).decode()
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, Decimal) and value != value.to_integral_value():
-        raise ValueError(value)
-    return int(value)
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise ValueError(value)
-
-
-_CONVERTERS: Final[Mapping[type, Callable[[Any], Any]]] = {
-    str: _as_text,
-    int: _whole,
-    float: float,
-    bool: _flag,
-    Decimal: lambda value: Decimal(str(value)),
-    dt.datetime: dt.datetime.fromisoformat,
-    dt.date: dt.date.fromisoformat,
-    dt.time: dt.time.fromisoformat,
-    bytes: lambda value: base64.b64decode(value, validate=True),
-    UUID: UUID,
-}
-"""Converters from JSON, by the Python type of a column."""

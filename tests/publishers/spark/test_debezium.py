@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from publishers import ChangeLog, InvalidOption, Operation
-from publishers.spark import DEBEZIUM, ChangeSink, SchemaRefused, UnorderedWarning, debezium
+from publishers.spark import DEBEZIUM, ChangeSink, RowRefused, SchemaRefused, UnorderedWarning, debezium
 
 pytestmark = pytest.mark.timeout(600)
 FIELDS = "id BIGINT, total STRING"
@@ -103,3 +103,111 @@ def test_a_frame_or_a_table_that_does_not_fit_is_refused(spark):
 def test_operations_in_a_column_without_an_order_are_warned_of(log):
     with pytest.warns(UnorderedWarning, match="in the column 'op'.*name the columns that order them"):
         ChangeSink(log, entity_type="n", key="id", operation_column="op")
+
+
+LOGICAL = {
+    "total": ("E4g=", {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}),
+    "price": ({"scale": 3, "value": "AN6t"}, {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}),
+    "day": (20454, {"type": "int32", "name": "io.debezium.time.Date"}),
+    "early": (-800_000, {"type": "int32", "name": "org.apache.kafka.connect.data.Date"}),
+    "late": (2_932_897, {"type": "int32", "name": "io.debezium.time.Date"}),
+    "at": (1767225600000000, {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}),
+    "local": (-1, {"type": "int64", "name": "io.debezium.time.Timestamp"}),
+    "nano": (1_000, {"type": "int64", "name": "io.debezium.time.NanoTimestamp"}),
+    "zoned": ("2026-01-01T00:00:00.5+02:00", {"type": "string", "name": "io.debezium.time.ZonedTimestamp"}),
+    "clock": (3_600_000_001, {"type": "int64", "name": "io.debezium.time.MicroTime"}),
+    "raw": (1767225600000000, {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}),
+    "bytes": ("E4g=", {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}),
+}  # fmt: skip
+LOGICAL_FIELDS = """total DECIMAL(10,2), price DECIMAL(12,4), day DATE, early DATE, late DATE, at TIMESTAMP, local TIMESTAMP_NTZ, nano TIMESTAMP_NTZ,
+    zoned TIMESTAMP, clock TIME(6), raw BIGINT, bytes BINARY"""  # fmt: skip
+
+
+def described(after, before=None, op="c"):
+    """An envelope with its schema."""
+    fields = [{"field": name, **kind} for name, (_, kind) in LOGICAL.items()]
+    schema = {
+        "type": "struct",
+        "fields": [{"field": image, "fields": fields} for image in ("before", "after")],
+    }
+    return {"schema": schema, "payload": envelope(op, before, after)}
+
+
+def test_an_envelope_with_its_schema_tells_days_times_and_decimals(spark):
+    """F192: what they stand for, by the names of Debezium and of Kafka Connect."""
+    after = {name: value for name, (value, _) in LOGICAL.items()}
+    frame = debezium(kafka(spark, described(after)), LOGICAL_FIELDS)
+    texts = frame.selectExpr(
+        *(f"CAST({name} AS STRING)" for name in LOGICAL if name != "bytes"), "hex(bytes)", "_flaw"
+    )
+    (row,) = texts.collect()
+    assert row[-1] is None, row[-1]
+    assert list(row)[:-1] == [
+        "50.00", "57.0050", "2026-01-01", "-0221-09-04", "+10000-01-01", "2026-01-01 00:00:00", "1969-12-31 23:59:59.999",
+        "1970-01-01 00:00:00.000001", "2025-12-31 22:00:00.5", "01:00:00.000001", "1767225600000000", "1388",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("on_bad_row", ["fail", "dead_letter"])
+def test_a_value_that_does_not_fit_its_column_is_a_bad_row_that_names_the_member(
+    spark, log, stored, on_bad_row
+):
+    """F192: of every type, in both images; the other rows are committed."""
+    wrong = {
+        "total": "E4g=", "n": 6178466636, "big": 1.5, "day": 20454, "flag": "yes", "at": 1767225600000000, "name": 7,
+        "local": "2026-01-01T00:00:00Z", "ratio": "1.5", "many": [1, 2.5],
+    }  # fmt: skip
+    fields = """id BIGINT, total DECIMAL(10,2), n INT, big BIGINT, day DATE, flag BOOLEAN, at TIMESTAMP, name STRING, local TIMESTAMP_NTZ,
+        ratio DOUBLE, many ARRAY<INT>"""
+    values = [envelope("c", None, {"id": 1, name: value}) for name, value in wrong.items()]
+    values += [
+        envelope("u", {"id": 2, "big": True}, {"id": 2, "big": 1}),
+        envelope("c", None, {"id": 3, "big": 2.0, "n": None}),
+    ]
+    frame = debezium(kafka(spark, *values), fields)
+    if on_bad_row == "fail":
+        with pytest.raises(
+            RowRefused, match=r"column 'total' is \"E4g=\" in after, which cannot be read as decimal\(10,2\)"
+        ) as refused:
+            sink_of(log)(frame, 0)
+        assert refused.value.column == "total"
+        assert stored(log) == []
+        return
+    sink = sink_of(log, on_bad_row=on_bad_row)
+    sink(frame, 0)
+    assert [(change.key, change.body["big"]) for change in stored(log)] == [("3", 2)]
+    assert sink.statistics().bad_rows == len(values) - 1
+    with ChangeLog.open(log.path.with_name("log.dead"), read_only=True) as dead:
+        told = {change.body["column"]: change.body for change in stored(dead)}
+    assert set(told) == {*(wrong.keys() - {"many"}), "many[1]"}
+    assert told["day"]["why"] == "is 20454 in after, which cannot be read as date without changing it"
+    assert {body["key"] for body in told.values()} == {"1", "2"}
+
+
+def test_a_value_that_the_database_has_not_told_is_taken_from_before_or_makes_a_bad_row(spark, log, stored):
+    """F192: as text, as bytes, and in a list."""
+    unknown = {
+        "note": "__debezium_unavailable_value",
+        "raw": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+        "tags": ["__debezium_unavailable_value"],
+    }
+    known = {"note": "long", "raw": "AP8=", "tags": ["a"]}
+    values = [
+        envelope("u", {"id": 1, **known}, {"id": 1, **unknown}),
+        envelope("u", None, {"id": 2, **known, "note": unknown["note"]}),
+        envelope("u", {"id": 3, **unknown}, {"id": 3, **known}),
+    ]  # fmt: skip
+    sink_of(log, on_bad_row="dead_letter")(
+        debezium(kafka(spark, *values), "id BIGINT, note STRING, raw BINARY, tags ARRAY<STRING>"), 0
+    )
+    assert [change.body for change in stored(log)] == [{"id": 1, **known}]
+    with ChangeLog.open(log.path.with_name("log.dead"), read_only=True) as dead:
+        assert sorted((change.body["key"], change.body["column"]) for change in stored(dead)) == [
+            ("2", "note"),
+            ("3", "note"),
+        ]
+
+
+def test_types_that_envelopes_lack_are_refused(spark):
+    with pytest.raises(SchemaRefused, match="has a type that envelopes lack"):
+        debezium(kafka(spark, envelope("c", None, ONE)), "id BIGINT, place GEOMETRY(ANY)")

@@ -1,0 +1,265 @@
+"""Debezium's envelopes: what each says, as JSON whose values fit the declared columns, or why they do not.
+
+Debezium writes what JSON lacks by its own rules: a day as the number of days since 1970, a decimal as bytes. A topic with
+``schemas.enable`` has the rule of each field in the envelope's schema; without it, such values do not fit the columns that are
+declared for them. A value that PostgreSQL has not told, as it is long and was not changed, is a text of Debezium.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from datetime import date, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from pyspark.sql.types import StringType, StructField, StructType
+
+from publishers.lossless import Reader, encode, reader
+from publishers.model.errors import ValueRefused
+
+__all__ = ["PARSED", "EnvelopeParser", "Parsed"]
+
+PARSED: Final = StructType(
+    [
+        *(StructField(name, StringType()) for name in ("op", "table", "shown", "before")),
+        StructField(
+            "flaw", StructType([StructField("column", StringType()), StructField("why", StringType())])
+        ),
+    ]
+)
+"""The type of `Parsed` in Spark."""
+
+
+class Flaw(NamedTuple):
+    """Why a row is bad: its column, and what is wrong with it."""
+
+    column: str
+    why: str
+
+
+class Parsed(NamedTuple):
+    """An envelope; all members are None if a value is none.
+
+    Attributes:
+        op: The operation.
+        table: The name of the table.
+        shown: JSON of the declared columns after the change; before it, of a deletion.
+        before: JSON of the declared columns before an update or a deletion.
+        flaw: Why a value does not fit its column; ``shown`` and ``before`` lack such values.
+    """
+
+    op: str | None = None
+    table: str | None = None
+    shown: str | None = None
+    before: str | None = None
+    flaw: Flaw | None = None
+
+
+class _Wrapped(msgspec.Struct):
+    schema: msgspec.Raw = msgspec.Raw(b"null")
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_PLACEHOLDER: Final = "__debezium_unavailable_value"
+_UNAVAILABLE: Final = (_PLACEHOLDER, b64encode(_PLACEHOLDER.encode()).decode())  # of text, of bytes
+_VALUE_MAX: Final = 200  # characters of a value in the text of a flaw
+_DAY: Final = 86_400_000_000
+_CYCLE: Final = 146_097  # days of the 400 years after which the calendar repeats itself
+_2000: Final = date(2000, 1, 1)
+_TO_2000: Final = (_2000 - date(1970, 1, 1)).days
+_WHOLE: Final = ("byte", "short", "integer", "long")
+_UNREAL: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_wrapped: Final = msgspec.json.Decoder(_Wrapped)
+_exact: Final = msgspec.json.Decoder(float_hook=Decimal)
+_numbers: Final = msgspec.json.Encoder(decimal_format="number")
+
+Decode = Callable[[Any], Any]
+
+
+class EnvelopeParser:
+    """Parses envelopes; can be pickled.
+
+    Args:
+        image: The columns of the table, in Spark's JSON of types.
+
+    Raises:
+        ValueError: If a type is unknown.
+    """
+
+    def __init__(self, image: Mapping[str, Any]) -> None:
+        self._image = image
+        self._reads: dict[str, Reader] = {
+            field["name"]: reader(field["type"], _LEAVES) for field in image["fields"]
+        }
+        self._types: dict[str, Any] = {field["name"]: field["type"] for field in image["fields"]}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EnvelopeParser, (self._image,)
+
+    def __call__(self, value: bytes | None) -> Parsed:
+        """Returns what a value of the topic says."""
+        try:
+            wrapped = _wrapped.decode(value or b"")
+            inner = bytes(wrapped.payload).lstrip()
+            envelope = _exact.decode(inner if inner.startswith(b"{") else value or b"")
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return Parsed()
+        decoders = _decoders(bytes(wrapped.schema))
+        op, source = envelope.get("op"), envelope.get("source")
+        table = source.get("table") if isinstance(source, dict) else None
+        flaws: list[Flaw] = []
+        before = self._known(envelope, "before", {}, decoders, flaws) if op in ("u", "d") else None
+        known = envelope.get("before")
+        after = self._known(envelope, "after", known if isinstance(known, dict) else {}, decoders, flaws)
+        return Parsed(
+            op if isinstance(op, str) else None,
+            table if isinstance(table, str) else None,
+            before if op == "d" else after,
+            before,
+            flaws[0] if flaws else None,
+        )
+
+    def _known(
+        self,
+        envelope: Mapping[str, Any],
+        image: str,
+        earlier: Mapping[str, Any],
+        decoders: Mapping[str, Mapping[str, Decode]],
+        flaws: list[Flaw],
+    ) -> str | None:
+        """Returns JSON of the declared columns of an image; adds those that do not fit to ``flaws``."""
+        members = envelope.get(image)
+        if not isinstance(members, dict):
+            return None
+        found: dict[str, Any] = {}
+        for name, read in self._reads.items():
+            if name not in members:
+                continue
+            value, decode = members[name], decoders.get(image, {}).get(name)
+            if _is_unavailable(value):
+                value = earlier.get(name, value)
+                if _is_unavailable(value):
+                    flaws.append(Flaw(name, f"is unavailable in {image}: the database has not told its value, as it was not changed; REPLICA IDENTITY FULL makes PostgreSQL tell it"))  # fmt: skip
+                    continue
+                decode = decoders.get("before", {}).get(name)
+            try:
+                found[name] = read(value if decode is None else _decoded(decode, value, self._types[name]))
+            except ValueRefused as error:
+                flaws.append(Flaw(error.within(name).column, _why(error, image)))
+        return encode(found).decode()
+
+
+def _why(error: ValueRefused, image: str) -> str:
+    text = _numbers.encode(error.value).decode()
+    return f"is {text:.{_VALUE_MAX}} in {image}, which cannot be read as {error.kind} without changing it"
+
+
+def _is_unavailable(value: Any) -> bool:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value in _UNAVAILABLE if isinstance(value, str) else False
+
+
+def _decoded(decode: Decode, value: Any, kind: Any) -> Any:
+    """Returns a value in the form of `publishers.lossless`; unchanged if the column is declared as what stands in the envelope."""
+    as_written = _WHOLE if isinstance(value, int) else ("binary",)
+    if value is None or not isinstance(kind, str) or kind in as_written:
+        return value
+    try:
+        found = decode(value)
+    except (ValueError, TypeError, KeyError, ArithmeticError):
+        return value  # refused by the type of its column
+    # Without a time zone, the database's clock is taken for UTC, as Debezium does when it counts.
+    return f"{found}Z" if kind == "timestamp" and isinstance(value, int) else found
+
+
+@lru_cache(16)  # every message of a table repeats the same schema
+def _decoders(schema: bytes) -> Mapping[str, Mapping[str, Decode]]:
+    """Returns what decodes the fields of each image, by the schema of an envelope."""
+    try:
+        described = msgspec.json.decode(schema)
+        images = {one["field"]: one.get("fields", ()) for one in described["fields"]}
+        return {
+            image: {
+                one["field"]: made
+                for one in fields
+                if (made := _decoder(one.get("name"), one.get("parameters") or {})) is not None
+            }
+            for image, fields in images.items()
+        }
+    except (msgspec.MsgspecError, TypeError, KeyError, AttributeError, ValueError):
+        return {}
+
+
+def _decoder(name: Any, parameters: Mapping[str, str]) -> Decode | None:
+    if name == "org.apache.kafka.connect.data.Decimal":
+        scale = int(parameters.get("scale", 0))
+        return lambda value: _decimal(value, scale)
+    return _LOGICAL.get(name)
+
+
+def _decimal(text: str, scale: int) -> Decimal:
+    number = int.from_bytes(b64decode(text, validate=True), "big", signed=True)
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def _time(unit: int) -> Decode:
+    """Returns what decodes a time of the day; ``unit`` is the number of its units in a second."""
+
+    def decode(value: int) -> str:
+        day, text = _clock(value, unit)
+        if day:
+            raise ValueError(value)
+        return text
+
+    return decode
+
+
+def _moment(unit: int) -> Decode:
+    def decode(value: int) -> str:
+        day, text = _clock(value, unit)
+        return f"{_day(day)}T{text}"
+
+    return decode
+
+
+def _clock(value: int, unit: int) -> tuple[int, str]:
+    """Returns the day since 1970 and the time in it."""
+    micros, finer = divmod(value * 1_000_000, unit)
+    if finer:
+        raise ValueError(value)  # no type of Spark has nanoseconds
+    day, rest = divmod(micros, _DAY)
+    seconds, fraction = divmod(rest, 1_000_000)
+    return day, f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
+
+
+def _day(value: int) -> str:
+    cycles, days = divmod(value - _TO_2000, _CYCLE)
+    found = _2000 + timedelta(days=days)
+    year = found.year + 400 * cycles
+    return f"{year:04}-{found:%m-%d}" if 0 <= year <= 9999 else f"{year:+05}-{found:%m-%d}"
+
+
+_LOGICAL: Final[Mapping[Any, Decode]] = {
+    "io.debezium.data.VariableScaleDecimal": lambda value: _decimal(value["value"], value["scale"]),
+    "io.debezium.time.Date": _day,
+    "org.apache.kafka.connect.data.Date": _day,
+    "io.debezium.time.Time": _time(1_000),
+    "org.apache.kafka.connect.data.Time": _time(1_000),
+    "io.debezium.time.MicroTime": _time(1_000_000),
+    "io.debezium.time.NanoTime": _time(1_000_000_000),
+    "io.debezium.time.Timestamp": _moment(1_000),
+    "org.apache.kafka.connect.data.Timestamp": _moment(1_000),
+    "io.debezium.time.MicroTimestamp": _moment(1_000_000),
+    "io.debezium.time.NanoTimestamp": _moment(1_000_000_000),
+}
+"""By the name of a field's schema: what makes of its value the text, or the number, that `publishers.lossless` knows."""
+
+
+_LEAVES: Final[Mapping[str, Reader]] = {
+    **dict.fromkeys(("float", "double"), lambda value: value if isfinite(value) else _UNREAL[str(value)]),
+    "variant": lambda value: msgspec.Raw(_numbers.encode(value)),
+}
+"""What is written for numbers that JSON lacks, and for values of any type."""
