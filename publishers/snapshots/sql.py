@@ -9,6 +9,7 @@ from uuid import UUID
 
 from publishers.commits import Commit
 from publishers.errors import InvalidOption, SourceRowRefused
+from publishers.lossless import key_text
 from publishers.model.position import Position
 from publishers.options import MIB
 from publishers.snapshots.source import PageRequest, SourceRow, check_source, distinct_rows
@@ -34,7 +35,8 @@ _NO_KEY: Final = (ValueError, InvalidOperation)
 class SqlSource:
     """Rows of a table or a query, read by pages of keys: ``WHERE key > :last ORDER BY key LIMIT :n``. No transaction outlives a page.
 
-    The text of a key is ``str`` of its column; of several columns, joined by ``/``. Only whole numbers and UUIDs may be among
+    The text of a key is that of a `ChangeSink`, whatever the time zone of the connection: times with microseconds, those with a time
+    zone as of UTC (``2026-01-02T03:04:05.000000Z``), decimals in plain notation. Several columns are joined by ``/``. Only whole numbers and UUIDs may be among
     several columns before the last one, so that the text can be taken apart. It has to be what writers give to ``upsert``.
 
     Args:
@@ -118,7 +120,7 @@ class SqlSource:
 
     def _row(self, row: Any) -> SourceRow:
         parts = [row[name] for name in self._key]
-        return "/".join(map(str, parts)), self._body(cast("Mapping[str, Any]", row))
+        return "/".join(map(key_text, parts)), self._body(cast("Mapping[str, Any]", row))
 
     def _refuse_nulls(
         self, connection: "Connection", query: "FromClause", columns: "list[ColumnElement[Any]]"

@@ -2,12 +2,10 @@
 
 import glob
 import shutil
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Decimal
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final, Self
 from uuid import uuid4
@@ -21,6 +19,7 @@ from flow.clock import SYSTEM_CLOCK
 from publishers import lossless
 from publishers.errors import InvalidOption, LogBusy
 from publishers.log.changelog import ChangeLog
+from publishers.lossless import key_text
 from publishers.model.change import Operation
 from publishers.spark.arguments import column_names
 from publishers.spark.arrow import columns_of, pieces
@@ -248,7 +247,7 @@ class _RowEncoder:
         for part, escaped in zip(parts, self._escaped, strict=True):
             if part is None:
                 return None
-            text = _key_text(part)
+            text = key_text(part)
             texts.append(text.replace("%", "%25").replace("/", "%2F") if escaped else text)
         return KEY_SEPARATOR.join(texts).encode()
 
@@ -258,21 +257,6 @@ class _RowEncoder:
         except lossless.NotFinite as error:
             why = f"holds NaN or an infinity at {error.path}, which a ChangeSink can tell and a batch job cannot"
             raise RowRefused("*", why) from None
-
-
-def _key_text(value: Any) -> str:
-    """Returns the text of a key value: its JSON form without quotes."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case bytes():
-            return b64encode(value).decode()
-        case Decimal():
-            return format(value, "f")
-        case datetime():
-            return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
-        case _:
-            return str(value)
 
 
 def _plain(dtype: DataType) -> Callable[[Any], Any] | None:
@@ -296,7 +280,7 @@ def _plain(dtype: DataType) -> Callable[[Any], Any] | None:
             )
         case MapType():
             of = _plain(dtype.valueType) or (lambda value: value)
-            return lambda value: {_key_text(k): None if v is None else of(v) for k, v in value}
+            return lambda value: {key_text(k): None if v is None else of(v) for k, v in value}
         case _ if dtype.typeName() == "timestamp":
             return lambda value: value.astimezone(UTC)
         case _:

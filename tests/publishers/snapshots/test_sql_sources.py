@@ -13,6 +13,7 @@ from publishers import (
     SourceRowRefused,
     SqlSource,
 )
+from publishers.lossless import key_text
 from tests.publishers.snapshots.test_feed import keys
 from tests.publishers.snapshots.test_sources import ORDERS, ends, rows_of
 from tests.publishers.support import fill, opened, wait_until
@@ -81,9 +82,25 @@ def test_the_rows_of_a_query_have_keys_of_several_columns_and_bodies_of_choice(l
     ]
 
 
+class Moments(sql.TypeDecorator):
+    """Times with a time zone, as a connection far east of Greenwich shows them."""
+
+    impl = sql.DateTime
+    cache_ok = True
+    python_type = dt.datetime
+
+    def process_bind_param(self, value, dialect):
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value, dialect):
+        return value.replace(tzinfo=dt.UTC).astimezone(dt.timezone(dt.timedelta(hours=5, minutes=45)))
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
+        (Moments, [dt.datetime(2025, 1, 2, 3, tzinfo=dt.UTC), dt.datetime(2025, 1, 2, 23, 4, 5, 6, dt.UTC)]),
+        (sql.Numeric(38, 20), [Decimal("0.5"), Decimal(1000)]),
         (sql.Uuid, [uuid.UUID(int=n) for n in (1, 2)]),
         (sql.Date, [dt.date(2025, 1, 2), dt.date(2025, 1, 10)]),
         (sql.DateTime, [dt.datetime(2025, 1, 2, 3), dt.datetime(2025, 1, 2, 3, 4, 5, 6)]),  # noqa: DTZ001
@@ -94,7 +111,7 @@ def test_keys_of_many_types_can_be_gone_on_behind(log, engine, kind, values):
     """F89."""
     table = made(engine, "some", (sql.Column("k", kind, primary_key=True),), [{"k": one} for one in values])
     source = SqlSource(engine, table, entity_type="some", key="k", body=lambda row: {}, page_rows=1)
-    assert keys(rows_of(log, source).changes) == [str(one) for one in values]
+    assert keys(rows_of(log, source).changes) == [key_text(one) for one in values]
 
 
 def test_a_query_of_a_version_is_read_as_of_it(log, engine):

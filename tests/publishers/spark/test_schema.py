@@ -4,6 +4,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import StructType
 
+from publishers.lossless import key_text
 from publishers.model.change import Operation
 from publishers.spark.errors import SchemaRefused
 from publishers.spark.schema import Encoding, key_column
@@ -73,6 +74,20 @@ def test_every_single_value_can_be_a_key_and_reads_as_in_the_body(session):
     frame = session.sql("select " + ", ".join(f"{sql} as {name}" for name, (sql, _) in keys.items()))
     found = frame.select(*(key_column(frame.schema, (name,)).alias(name) for name in keys))
     assert list(found.collect()[0]) == [text for _, text in keys.values()]
+
+
+def test_the_key_of_a_value_is_the_same_from_spark_and_from_python(session):
+    """F192: whatever the time zone that the value is shown in."""
+    told = [
+        (value, key)
+        for value, _, key in VALUES
+        if key is not None and not value.startswith(("time'", "1e", "-0"))
+    ]
+    values = [(value, key) for value, key in told if "as double" not in value and "as float" not in value]
+    table = session.sql(
+        f"SELECT {', '.join(f'{value} AS c{n}' for n, (value, _) in enumerate(values))}"
+    ).toArrow()
+    assert [key_text(column[0].as_py()) for column in table.columns] == [key for _, key in values]
 
 
 def test_a_key_of_several_columns_is_their_texts_joined(spark):
