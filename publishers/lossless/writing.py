@@ -165,9 +165,13 @@ def _refuse_twins(value: object, *, nested: bool) -> None:
         try:
             "".join(value)
         except TypeError:  # only a name that is no text can have the text of another one
-            names = [next(iter(msgspec.json.decode(_encoder.encode({name: 0})))) for name in value]
-            if twins := {name for name in names if names.count(name) > 1}:
-                raise ValueError(f"two names have the text {min(twins)!r}") from None
+            if odd := [name for name in value if not _finite(name)]:
+                raise NotFinite(f"[{odd[0]!r}]") from None
+            names = msgspec.json.decode(_encoder.encode(dict.fromkeys(value)))
+            if len(names) < len(value):
+                raise ValueError(
+                    f"two of the names {', '.join(map(repr, value))[:200]} have the same text"
+                ) from None
     if nested:
         for _, item in _parts(value):
             if type(item) not in _PLAIN:

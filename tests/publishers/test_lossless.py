@@ -1,6 +1,8 @@
 """JSON loses nothing: what is written can be read back by its type."""
 
+import dataclasses
 import enum
+import pickle
 import tracemalloc
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, upsert
+from publishers import Content, InvalidChange, ValueRefused, upsert
 from publishers.lossless import NotFinite, encode, flaw_of, reader, text_integers
 from tests.publishers.support import opened
 
@@ -223,3 +225,101 @@ def test_flaws_are_told():
     assert "truncated" in flaw_of(b'{"a":')
     assert "utf-8" in flaw_of(b'{"a":"\xff"}')
     assert upsert("t", "k", {"a": 1}).body == b'{"a":1}'
+
+
+@dataclasses.dataclass
+class Line:
+    price: object
+
+
+class Item(msgspec.Struct):
+    price: object
+
+
+PLACES = {
+    "in a mapping": lambda value: {"a": value},
+    "in a list": lambda value: {"a": [1, value]},
+    "in a tuple": lambda value: {"a": (value,)},
+    "in a dataclass": lambda value: {"a": Line(value)},
+    "in a Struct": lambda value: {"a": [Item(value)]},
+    "as a name": lambda value: {value: 1},
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("-inf"), Decimal("NaN"), Decimal("sNaN"), Decimal("-NaN"), Decimal("Infinity")],
+    ids=str,
+)
+def test_a_number_that_json_lacks_is_refused_wherever_it_is(value, place):
+    """F192: as a float and as a decimal, which would become null, or text that reads as a number."""
+    if place == "as a name" and str(value) == "sNaN":
+        pytest.skip("no mapping can have it")
+    with pytest.raises(NotFinite):
+        encode(PLACES[place](value))
+    assert encode(PLACES[place](str(value))), "text is text"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [(1, "1"), (1.5, "1.5"), (Colour.RED, "red"), (UUID(int=1), str(UUID(int=1))), (date(2024, 1, 1), "2024-01-01"),
+     (Decimal("1.50"), "1.50"), (Decimal(1), 1)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    [lambda one: one, lambda one: {"a": one}, lambda one: {"a": [{}, one]}, lambda one: {"a": Line(one)}],
+)
+def test_two_names_with_one_text_are_refused(names, place):
+    """F192: readers keep one of two members of a name."""
+    twins = dict.fromkeys(names)
+    if len(twins) > 1:
+        with pytest.raises(ValueError, match="have the same text"):
+            encode(place(twins))
+        with pytest.raises(InvalidChange, match="have the same text"):
+            upsert("order", "1", {"more": place(twins)})
+    assert encode(place({names[0]: 1, "other": 2}))
+
+
+def test_a_value_that_a_type_would_change_is_refused_with_its_place():
+    """F192: the error can be pickled, as Spark's workers do."""
+    kind = {"type": "struct", "fields": [{"name": "lines", "type": {"type": "array", "elementType": {
+        "type": "map", "keyType": "string", "valueType": {"type": "struct", "fields": [{"name": "n", "type": "long"}]}}}}]}  # fmt: skip
+    with pytest.raises(
+        ValueRefused, match=r"column \"lines\[1\]\['k'\].n\" is 1.5, which cannot be read as long"
+    ) as refused:
+        reader(kind)({"lines": [{}, {"k": {"n": 1.5}}]})
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (again.column, again.value, again.kind) == ("lines[1]['k'].n", 1.5, "long")
+    assert str(again) == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [("long", "7", 7), ("double", "1.5", 1.5), ("boolean", "true", True), ("decimal(3,1)", "1.50", None), ("long", "07", None),
+     ("long", " 7", None), ("boolean", "yes", None), ("double", "nan", None), ("string", "07", "07")],
+)  # fmt: skip
+def test_names_of_maps_are_read_by_the_type_of_their_keys(kind, key, value):
+    """F192: two names never become one key."""
+    read = reader({"type": "map", "keyType": kind, "valueType": "long"})
+    if value is None and key != "1.50":
+        with pytest.raises(ValueRefused):
+            read({key: 1})
+    elif key == "1.50":
+        assert read({key: 1}) == {Decimal("1.5"): 1}
+        with pytest.raises(ValueRefused, match="two of its keys are equal"):
+            read({key: 1, "1.5": 2})
+    else:
+        assert read({key: 1}) == {value: 1}
+
+
+def test_a_number_of_any_exponent_costs_nothing_to_refuse():
+    for text in ("1e999999999", "1e-999999999", "-1E999999999"):
+        for kind in ("long", "decimal(10,2)", "double"):
+            found = Decimal(text)
+            if kind != "double" or found > 1:
+                with pytest.raises(ValueRefused):
+                    reader(kind)(found)
+        with pytest.raises(ValueRefused):
+            reader("long", written="decimal(10,2)")(text)

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
+from publishers.spark import SchemaRefused
 from publishers.spark.schema_merge import merged
 
 
@@ -22,6 +23,14 @@ def struct(ddl):
         ("x FLOAT", "x DOUBLE", "x DOUBLE"),
         ("x STRING", "x BIGINT", "x STRING"),
         ("x DECIMAL(12,2)", "x DECIMAL(10,2)", "x DECIMAL(12,2)"),
+        ("x DECIMAL(10,2)", "x DECIMAL(12,2)", "x DECIMAL(12,2)"),
+        ("x DECIMAL(10,4)", "x DECIMAL(10,2)", "x DECIMAL(12,4)"),
+        ("x DECIMAL(38,0)", "x DECIMAL(38,18)", "x DECIMAL(38,0)"),
+        ("x ARRAY<DECIMAL(5,1)>", "x ARRAY<DECIMAL(5,3)>", "x ARRAY<DECIMAL(7,3)>"),
+        ("x DECIMAL(10,2)", "x BIGINT", "x DECIMAL(10,2)"),
+        ("x VOID", "x ARRAY<INT>", "x ARRAY<INT>"),
+        ("x BIGINT", "x VOID", "x BIGINT"),
+        ("a INT, A INT", "a INT, A INT", "a INT, A INT"),
         ("x ARRAY<STRUCT<a: INT>>", "x ARRAY<STRUCT<b: INT>>", "x ARRAY<STRUCT<b: INT, a: INT>>"),
         ("x MAP<INT, INT>", "x MAP<BIGINT, SMALLINT>", "x MAP<BIGINT, INT>"),
         ("x ARRAY<INT>", "x INT", "x ARRAY<INT>"),
@@ -31,6 +40,21 @@ def struct(ddl):
 @pytest.mark.usefixtures("spark")
 def test_of_two_schemas_one_is_made_of_which_rows_of_both_are(new, old, found):
     assert merged(struct(new), struct(old)) == struct(found)
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Name STRING", "id INT, name STRING"),
+        ("x STRUCT<`É`: INT>", "x STRUCT<`é`: INT>"),
+        ("x ARRAY<MAP<STRING, STRUCT<B: INT>>>", "x ARRAY<MAP<STRING, STRUCT<b: INT>>>"),
+    ],
+)
+@pytest.mark.usefixtures("spark")
+def test_two_columns_that_spark_would_not_tell_apart_are_refused(new, old):
+    """F192."""
+    with pytest.raises(SchemaRefused, match="in other letters"):
+        merged(struct(new), struct(old))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +75,7 @@ def test_types_of_users_that_are_no_structs_are_replaced_by_newer_ones():
 
 
 _TYPES = st.recursive(
-    st.sampled_from(["byte", "integer", "long", "float", "double"]),
+    st.sampled_from(["byte", "integer", "long", "float", "double", "decimal(3,1)", "decimal(9,0)", "decimal(9,4)", "void"]),
     lambda inner: st.builds(
         lambda fields: {"type": "struct", "fields": [
             {"name": name, "type": kind, "nullable": null, "metadata": {}} for name, (kind, null) in fields.items()
@@ -81,8 +105,12 @@ def _contradict(schemas):
     kinds = {}
 
     def note(path, kind):
-        name = kind if isinstance(kind, str) else kind["type"]
-        ladder = {"float": "real", "double": "real"}.get(name, "whole" if isinstance(kind, str) else name)
+        if kind == "void":
+            return
+        name = kind.partition("(")[0] if isinstance(kind, str) else kind["type"]
+        ladder = {"float": "real", "double": "real", "decimal": "decimal"}.get(
+            name, "whole" if isinstance(kind, str) else name
+        )
         kinds.setdefault(path, set()).add(ladder)
         if isinstance(kind, dict):
             for field in kind.get("fields", ()):
