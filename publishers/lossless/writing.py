@@ -19,7 +19,7 @@ names of a mapping       their text; a mapping in which two names have one text,
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -73,7 +73,8 @@ def encode(value: object) -> bytes:
         path := _not_finite(value)
     ) is not None:
         raise NotFinite(path)
-    _refuse_twins(value, nested=data.count(b"{") > 1)
+    if data.count(b"{") > 1 or not _has_text_names(value):
+        _refuse_twins(value)
     # Historical time zones may have an offset with seconds, which RFC 3339 cannot express.
     if b"T" in data and _OFFSET.search(data):
         data = _encoder.encode(_in_minutes(value))
@@ -126,22 +127,37 @@ def key_text(value: object) -> str:
             return str(value)
 
 
-def _parts(value: object) -> Iterator[tuple[Any, Any]]:
-    """Yields the parts of a value with their names or places."""
-    if isinstance(value, Mapping):
-        yield from value.items()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        yield from enumerate(value)
-    elif isinstance(value, msgspec.Struct):
-        yield from ((name, getattr(value, name)) for name in value.__struct_fields__)
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from ((field.name, getattr(value, field.name)) for field in fields(value))
+_PLAIN: Final = frozenset({str, int, bool, type(None), bytes, datetime, date, UUID})
+
+
+def _parts(value: object) -> Iterable[tuple[Any, Any]]:
+    """Returns the parts of a value with their names or places."""
+    if isinstance(value, dict):
+        return value.items()
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return enumerate(value)
+    if isinstance(value, Mapping):  # in this order: asking an abstract class is slow
+        return value.items()
+    if isinstance(value, msgspec.Struct):
+        return [(name, getattr(value, name)) for name in value.__struct_fields__]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    return ()
+
+
+def _has_text_names(value: object) -> bool:
+    """Whether the names of a mapping are text, so that no two of them are the same."""
+    try:
+        "".join(value)  # type: ignore[arg-type] # tells in C
+    except TypeError:
+        return False
+    return isinstance(value, dict)
 
 
 def _finite(value: object) -> bool:
-    return (
-        value.is_finite() if isinstance(value, Decimal) else not isinstance(value, float) or isfinite(value)
-    )
+    if isinstance(value, float):
+        return isfinite(value)
+    return value.is_finite() if isinstance(value, Decimal) else True
 
 
 def _not_finite(value: object) -> str | None:
@@ -149,33 +165,29 @@ def _not_finite(value: object) -> str | None:
     if not _finite(value):
         return ""
     for name, item in _parts(value):
-        if not _finite(name):
-            return f"[{name!r}]"
+        kind = type(item)
+        if kind in _PLAIN or (kind is float and isfinite(item)):
+            continue
         if (path := _not_finite(item)) is not None:
             return f"[{name!r}]{path}"
     return None
 
 
-_PLAIN: Final = frozenset({str, int, float, bool, type(None), Decimal, bytes, datetime, date, UUID})
-
-
-def _refuse_twins(value: object, *, nested: bool) -> None:
+def _refuse_twins(value: object) -> None:
     """Refuses a mapping in which two names have the same text: readers of JSON keep only one of them."""
-    if isinstance(value, dict):
-        try:
-            "".join(value)
-        except TypeError:  # only a name that is no text can have the text of another one
-            if odd := [name for name in value if not _finite(name)]:
-                raise NotFinite(f"[{odd[0]!r}]") from None
-            names = msgspec.json.decode(_encoder.encode(dict.fromkeys(value)))
-            if len(names) < len(value):
-                raise ValueError(
-                    f"two of the names {', '.join(map(repr, value))[:200]} have the same text"
-                ) from None
-    if nested:
-        for _, item in _parts(value):
-            if type(item) not in _PLAIN:
-                _refuse_twins(item, nested=True)
+    if isinstance(value, dict) and not _has_text_names(value):
+        _refuse_odd(value)
+    for _, item in _parts(value):
+        if type(item) not in _PLAIN:
+            _refuse_twins(item)
+
+
+def _refuse_odd(mapping: dict[Any, Any]) -> None:
+    if odd := [name for name in mapping if not _finite(name)]:
+        raise NotFinite(f"[{odd[0]!r}]")
+    names = msgspec.json.decode(_encoder.encode(dict.fromkeys(mapping)))
+    if len(names) < len(mapping):
+        raise ValueError(f"two of the names {', '.join(map(repr, mapping))[:200]} have the same text")
 
 
 def _in_minutes(value: Any) -> Any:
