@@ -251,3 +251,82 @@ def test_rows_of_an_entity_are_typed_in_batches_and_streams(spark, log, tmp_path
         run().awaitTermination(300)
     assert run().awaitTermination(300)
     assert sorted(row for batch in (found[0], *found[2:]) for row in batch) == want
+
+
+def test_a_running_stream_does_not_cut_what_comes_with_another_type(spark, log, tmp_path):
+    """F192: the query fails and says which column and value; a restart fails as well, and nothing wrong is written."""
+    sink = ChangeSink(log, entity_type="order", key="id", producer="p")
+    sink(spark.sql("SELECT 1 id, CAST(1 AS BIGINT) v"), 0)
+    written = tmp_path / "written"
+    for attempt in range(2):
+        stream = load(spark.readStream.schema("v BIGINT"), log.path, schema="entity", entity_type="order", since="earliest", maxVersionsPerBatch="1")  # fmt: skip
+        query = (
+            stream.writeStream.format("json")
+            .option("checkpointLocation", str(tmp_path / "cp"))
+            .start(str(written))
+        )
+        if not attempt:
+            query.processAllAvailable()
+            sink(spark.sql("SELECT 2 id, CAST(1.5 AS DOUBLE) v"), 1)
+        with pytest.raises(
+            StreamingQueryException, match=r"column 'v' is 1\.5, which cannot be read as long"
+        ):
+            query.processAllAvailable()
+        query.stop()
+    assert [row.v for row in spark.read.json(str(written)).collect()] == [1]
+    newest = load(spark.read, log.path, schema="entity", entity_type="order")
+    assert [row.v for row in newest.orderBy("_commit_version").collect()] == [1.0, 1.5]
+
+
+def test_values_of_every_type_come_back_from_spark_through_a_log_to_spark(spark, log):
+    """F192: also those that Python lacks, such as the last evening of the year 9999 in New York, and values of any type."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    frame = session.sql(
+        """SELECT 1 id, timestamp'9999-12-31 23:59:59' late, timestamp'-0044-03-15 12:00:00' early, date'+12345-01-01' day,
+        timestamp_ntz'+10000-01-01 00:00:00' local, array(timestamp'9999-12-31 23:59:59') many,
+        parse_json('{"a": [1, 1.5, 1e300, "x", null, true], "b": {}}') any, map(1, parse_json('7')) named,
+        CAST('NaN' AS DOUBLE) nan, time'10:11:12.123456' clock"""
+    )
+    ChangeSink(log, entity_type="order", key="id", producer="p")(frame, 0)
+    told = load(session.read, log.path, schema="entity", entity_type="order").select(*frame.columns)
+    assert told.schema.simpleString() == frame.schema.simpleString()
+    texts = [f"to_json(struct({name}))" for name in frame.columns if name != "id"]
+    assert told.selectExpr(*texts).collect() == frame.selectExpr(*texts).collect()
+
+
+def test_what_was_written_as_text_is_no_number_although_it_looks_like_one(spark, log):
+    """F192: a change is read by the schema that it is stamped with."""
+    sink = ChangeSink(log, entity_type="order", key="id", producer="p")
+    sink(spark.sql("SELECT 1 id, '10.00' v"), 0)
+    sink(spark.sql("SELECT 2 id, CAST(10 AS DECIMAL(10,2)) v"), 1)
+    for since, until, kind in (
+        ("1", "1", "string"),
+        ("2", "2", "decimal(12,2)"),
+        ("2", "2", "double"),
+        ("2", "2", "int"),
+    ):
+        rows = load(
+            spark.read.schema(f"v {kind}"),
+            log.path,
+            schema="entity",
+            entity_type="order",
+            since=since,
+            until=until,
+        )
+        assert [row.v for row in rows.collect()] == ["10.00" if kind == "string" else 10]
+    for since, until, kind in (
+        ("1", "1", "decimal(10,2)"),
+        ("2", "2", "string"),
+        ("1", "2", "decimal(10,2)"),
+    ):
+        rows = load(
+            spark.read.schema(f"v {kind}"),
+            log.path,
+            schema="entity",
+            entity_type="order",
+            since=since,
+            until=until,
+        )
+        with pytest.raises(PySparkException, match=r"column 'v' is '10\.00', which cannot be read as"):
+            rows.collect()
