@@ -28,6 +28,7 @@ __all__ = [
     "column_named",
     "is_text",
     "key_column",
+    "key_parts",
     "type_kind",
 ]
 
@@ -202,6 +203,22 @@ def key_column(schema: StructType, names: Sequence[str]) -> Column:
         parts.append(_escaped(text) if escaped else text)
         parts.append(F.lit(KEY_SEPARATOR))
     return F.concat(*parts[:-1])
+
+
+def key_parts(schema: StructType, names: Sequence[str], key: Column) -> list[Column]:
+    """Returns the columns that a key was made of; null for a part whose type cannot have its text."""
+    texts = (
+        [key]
+        if len(names) == 1
+        else [F.get(F.split(key, KEY_SEPARATOR), place) for place in range(len(names))]
+    )
+    parts = []
+    for name, text in zip(names, texts, strict=True):
+        dtype = _type_of(schema, name)
+        if len(names) > 1 and is_text(dtype):
+            text = F.replace(F.replace(text, F.lit("%2F"), F.lit("/")), F.lit("%25"), F.lit("%"))  # noqa: PLW2901 - the same text
+        parts.append(F.unbase64(text) if type_kind(dtype) == "binary" else text.try_cast(dtype))
+    return parts
 
 
 def _escaped(text: Column) -> Column:

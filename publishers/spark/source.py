@@ -1,7 +1,7 @@
 """The Spark data source ``penstock``: reads logs in batches and streams, and writes them in batches."""
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -62,6 +62,14 @@ class ChangeSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> ChangeWriter:
         """Returns the writer of a batch job."""
         return ChangeWriter(WriterOptions.of(self.options, schema, overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 - Spark's name
+        """Refuses ``writeStream.format("penstock")``.
+
+        Raises:
+            InvalidOption: Always.
+        """
+        raise InvalidOption("format", "penstock", "left out of writeStream: foreachBatch(ChangeSink(log, ...)) commits each micro-batch once")  # fmt: skip
 
 
 def register(spark: "SparkSession") -> None:

@@ -129,6 +129,8 @@ def check_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
         InvalidOption: If an option is unknown.
     """
     names = {name.lower() for name in known}
+    if "owner" in given:  # a property of every table in Spark's catalog
+        raise InvalidOption("format", "penstock", "left out of CREATE TABLE, as a catalog cannot hold a log; CREATE TEMPORARY VIEW name USING penstock OPTIONS (path '...') can")  # fmt: skip
     for name, value in given.items():
         if name.lower() not in names:
             raise InvalidOption(name, value, f"left out: the options are {', '.join(known)}")

@@ -81,3 +81,34 @@ def test_rows_of_an_entity_of_another_log_are_taken_in_their_order(spark, log, s
 def test_a_frame_that_is_no_feed_is_refused(spark, schema, key, text):
     with pytest.raises(SchemaRefused, match=text):
         change_feed(spark.createDataFrame([], schema), key)
+
+
+KEYS = {
+    "BIGINT": ("7", "7"), "STRING": ("a/b%2F", "a%2Fb%252F"), "DECIMAL(10,2)": ("1.50", "1.50"), "DATE": ("2024-02-29", "2024-02-29"),
+    "TIMESTAMP": ("2024-02-29T01:02:03.000004Z",) * 2, "TIMESTAMP_NTZ": ("2024-02-29T01:02:03.000000",) * 2, "BOOLEAN": ("true", "true"),
+    "BINARY": ("AP8=", "AP8="), "DOUBLE": ("1.0E21", "1.0E21"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_removal_without_an_image_keeps_its_key(spark, log, stored, kind):
+    """F152: the recipe from log to log, whose rows of removals have no columns but the key."""
+    single, part = KEYS[kind]
+    rows = [(None, None, None, "delete", 1, single, 1), (None, None, None, "truncate", 1, None, 2)]
+    schema = f"id {kind}, n BIGINT, total STRING, _change_type STRING, _commit_version BIGINT, _key STRING, _index BIGINT"
+    sink = ChangeSink(log, entity_type="order", key="id", producer="p", **CHANGE_FEED)
+    sink(change_feed(spark.createDataFrame(rows, schema), "id"), 0)
+    two = ChangeSink(log, entity_type="pair", key=["id", "n"], producer="two", **CHANGE_FEED)
+    two(change_feed(spark.createDataFrame([(*rows[0][:5], f"{part}/9", 1)], schema), ["id", "n"]), 0)
+    assert [(c.key, c.operation, c.before) for c in stored(log)] == [
+        (single, Operation.REMOVE, None), (None, Operation.TRUNCATE, None), (f"{part}/9", Operation.REMOVE, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["07", "x", " 7", "7.5"])
+def test_a_removal_whose_key_is_no_text_of_its_column_is_a_bad_row(spark, log, key):
+    """F152: it would remove another entity."""
+    schema = "id BIGINT, _change_type STRING, _commit_version BIGINT, _key STRING"
+    frame = change_feed(spark.createDataFrame([(None, "delete", 1, key)], schema), "id")
+    with pytest.raises(RowRefused, match="column 'id' is null in 1 of 1 rows"):
+        ChangeSink(log, entity_type="order", key="id", producer="p", **CHANGE_FEED)(frame, 0)

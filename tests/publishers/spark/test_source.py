@@ -330,3 +330,18 @@ def test_what_was_written_as_text_is_no_number_although_it_looks_like_one(spark,
         )
         with pytest.raises(PySparkException, match=r"column 'v' is '10\.00', which cannot be read as"):
             rows.collect()
+
+
+def test_what_spark_offers_and_a_log_is_not_is_refused_with_the_way_that_works(spark, log, tmp_path):
+    """F152: a table of the catalog, a stream written by the format; a view works."""
+    log.commit([upsert("order", "1", {"id": 1})])
+    register(spark)
+    with pytest.raises(PySparkException, match="a catalog cannot hold a log; CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE orders USING penstock OPTIONS (path '{log.path}')")
+    spark.sql(f"CREATE TEMPORARY VIEW orders USING penstock OPTIONS (path '{log.path}', entity_type 'order')")
+    assert [row.key for row in spark.sql("SELECT * FROM orders").collect()] == ["1"]
+    spark.catalog.dropTempView("orders")
+    writing = spark.readStream.format("rate").load().writeStream.format("penstock")
+    query = writing.option("checkpointLocation", str(tmp_path / "cp")).start(str(tmp_path / "other"))
+    with pytest.raises(StreamingQueryException, match="left out of writeStream: foreachBatch"):
+        query.awaitTermination(300)
