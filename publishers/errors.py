@@ -226,9 +226,7 @@ class BodyMismatch(PenstockError, ValueError):
         model: str,
         flaw: str,
     ) -> None:
-        super().__init__(
-            f"{image} of {entity_type} {key!r:.120} at {position} does not fit {model}: {flaw:.500}"
-        )
+        super().__init__(f"{image} of {entity_type} {key!r:.120} at {position} does not fit {model}: {flaw:.500}")  # fmt: skip
         self.image = image
         self.entity_type = entity_type
         self.key = key
@@ -275,9 +273,7 @@ class NotThere(PenstockError, KeyError):
         self.name = name
         self.known = sorted(known)
         listed = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
-        super().__init__(
-            f"there is no {self.what} {name!r:.120} in the {self.where}; it has {listed or 'none yet'}"
-        )
+        super().__init__(f"there is no {self.what} {name!r:.120} in the {self.where}; it has {listed or 'none yet'}")  # fmt: skip
 
     __str__ = Exception.__str__  # KeyError would quote the text
 
@@ -308,9 +304,7 @@ class PublishingOff(LogError):
     """The log was opened with ``publish=False``: it can be written and read, but not subscribed to."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            f"the log {name!r} was opened with publish=False; open it with publish=True to subscribe"
-        )
+        super().__init__(f"the log {name!r} was opened with publish=False; open it with publish=True to subscribe")  # fmt: skip
         self.name = name
 
 
@@ -371,9 +365,7 @@ class LogUnreadable(LogError):
     """A file of the log exists but cannot be opened: it is not a regular file, or permission is missing. This is no damage."""
 
     def __init__(self, path: "Path", why: str) -> None:
-        super().__init__(
-            f"{path} cannot be opened ({why}); a log needs regular files that this process may open"
-        )
+        super().__init__(f"{path} cannot be opened ({why}); a log needs regular files that this process may open")  # fmt: skip
         self.path = path
         self.why = why
 
