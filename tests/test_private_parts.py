@@ -27,7 +27,7 @@ PARTS = {
     "uvicorn": (
         "uvicorn.server:Server.startup",
         "uvicorn.server:ServerState",
-        "uvicorn.protocols.http.h11_impl:H11Protocol",
+        "uvicorn.protocols.http.httptools_impl:HttpToolsProtocol",
         "uvicorn.protocols.websockets.auto:AutoWebSocketsProtocol",
     ),
 }

@@ -35,7 +35,10 @@ class Limits:
         batch_bytes: Most bytes of changes in one ``next``; a single larger change is sent alone.
         high_water: Unsent bytes above which nothing is polled for the connection.
         window: Unsent bytes up to which frames are added in one turn.
-        request_timeout: Time for a client to send the head of an HTTP request, and then its body.
+        request_timeout: Time for a client to send the head of an HTTP request, and then each ``body_rate`` times as many
+            bytes of its body, or the rest of it.
+        head_bytes: Most bytes of an HTTP request that are not its body (target, headers, trailers, sizes of chunks), and one
+            more for each byte of its body; above it 431, or the connection is aborted.
         init_timeout: Time for a client to send ``connection_init``.
         authenticate_timeout: Time to authenticate a client; after it the client is refused with a retryable error.
         revocation: Time within which a revocation takes effect: a connection ends whose principal is no longer admitted, and
@@ -132,6 +135,7 @@ class Limits:
     high_water: int = 64 * 1024
     window: int = 256 * 1024
     request_timeout: float = 10.0
+    head_bytes: int = 64 * 1024
     init_timeout: float = 3.0
     authenticate_timeout: float = 5.0
     authenticate_threads: int = 4

@@ -142,7 +142,7 @@ def _unsent(_seed: int) -> None:
     import uvicorn
     from uvicorn.server import ServerState
 
-    from transports.server.timeouts import HttpProtocol
+    from transports.server.http_protocol import HttpProtocol
 
     loop: Any = _Loop()
     transport = Mock(spec=asyncio.Transport)
@@ -352,14 +352,14 @@ BOUNDING = [
     _mutant(
         "all of an answer unsent",
         "unsent",
-        "transports.server.timeouts:HttpProtocol.connection_made",
+        "transports.server.http_protocol:HttpProtocol.connection_made",
         "wait_for_all(transport)",
         "pass",
     ),
     _mutant(
         "nobody watches who does not read an answer",
         "unsent",
-        "transports.server.timeouts:HttpProtocol.pause_writing",
+        "transports.server.http_protocol:HttpProtocol.pause_writing",
         "self._watch.start()",
         "pass",
     ),

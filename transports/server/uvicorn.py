@@ -230,8 +230,8 @@ def _uvicorn(application: Application, limits: Limits, tls: ServerCertificate | 
     try:
         import uvicorn  # noqa: PLC0415 - an optional dependency
 
+        from transports.server.http_protocol import HttpProtocol  # noqa: PLC0415 - needs uvicorn, which is optional
         from transports.server.shutdown import StoppableServer  # noqa: PLC0415 - needs uvicorn, which is optional
-        from transports.server.timeouts import HttpProtocol  # noqa: PLC0415 - needs uvicorn, which is optional
         from transports.server.ws_protocol import LinkProtocol  # noqa: PLC0415 - needs websockets, which is optional
     except ImportError as error:
         raise ExtraMissing("a server", error.name or "uvicorn", "server") from None

@@ -8,7 +8,7 @@ import pytest
 from tests.transports.conftest import uvicorn_runs
 from transports import connect
 from transports.server.asgi import Application
-from transports.server.timeouts import HttpProtocol
+from transports.server.http_protocol import HttpProtocol
 from transports.server.ws_protocol import LinkProtocol
 from transports.tcp.sockets import send_at_once
 
