@@ -1,31 +1,35 @@
 """Appends of clients, for every transport: authorisation, producers, and bounds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from publishers.commits.expectation import Expected, expected
 from publishers.commits.group_commit import Commit
 from publishers.commits.label import RemoteProducer
 from publishers.commits.submission import Submission, Wait
 from publishers.model.position import Position
+from publishers.mutations.mutation import columns_of
 from publishers.mutations.rows import Mutation
 from transports.access.access import Access
 from transports.access.grant import LogAction, check_keys
-from transports.access.principal import Principal
+from transports.access.principal import ANONYMOUS, Principal
 from transports.codec.appends import AppendRequest
 from transports.errors import TooManyProducers
 from transports.limits import Limits
 from transports.quotas.rates import PrincipalRates
-from transports.quotas.shared_bytes import DividedBytes, SharedBytes
+from transports.quotas.shared_bytes import SharedBytes
 from transports.telemetry.append_figures import AppendFigures
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
     from publishers.wal import Columns
 
-__all__ = ["Appending", "Repetitions", "cursor_behind", "outcome_of"]
+__all__ = ["Appending", "Repetitions", "batches", "cursor_behind", "outcome_of", "payer_of"]
+
+_ROWS: Final = 4096
+_BATCH: Final = 2**20  # bytes
 
 
 class Appending:
@@ -48,12 +52,11 @@ class Appending:
     def __init__(self, logs: "Mapping[str, ChangeLog]", access: Access, limits: Limits) -> None:
         self.unanswered = SharedBytes("appending_bytes", limits.appending_bytes, "bytes of appends under way")
         self.memory = SharedBytes("appending_bytes", limits.appending_bytes, "bytes of small transactions")
-        self.spooled = DividedBytes(
+        self.spooled = SharedBytes(
             "spooled_bytes",
             limits.spooled_bytes,
             "bytes of transactions that come",
-            share="principal_spooled_bytes",
-            most=limits.principal_spooled_bytes,
+            share=("principal_spooled_bytes", limits.principal_spooled_bytes),
         )
         self.scanned = PrincipalRates(
             "expect_bytes_per_second", limits.expect_bytes_per_second, "bytes that are scanned for keys"
@@ -72,6 +75,30 @@ class Appending:
             LogNotFound: If there is no such log.
         """
         return self._access.find(self._logs, name, principal, LogAction.WRITE)[1]
+
+    async def check(
+        self, principal: Principal, name: str | None, run: Callable[[Callable[[], None]], Awaitable[None]]
+    ) -> None:
+        """Checks that a principal may append to the log of a name; without a name, to any, because the body may name it.
+
+        Args:
+            principal: The principal.
+            name: The name of the log in the address; None without one.
+            run: Runs on a thread what may call the authoriser for every log.
+
+        Raises:
+            Forbidden: If it may not.
+            LogNotFound: If there is no such log.
+        """
+        names = tuple(self._logs) if name is None else ()
+        if len(names) < 2:  # the body can only name the one that is meant without it
+            self.target(principal, name)
+        else:
+            await run(partial(self._check_any, principal, names))
+
+    def _check_any(self, principal: Principal, names: Sequence[str]) -> None:
+        if not any(self._access.allows(principal, one, LogAction.WRITE) for one in names):
+            self._access.grant(principal, names[0], LogAction.WRITE)
 
     def submit(
         self,
@@ -171,6 +198,25 @@ class Repetitions:
             self._known = log.versions_of(producer, request.sequence)
             self._log, self._producer = log, producer
         return self._known.get(request.sequence, 0)
+
+
+def payer_of(principal: Principal, client: Hashable) -> Hashable:
+    """Returns who is charged for the bytes of a request: the principal, or the address of a client that has no name."""
+    return (client,) if principal.name == ANONYMOUS.name else principal.name
+
+
+def batches(mutations: "Iterable[Mutation]") -> "Iterator[Columns]":
+    """Iterates changes as columns, of a bounded number of rows and bytes."""
+    rows: list[Mutation] = []
+    nbytes = 0
+    for one in mutations:
+        rows.append(one)
+        nbytes += len(one.key) + len(one.body or b"") + len(one.before or b"") + len(one.meta or b"")
+        if len(rows) == _ROWS or nbytes >= _BATCH:
+            yield columns_of(rows, keyed=True)
+            rows, nbytes = [], 0
+    if rows:
+        yield columns_of(rows, keyed=True)
 
 
 def outcome_of(commit: Commit) -> str:

@@ -35,8 +35,11 @@ class Limits:
         batch_bytes: Most bytes of changes in one ``next``; a single larger change is sent alone.
         high_water: Unsent bytes above which nothing is polled for the connection.
         window: Unsent bytes up to which frames are added in one turn.
-        request_timeout: Time for a client to send the head of an HTTP request, and then each ``body_rate`` times as many
-            bytes of its body, or the rest of it.
+        request_timeout: Time for a client to send the head of an HTTP request, and then its body if that is short.
+        body_rate: Least bytes a second of a longer body, on average over each ``request_timeout`` in which the server waits
+            for it.
+        body_timeout: Most time that the server waits for a body.
+        body_bytes: Most bytes of HTTP bodies that a server holds, beside those of appends; a client gets at most half.
         head_bytes: Most bytes of an HTTP request that are not its body (target, headers, trailers, sizes of chunks), and one
             more for each byte of its body; above it 431, or the connection is aborted.
         init_timeout: Time for a client to send ``connection_init``.
@@ -71,13 +74,13 @@ class Limits:
         appends: Most unanswered appends of a connection; twice as many close it with 4490.
         append_bytes: Most bytes of their messages; a single larger one is accepted if it is alone.
         appending_bytes: Most bytes of unanswered appends of a server, over all transports; beyond it appends are refused
-            with a retryable error.
+            with a retryable error. A principal, or the address of a client without a name, gets at most half.
         transactions: Most transactions in parts that a connection has begun and not committed.
         transaction_idle: Time that such a transaction may wait for its next part; then it is dropped.
         transaction_bytes: Most bytes of a transaction that arrives in parts, or as lines over HTTP; they are spooled to a
             file.
         spooled_bytes: Most bytes of such files of a server.
-        principal_spooled_bytes: Most bytes of such files of one principal.
+        principal_spooled_bytes: Most bytes of such files of one principal, or of the address of a client without a name.
         append_threads: Most threads of a server that parse, validate and encode appends.
         expect_bytes_per_second: Bytes of logs that are scanned in a second for the expectations of one principal, with twice as
             many in a burst; each transaction counts 1,024 more. Beyond it such appends are refused with a retryable error.
@@ -135,6 +138,9 @@ class Limits:
     high_water: int = 64 * 1024
     window: int = 256 * 1024
     request_timeout: float = 10.0
+    body_rate: int = 1024
+    body_timeout: float = 600.0
+    body_bytes: int = 32 * 2**20
     head_bytes: int = 64 * 1024
     init_timeout: float = 3.0
     authenticate_timeout: float = 5.0

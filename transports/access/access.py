@@ -180,6 +180,28 @@ class Access:
             raise Unauthenticated
         return found
 
+    async def again(
+        self, principal: Principal, credentials: Credentials, *, since: float, revision: int
+    ) -> Principal:
+        """Authenticates a client again, if its credentials may have changed since it was authenticated.
+
+        Args:
+            principal: The principal.
+            credentials: Its credentials.
+            since: The monotonic time at which it was authenticated, in seconds.
+            revision: The revision then.
+
+        Raises:
+            Unauthenticated: If the client is refused now, or is another principal.
+            NotAuthenticated: As `principal`.
+        """
+        if self.open or (self.revision == revision and self._clock.monotonic() - since < self._fresh):
+            return principal
+        found = await self.principal(credentials)
+        if found.name != principal.name:
+            raise Unauthenticated
+        return found
+
     async def _ask(self, authenticate: Authenticator, credentials: Credentials) -> object:
         if self._awaits or getattr(authenticate, "quick", False):
             found = authenticate(credentials)

@@ -42,7 +42,6 @@ __all__ = ["add_arguments", "run"]
 
 _Kept = TokenFile | Policy | ServerCertificate
 _DEFAULT_PORT: Final = 8090
-_OPEN: Final = "no client needs a token: everyone who reaches this port can read every change, schema and statistic of every log here"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -170,8 +169,6 @@ def run(chosen: argparse.Namespace) -> int:
             if redis is not None:
                 server.application.redis_port = redis.figures
                 print(f"serving the Redis protocol at {redis.url}", flush=True)
-            if authenticate is None and not is_loopback(chosen.host):
-                print(f"penstock: {_OPEN}", file=sys.stderr, flush=True)
             wait_for(finished)
         finally:
             signal.signal(signal.SIGTERM, before)

@@ -5,6 +5,7 @@ from typing import Final
 
 from transports.access.web_origins import WebOrigins
 from transports.http.asgi import ASGIApplication, ASGIMessage, ASGISend, Receive, Scope, respond
+from transports.http.scope import headers_of
 
 __all__ = ["Cors"]
 
@@ -46,12 +47,12 @@ class Cors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         """Answers one HTTP request."""
-        headers = dict(scope["headers"])
-        origin: bytes = headers.get(b"origin", b"")
+        headers = headers_of(scope)
+        origin = headers.get("origin", "")
         added = [(b"vary", b"origin")]
-        if origin and self._origins.welcomes(origin.decode("latin-1")):
-            added.append((b"access-control-allow-origin", origin))
-            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+        if origin and self._origins.welcomes(origin):
+            added.append((b"access-control-allow-origin", origin.encode("latin-1")))
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 # For any path: the response to the request itself reports its errors.
                 await respond(send, HTTPStatus.NO_CONTENT, [*_PREFLIGHT, *added])
                 return

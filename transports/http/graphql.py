@@ -5,7 +5,8 @@ Under the media type ``application/graphql-response+json`` the status says wheth
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, partial
 from http import HTTPStatus
 from importlib import resources
@@ -15,17 +16,19 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from transports.access.access import Access
-from transports.access.principal import ANONYMOUS, Principal
+from transports.access.principal import Principal
 from transports.codec.graphql_ws import graphql_error
 from transports.errors import Unauthenticated
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused
 from transports.graphql.execution import Engine
 from transports.http.asgi import ASGISend, Receive, Scope, respond
-from transports.http.scope import client_of, credentials_of, headers_of
-from transports.limits import Limits
+from transports.http.bodies import Bodies, Left, Refused
+from transports.http.caller import Caller
+from transports.http.scope import client_of, headers_of
 from transports.problems import describe
 from transports.quotas.pool import Pool, Pools, Turn
+from transports.quotas.shared_bytes import Charge
 
 __all__ = ["HttpEndpoint"]
 
@@ -58,37 +61,20 @@ class _Answer(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class _Refused(Exception):
-    """The request is not a GraphQL request: it gets a status, and a body with the reason."""
-
-    def __init__(
-        self, status: HTTPStatus, why: str, *headers: tuple[bytes, bytes], code: str = "INVALID_REQUEST"
-    ) -> None:
-        super().__init__(why)
-        self.status = status
-        self.headers = headers
-        self.code = code
-
-    def answer(self, media_type: str) -> _Answer:
-        """Returns the response: a GraphQL response with errors and without data."""
-        error = {"message": str(self), "extensions": {"code": self.code, "retryable": False}}
-        return _Answer(self.status, msgspec.json.encode({"errors": [error]}), media_type, self.headers)
-
-
 class HttpEndpoint:
     """The endpoint ``/graphql`` beside the WebSocket.
 
     Args:
         engine: Executes the queries.
-        limits: The bounds; a body holds at most ``message_bytes``.
+        bodies: Reads bodies.
         access: Authenticates clients and authorises queries. The page is public.
         pools: The threads for disk reads.
     """
 
-    def __init__(self, engine: Engine, limits: Limits, access: Access, pools: Pools) -> None:
+    def __init__(self, engine: Engine, bodies: Bodies, access: Access, pools: Pools) -> None:
         self._engine = engine
         self._pools = pools
-        self._limits = limits
+        self._bodies = bodies
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
@@ -106,9 +92,9 @@ class HttpEndpoint:
         """Returns the response; None if the client has disconnected."""
         try:
             answer = await self._answer(scope, asker, headers, media_type)
-        except _Refused as refused:
-            answer = refused.answer(_RESPONSE if media_type == _RESPONSE else _JSON)
-        except _Left:
+        except Refused as refused:
+            answer = _refusal(refused, _RESPONSE if media_type == _RESPONSE else _JSON)
+        except Left:
             return None
         except Exception as error:  # noqa: BLE001 - one request fails, with an id, and the server continues
             problem = describe(error)
@@ -130,50 +116,29 @@ class HttpEndpoint:
         if method in ("GET", "HEAD") and media_type == "text/html":
             return _page() if not name else _ELSEWHERE
         if media_type is None or media_type == "text/html":
-            raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"accept {_RESPONSE} or {_JSON}")
-        principal = await self._judge(scope)
+            raise Refused(HTTPStatus.NOT_ACCEPTABLE, f"accept {_RESPONSE} or {_JSON}")
+        caller = await self._judge(scope)
         if method == "GET":
-            request = _from_query(dict(pairs))
-        elif method == "POST":
-            request = _from_body(await self._body(asker.receive, headers))
-        else:
-            raise _Refused(
+            return await self._execute(
+                asker, _from_query(dict(pairs)), media_type, caller.principal, queries_only=True
+            )
+        if method != "POST":
+            raise Refused(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"use GET or POST, not {method}", (b"allow", b"GET, POST")
             )
-        return await self._execute(asker, request, media_type, principal, queries_only=method == "GET")
+        _check_kind(headers)
+        with Charge(self._bodies.held, caller.payer) as charge:
+            request = _from_body(await self._bodies.whole(headers, asker.receive, charge))
+            principal = await self._still(caller)
+            return await self._execute(asker, request, media_type, principal, queries_only=False)
 
-    async def _judge(self, scope: Scope) -> Principal:
-        if self._access.open:
-            return ANONYMOUS
-        try:
-            return await self._access.principal(credentials_of(scope))
-        except Unauthenticated as error:
-            raise _Refused(
-                HTTPStatus.UNAUTHORIZED, str(error), (b"www-authenticate", b"Bearer"), code=error.code
-            ) from None
+    async def _judge(self, scope: Scope) -> Caller:
+        with _told():
+            return await Caller.of(self._access, scope)
 
-    async def _body(self, receive: Receive, headers: Mapping[str, str]) -> bytes:
-        kind = [part.strip().lower() for part in headers.get("content-type", "").split(";")]
-        charsets = [part[8:].strip('"') for part in kind[1:] if part.startswith("charset=")]
-        if kind[0] != _JSON or any(charset not in ("utf-8", "utf8") for charset in charsets):
-            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send content of type {_JSON}, in UTF-8")
-        body = bytearray()
-        until = asyncio.get_running_loop().time() + self._limits.request_timeout
-        while True:
-            try:
-                async with asyncio.timeout_at(until):
-                    message = await receive()
-            except TimeoutError:
-                waited = f"the body did not come within {self._limits.request_timeout:g} s"
-                raise _Refused(HTTPStatus.REQUEST_TIMEOUT, waited, (b"connection", b"close")) from None
-            body += message.get("body", b"")
-            if len(body) > self._limits.message_bytes:
-                raise _Refused(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"a body holds at most {self._limits.message_bytes} bytes",
-                )
-            if not message.get("more_body"):
-                return bytes(body)
+    async def _still(self, caller: Caller) -> Principal:
+        with _told():
+            return await caller.still()
 
     async def _execute(
         self,
@@ -196,21 +161,17 @@ class HttpEndpoint:
             status = HTTPStatus.BAD_REQUEST if strict else HTTPStatus.OK
             return _Answer(status, msgspec.json.encode({"errors": refused.errors}), media_type)
         if operation.kind == "subscription":
-            raise _Refused(
+            raise Refused(
                 HTTPStatus.METHOD_NOT_ALLOWED if queries_only else HTTPStatus.BAD_REQUEST,
                 "subscriptions are served over a WebSocket at this path (graphql-transport-ws)",
                 *(((b"allow", b"POST"),) if queries_only else ()),
             )
         writes = operation.kind == "mutation"
         if writes and queries_only:
-            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "use POST for a mutation", (b"allow", b"POST"))
+            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "use POST for a mutation", (b"allow", b"POST"))
         pool = self._pools.appending if writes else self._pools.scanning
         body = await asker.ask(pool, lambda turn: operation.answer(turn.check), held=True)
         return _Answer(HTTPStatus.OK, body, media_type)
-
-
-class _Left(Exception):
-    """The client has disconnected before the response."""
 
 
 class _Asker:
@@ -236,7 +197,7 @@ class _Asker:
         """Runs work on a thread, unless the client disconnects first.
 
         Raises:
-            _Left: If the client has disconnected.
+            Left: If the client has disconnected.
             TooCostly: If too much work waits.
         """
         turn = pool.submit(self._client, work, held=held)
@@ -249,12 +210,35 @@ class _Asker:
             left.cancel()
         if not done.done():
             done.add_done_callback(_looked_at)
-            raise _Left
+            raise Left
         return done.result()
 
     async def _left(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
             pass
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Answers 401 to a client that is refused."""
+    try:
+        yield
+    except Unauthenticated as error:
+        why = (b"www-authenticate", b"Bearer")
+        raise Refused(HTTPStatus.UNAUTHORIZED, str(error), why, code=error.code) from None
+
+
+def _refusal(refused: Refused, media_type: str) -> _Answer:
+    """Returns the response: a GraphQL response with errors and without data."""
+    error = {"message": str(refused), "extensions": {"code": refused.code, "retryable": False}}
+    return _Answer(refused.status, msgspec.json.encode({"errors": [error]}), media_type, refused.headers)
+
+
+def _check_kind(headers: Mapping[str, str]) -> None:
+    kind = [part.strip().lower() for part in headers.get("content-type", "").split(";")]
+    charsets = [part[8:].strip('"') for part in kind[1:] if part.startswith("charset=")]
+    if kind[0] != _JSON or any(charset not in ("utf-8", "utf8") for charset in charsets):
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send content of type {_JSON}, in UTF-8")
 
 
 def _looked_at(done: "asyncio.Future[Any]") -> None:
@@ -302,7 +286,7 @@ def _from_query(found: Mapping[str, str]) -> _Request:
             try:
                 plain[name] = msgspec.json.decode(plain[name])
             except (msgspec.DecodeError, RecursionError):
-                raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be a JSON object") from None
+                raise Refused(HTTPStatus.BAD_REQUEST, f"{name} must be a JSON object") from None
     if plain.get("operationName") == "":
         del plain["operationName"]
     return _checked(plain)
@@ -312,20 +296,20 @@ def _from_body(body: bytes) -> _Request:
     try:
         plain = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise _Refused(HTTPStatus.BAD_REQUEST, f"the body must be a JSON object: {error}") from None
+        raise Refused(HTTPStatus.BAD_REQUEST, f"the body must be a JSON object: {error}") from None
     if not isinstance(plain, dict):
-        raise _Refused(HTTPStatus.BAD_REQUEST, "the body must be a JSON object; batches are not served")
+        raise Refused(HTTPStatus.BAD_REQUEST, "the body must be a JSON object; batches are not served")
     return _checked(plain)
 
 
 def _checked(plain: Mapping[str, Any]) -> _Request:
     if not isinstance(plain.get("query"), str):
-        raise _Refused(HTTPStatus.BAD_REQUEST, "query must be text: the document")
+        raise Refused(HTTPStatus.BAD_REQUEST, "query must be text: the document")
     if not isinstance(plain.get("operationName"), str | None):
-        raise _Refused(HTTPStatus.BAD_REQUEST, "operationName must be text")
+        raise Refused(HTTPStatus.BAD_REQUEST, "operationName must be text")
     for name in ("variables", "extensions"):
         if not isinstance(plain.get(name), dict | None):
-            raise _Refused(HTTPStatus.BAD_REQUEST, f"{name} must be an object")
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} must be an object")
     return _Request(plain["query"], plain.get("operationName"), plain.get("variables"))
 
 
@@ -349,7 +333,7 @@ def _static(name: str, accepted: str | None) -> _Answer:
     """Returns a file as it is stored in the package; a compressed one only to clients that accept gzip (RFC 9110 §12.5.3)."""
     found = _STATIC.get(name)
     if found is None:
-        raise _Refused(HTTPStatus.NOT_FOUND, f"/graphql/{name[:100]} is not served")
+        raise Refused(HTTPStatus.NOT_FOUND, f"/graphql/{name[:100]} is not served")
     stored, media_type = found
     data = _read(stored)
     headers: tuple[tuple[bytes, bytes], ...] = (
@@ -358,7 +342,7 @@ def _static(name: str, accepted: str | None) -> _Answer:
     )
     if stored.endswith(".gz"):
         if accepted is not None and not _takes_gzip(accepted):
-            raise _Refused(
+            raise Refused(
                 HTTPStatus.NOT_ACCEPTABLE, "accept the encoding gzip", (b"vary", b"accept-encoding")
             )
         headers += ((b"content-encoding", b"gzip"),)

@@ -45,8 +45,16 @@ def client_of(scope: Mapping[str, Any]) -> Hashable:
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the headers of a request, by lower-case name."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    """Returns the headers of a request, by lower-case name.
+
+    A header that is repeated is one list (RFC 9110 §5.3), so none of several origins, or tokens, counts alone.
+    """
+    found: dict[str, str] = {}
+    for raw, value in scope["headers"]:
+        name, text = raw.decode("latin-1"), value.decode("latin-1")
+        between = "; " if name == "cookie" else ", "
+        found[name] = found[name] + between + text if name in found else text
+    return found
 
 
 def bearer(headers: Mapping[str, str]) -> str | None:

@@ -1,19 +1,21 @@
-"""Byte budgets of a server that its clients share, optionally with a bound per principal."""
+"""Byte budgets of a server: shared by its clients, of which none gets all."""
 
 import threading
 from collections import Counter
-from typing import Final
+from collections.abc import Hashable
+from types import TracebackType
+from typing import Final, Self
 
 from publishers.errors import TooCostly
 
-__all__ = ["DividedBytes", "SharedBytes"]
+__all__ = ["Charge", "SharedBytes"]
 
 _LESS: Final = "to send less at once"
 _CHEAPER: Final = "to send it again when others have been answered"
 
 
 class SharedBytes:
-    """A budget of a server, which clients take from and return to. Thread-safe.
+    """A budget of a server, which its clients take from and return to. Thread-safe.
 
     Attributes:
         taken: The bytes that are taken.
@@ -22,73 +24,79 @@ class SharedBytes:
         option: The name of the option that bounds it.
         limit: The bound.
         what: The thing that is counted, for errors.
+        share: The name of the option that bounds what one payer takes, and the bound. None for half of the budget, so that a
+            further payer always finds some.
     """
 
-    def __init__(self, option: str, limit: int, what: str) -> None:
+    def __init__(self, option: str, limit: int, what: str, *, share: tuple[str, int] | None = None) -> None:
         self.taken = 0
-        self._option = option
-        self._limit = limit
+        self._bound = option, limit
+        self._share = share or (option, -(-limit // 2))
         self._what = what
+        self._taken: Counter[Hashable] = Counter()
         self._lock = threading.Lock()
 
-    def take(self, nbytes: int) -> None:
-        """Takes bytes from the budget.
+    def take(self, payer: Hashable, nbytes: int) -> None:
+        """Takes bytes for a payer.
 
         Raises:
-            TooCostly: If not enough is left; retryable, unless ``nbytes`` exceeds the bound itself.
+            TooCostly: If not enough is left for the payer or for all; retryable, unless ``nbytes`` exceeds the bound itself.
         """
         with self._lock:
-            left = self._limit - self.taken
-            if nbytes > self._limit:
-                raise TooCostly(self._option, nbytes, self._limit, _LESS, what=self._what)
-            if nbytes > left:
-                raise TooCostly(self._option, nbytes, self._limit, _CHEAPER, what=self._what, left=left)
+            for (option, most), taken in (
+                (self._share, self._taken.get(payer, 0)),
+                (self._bound, self.taken),
+            ):
+                if nbytes > most:
+                    raise TooCostly(option, nbytes, most, _LESS, what=self._what)
+                if nbytes > most - taken:
+                    raise TooCostly(option, nbytes, most, _CHEAPER, what=self._what, left=most - taken)
             self.taken += nbytes
+            self._taken[payer] += nbytes
 
-    def give(self, nbytes: int) -> None:
-        """Returns bytes to the budget."""
+    def give(self, payer: Hashable, nbytes: int) -> None:
+        """Returns bytes of a payer."""
         with self._lock:
             self.taken -= nbytes
+            self._taken[payer] -= nbytes
+            if not self._taken[payer]:
+                del self._taken[payer]
 
 
-class DividedBytes(SharedBytes):
-    """A budget of a server, with another bound for each principal. Thread-safe.
+class Charge:
+    """The bytes that one request or transaction has taken from a budget. A context manager, which returns all on leaving.
+
+    Attributes:
+        nbytes: The bytes.
 
     Args:
-        option: The name of the option that bounds it.
-        limit: The bound.
-        what: The thing that is counted, for errors.
-        share: The name of the option that bounds a principal.
-        most: The bound of a principal.
+        budget: The budget.
+        payer: Who is charged.
     """
 
-    def __init__(self, option: str, limit: int, what: str, *, share: str, most: int) -> None:
-        super().__init__(option, limit, what)
-        self._share = share
-        self._most = most
-        self._taken: Counter[str] = Counter()
-        self._parts = threading.Lock()
+    def __init__(self, budget: SharedBytes, payer: Hashable) -> None:
+        self.nbytes = 0
+        self._budget = budget
+        self._payer = payer
 
-    def take_for(self, principal: str, nbytes: int) -> None:
-        """Takes bytes for a principal.
+    def take(self, nbytes: int) -> None:
+        """Takes more.
 
         Raises:
-            TooCostly: If not enough is left for the principal or for all; retryable, unless ``nbytes`` exceeds the bound
-                itself.
+            TooCostly: As ``SharedBytes.take``.
         """
-        with self._parts:
-            left = self._most - self._taken.get(principal, 0)
-            if nbytes > self._most:
-                raise TooCostly(self._share, nbytes, self._most, _LESS, what=self._what)
-            if nbytes > left:
-                raise TooCostly(self._share, nbytes, self._most, _CHEAPER, what=self._what, left=left)
-            self.take(nbytes)
-            self._taken[principal] += nbytes
+        self._budget.take(self._payer, nbytes)
+        self.nbytes += nbytes
 
-    def give_for(self, principal: str, nbytes: int) -> None:
-        """Returns bytes of a principal."""
-        with self._parts:
-            self.give(nbytes)
-            self._taken[principal] -= nbytes
-            if not self._taken[principal]:
-                del self._taken[principal]
+    def give(self, nbytes: int) -> None:
+        """Returns some."""
+        self.nbytes -= nbytes
+        self._budget.give(self._payer, nbytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self.give(self.nbytes)

@@ -64,7 +64,7 @@ class RespServer(ServedPort):
         self._going = False
         self._finished: asyncio.Event | None = None
         self._idle: asyncio.Event | None = None
-        super().__init__(host, port, name="resp", limits=limits, tls=tls)
+        super().__init__(host, port, name="resp", limits=limits, tls=tls, open_to_all=authenticate is None)
 
     @property
     def url(self) -> str:

@@ -13,21 +13,19 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
-
-import msgspec
 
 from publishers.errors import InvalidOption
 from publishers.store.store import ChangeStore
 from transports.access.access import Access, Authenticator, Authoriser
 from transports.access.grant import Grant
 from transports.access.host_names import HostNames
-from transports.access.principal import ANONYMOUS, Principal
 from transports.access.web_origins import WebOrigins
 from transports.appends import Appending
 from transports.browser.pages import Page, find_own
 from transports.errors import CloseCode, ExtraMissing, Unauthenticated
-from transports.http.asgi import ASGIApplication, ASGISend, Receive, Scope, respond
+from transports.http.asgi import ASGIApplication, ASGISend, Receive, Scope, add_slash, answer, respond
+from transports.http.bodies import Bodies
+from transports.http.caller import Caller
 from transports.http.changes import ChangesEndpoint
 from transports.http.cors import Cors
 from transports.http.scope import client_of, credentials_of, headers_of, path_below
@@ -69,6 +67,7 @@ _BOUNDS: Final = {
     "connectionWeight": "connection_weight",
     "scansWaiting": "scans_waiting",
     "documentCacheBytes": "document_cache_bytes",
+    "bodyBytes": "body_bytes",
     "appendingBytes": "appending_bytes",
     "spooledBytes": "spooled_bytes",
     "expectBytesPerSecond": "expect_bytes_per_second",
@@ -76,6 +75,7 @@ _BOUNDS: Final = {
     "groupMembers": "group_members",
 }
 """The ``Limits`` field that bounds each figure."""
+_SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _LOG: Final = logging.getLogger("penstock.transports")
 _SERVER: Final = f"penstock/{version()}"
 
@@ -158,8 +158,9 @@ class Application:
         self._appending = Appending(self._logs, self._access, self._limits)
         self._leases = SlotLeases(self._limits, self._pools, alone=self._access.open)
         self._members = MemberLeases(self._limits, self._pools, alone=self._access.open)
+        self._bodies = Bodies(self._limits)
         self._changes = ChangesEndpoint(
-            self._appending, self._access, self._origins, self._pools, self._limits
+            self._appending, self._access, self._bodies, self._pools, self._limits.transaction_bytes
         )
         self._status = Status(
             self._logs,
@@ -194,9 +195,14 @@ class Application:
 
         Args:
             name: The first path segment.
-            make: Makes the application; called with ``access``, ``origins`` and ``pools``.
+            make: Makes the application; called with ``access``, ``bodies`` and ``pools``.
         """
-        self._mounted[name] = make(access=self._access, origins=self._origins, pools=self._pools)
+        self._mounted[name] = make(access=self._access, bodies=self._bodies, pools=self._pools)
+
+    @property
+    def open_to_all(self) -> bool:
+        """Whether every client is admitted."""
+        return self._access.open
 
     @property
     def connections(self) -> int:
@@ -221,6 +227,7 @@ class Application:
         return {
             "silentConnections": len(SILENT),
             "criteriaWeight": self._weight.weight,
+            "bodyBytes": self._bodies.held.taken,
             "appendingBytes": self._appending.unanswered.taken,
             "spooledBytes": self._appending.spooled.taken,
             "appends": {
@@ -387,7 +394,14 @@ class Application:
         from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
 
         return GraphQLEndpoint(
-            self._logs, self._limits, self._access, self._pools, self._appending, self._leases, self._members
+            self._logs,
+            self._limits,
+            self._access,
+            self._pools,
+            self._appending,
+            self._leases,
+            self._members,
+            self._bodies,
         )
 
     @staticmethod
@@ -413,11 +427,19 @@ class Application:
         path, method, headers = scope["path"], scope["method"], headers_of(scope)
         page, body = self._pages.get(path) or find_own(path), method == "GET"
         if (stranger := self._hosts.stranger(scope["headers"])) is not None:
-            await _answer(
+            await answer(
                 send, HTTPStatus.MISDIRECTED_REQUEST, {"error": _stranger(stranger)}, body=method != "HEAD"
             )
         elif not path:
-            await _add_slash(send, scope)
+            await add_slash(send, scope)
+        elif not path.startswith("/"):
+            why = f"the target is {path[:100]!r}, but a target begins with /"
+            await answer(send, HTTPStatus.BAD_REQUEST, {"error": why})
+        elif method not in _SAFE and (origin := headers.get("origin")) and not self._origins.welcomes(origin):
+            # A page may send without reading the answer, so CORS alone does not keep it from doing something.
+            why = f"origin {origin[:100]} is not allowed; name it in origins to allow it"
+            refused = {"error": why, "code": "INVALID_REQUEST", "retryable": False}
+            await answer(send, HTTPStatus.FORBIDDEN, refused)
         elif path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
             await graphql.http(scope, receive, send)
         elif path == "/changes":
@@ -428,20 +450,19 @@ class Application:
             why = self._elsewhere(
                 path, "try /, /changes, /graphql, /health, /metrics, /ready, /schemas, /statistics or /ws"
             )
-            await _answer(send, HTTPStatus.NOT_FOUND, {"error": why})
+            await answer(send, HTTPStatus.NOT_FOUND, {"error": why})
         elif method not in ("GET", "HEAD"):
-            await _answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
+            await answer(send, HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"use GET, not {method}"})
         elif page is not None:
             await _show(send, page, headers.get("if-none-match", ""), body=body)
         else:
-            await _answer(send, *await self._answer_status(scope), body=body)
+            await answer(send, *await self._answer_status(scope), body=body)
 
     async def _answer_status(self, scope: Scope) -> StatusAnswer:
         """Answers a status path."""
         path, principal = scope["path"], None
         try:
-            principal = await self._principal(scope)
-            scope["penstock.principal"] = principal.name
+            principal = (await Caller.of(self._access, scope)).principal
         except Unauthenticated:
             pass
         except Exception as error:  # noqa: BLE001 - the application's authenticator may raise anything
@@ -454,11 +475,6 @@ class Application:
                 )
         query = scope.get("query_string", b"")
         return await self._status.answer(path, query, principal, client_of(scope))
-
-    async def _principal(self, scope: Scope) -> Principal:
-        if self._access.open:
-            return ANONYMOUS
-        return await self._access.principal(credentials_of(scope))
 
     async def _lifespan(self, receive: Receive, send: ASGISend) -> None:
         while True:
@@ -497,28 +513,3 @@ async def _show(send: ASGISend, page: Page, if_none_match: str, *, body: bool) -
         return
     content = [(b"content-type", page.kind.encode()), (b"content-length", b"%d" % len(page.data))]
     await respond(send, HTTPStatus.OK, [*page.headers, *content], page.data if body else b"")
-
-
-async def _add_slash(send: ASGISend, scope: Scope) -> None:
-    """Redirects a browser to the path with a trailing slash, so that relative URLs of the page resolve below it."""
-    asked: bytes = scope.get("raw_path") or quote(scope.get("root_path") or "").encode("ascii")
-    query: bytes = scope.get("query_string", b"")
-    place = b"./" + asked.partition(b"?")[0].rpartition(b"/")[2] + b"/" + (b"?" + query if query else b"")
-    headers = [(b"location", place), (b"content-length", b"0")]
-    await respond(send, HTTPStatus.TEMPORARY_REDIRECT, headers)
-
-
-async def _answer(
-    send: ASGISend, status: HTTPStatus, content: Any, kind: str = "application/json", *, body: bool = True
-) -> None:
-    data = content if isinstance(content, bytes) else msgspec.json.encode(content) + b"\n"
-    headers = [
-        (b"content-type", kind.encode()),
-        (b"content-length", b"%d" % len(data)),
-        (b"cache-control", b"no-store"),
-    ]
-    if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        headers.append((b"allow", b"GET, HEAD"))
-    if status is HTTPStatus.UNAUTHORIZED:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await respond(send, status, headers, data if body else b"")

@@ -12,7 +12,7 @@ from publishers.commits.submission import Submission
 from publishers.errors import PenstockError
 from publishers.model.position import Position
 from transports.access.principal import Principal
-from transports.appends import Appending, Repetitions, cursor_behind, outcome_of
+from transports.appends import Appending, Repetitions, cursor_behind, outcome_of, payer_of
 from transports.codec.appends import AppendRequest
 from transports.codec.changes import read_array
 from transports.problems import describe
@@ -107,10 +107,10 @@ class ConnectionAppends:
     def _append(
         self, entry: AppendEntry, request: AppendRequest, changes: bytes, principal: Principal
     ) -> None:
-        appending, nbytes = self._appending, entry.nbytes
+        appending, nbytes, payer = self._appending, entry.nbytes, payer_of(principal, self._client)
         try:
             log = appending.target(principal, request.log)
-            appending.unanswered.take(nbytes)
+            appending.unanswered.take(payer, nbytes)
         except Exception as error:  # noqa: BLE001 - any error concerns this append and those behind it
             self._perform(self._session.append_failed(entry, describe(error)))
             return
@@ -119,7 +119,7 @@ class ConnectionAppends:
             return appending.submit(log, principal, request, read_array(changes), after)
 
         def release() -> None:
-            appending.unanswered.give(nbytes)
+            appending.unanswered.give(payer, nbytes)
 
         self._put(entry, request, log, principal, submit, release, nbytes)
 
@@ -180,8 +180,9 @@ class ConnectionAppends:
         appending = self._appending
         try:
             appending.target(principal, transaction.request.log)  # authorises before any part is stored
+            payer = payer_of(principal, self._client)
             spool = PartSpool(
-                principal.name, appending.spooled, appending.memory, appending.unanswered, transaction.held
+                payer, appending.spooled, appending.memory, appending.unanswered, transaction.held
             )
         except Exception as error:  # noqa: BLE001 - any error concerns only this transaction
             self._perform(self._session.part_failed(transaction, describe(error)))

@@ -25,6 +25,7 @@ from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, GraphQLOperation
 from transports.graphql.openings import Openings
+from transports.http.bodies import Bodies
 from transports.http.graphql import HttpEndpoint
 from transports.limits import Limits
 from transports.problems import describe
@@ -514,6 +515,7 @@ class GraphQLEndpoint:
         appending: The server's shared state for appends.
         leases: The slots that clients of the server have open.
         members: The group consumers that clients of the server have joined.
+        bodies: Reads the bodies of HTTP requests.
     """
 
     subprotocol: Final = "graphql-transport-ws"
@@ -528,10 +530,11 @@ class GraphQLEndpoint:
         appending: Appending,
         leases: SlotLeases,
         members: MemberLeases,
+        bodies: Bodies,
     ) -> None:
         self.engine = Engine(logs, limits, access, appending, Openings(leases.opened, members.joined))
         self._leases, self._members = leases, members
-        self.http = HttpEndpoint(self.engine, limits, access, pools)
+        self.http = HttpEndpoint(self.engine, bodies, access, pools)
 
     def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
         """Makes the driver of one WebSocket, on the running event loop."""

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
 
 from flow import forks
+from transports.access.host_names import is_loopback
 from transports.errors import ServerFailed
 from transports.tcp.descriptors import bound_to, let_go
 from transports.tcp.listening import listen_on
@@ -20,6 +22,7 @@ __all__ = ["JOIN_MARGIN", "ServedPort"]
 
 JOIN_MARGIN: Final = 5.0
 _START_TIMEOUT: Final = 30.0
+_LOG: Final = logging.getLogger("penstock.transports")
 
 
 class ServedPort(ABC):
@@ -31,9 +34,17 @@ class ServedPort(ABC):
     """
 
     def __init__(
-        self, host: str, port: int, *, name: str, limits: "Limits", tls: "ServerCertificate | None"
+        self,
+        host: str,
+        port: int,
+        *,
+        name: str,
+        limits: "Limits",
+        tls: "ServerCertificate | None",
+        open_to_all: bool,
     ) -> None:
         self.host = host
+        self._open = open_to_all
         self._limits = limits
         self._tls = tls
         self._socket = listen_on(host, port)
@@ -55,6 +66,12 @@ class ServedPort(ABC):
         self._thread.start()
         if not self._ready.wait(_START_TIMEOUT) or self._failure is not None:
             raise ServerFailed(self.host, self.port, str(self._failure or "it did not start in time"))
+        if self._open and not is_loopback(self.host):
+            _LOG.warning(
+                "port %d is open to other machines, and no client needs a token: everyone who reaches it may do what the "
+                "authoriser grants, by default read every change, schema and statistic of every log; give authenticate",
+                self.port,
+            )
         return self
 
     def forked(self, _pid: int, /) -> None:

@@ -49,7 +49,9 @@ class Server(ServedPort):
         tls: ServerCertificate | None = None,
     ) -> None:
         served = _uvicorn(application, limits, tls)
-        super().__init__(host, port, name="server", limits=limits, tls=tls)
+        super().__init__(
+            host, port, name="server", limits=limits, tls=tls, open_to_all=application.open_to_all
+        )
         self.application = application
         self._uvicorn = served
 

@@ -1,6 +1,5 @@
 """``/sinks``: lists, declares, orders, tests and drops the sinks of a served log over HTTP."""
 
-import asyncio
 from collections.abc import Callable, Collection
 from http import HTTPStatus
 from typing import Any, Final
@@ -12,12 +11,14 @@ from publishers.model.errors import HIDDEN
 from transports.access.access import Access
 from transports.access.grant import LogAction
 from transports.access.principal import Principal
-from transports.access.web_origins import WebOrigins
-from transports.errors import Forbidden, InvalidRequest
+from transports.errors import InvalidRequest
 from transports.http.asgi import ASGISend, Receive, Scope, respond
-from transports.http.scope import client_of, credentials_of, headers_of
+from transports.http.bodies import Bodies, Left, Refused
+from transports.http.caller import Caller
+from transports.http.scope import headers_of
 from transports.problems import describe
 from transports.quotas.pool import Pools
+from transports.quotas.shared_bytes import Charge
 from transports.sinks.declared import StoredSinks
 from transports.sinks.errors import NoSuchSink, SinkError
 from transports.sinks.log_sinks import LogSinks, order_of
@@ -49,7 +50,7 @@ class SinksEndpoint:
         stored: The store of declarations.
         kinds: The kinds that may be declared.
         access: Authenticates and authorises clients.
-        origins: The web origins that are allowed.
+        bodies: Reads bodies.
         pools: The thread pools, for work that waits for a sink.
     """
 
@@ -60,16 +61,20 @@ class SinksEndpoint:
         kinds: Collection[str],
         *,
         access: Access,
-        origins: WebOrigins,
+        bodies: Bodies,
         pools: Pools,
     ) -> None:
         self._sinks, self._stored, self._kinds = sinks, stored, kinds
-        self._access, self._origins, self._pools = access, origins, pools
+        self._access, self._bodies, self._pools = access, bodies, pools
 
     async def __call__(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         """Answers one request."""
         try:
             status, answer = await self._answer(scope, receive)
+        except Left:
+            return
+        except Refused as refused:
+            status, answer = refused.status, {"error": str(refused)}
         except PenstockError as error:
             status, answer = _refusal(error)
         except TimeoutError:
@@ -86,15 +91,28 @@ class SinksEndpoint:
         await respond(send, status, headers, body)
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[HTTPStatus, Any]:
-        origin = headers_of(scope).get("origin", "")
-        if origin and not self._origins.welcomes(origin):
-            raise Forbidden("origin", "one that the server allows")
-        principal = await self._access.principal(credentials_of(scope))
-        scope["penstock.principal"] = principal.name
+        caller = await Caller.of(self._access, scope)
         parts = [part for part in scope["path"].split("/") if part][1:]
         method = scope["method"]
-        fields = await _read(scope, receive) if method == "POST" else {}
-        return await self._pools.scanning.run(client_of(scope), self._work(method, parts, fields, principal))
+        fields: dict[str, Any] = {}
+        if method == "POST":
+            self._check(caller.principal, LogAction.MANAGE)
+            fields = await self._read(scope, receive, caller)
+        work = self._work(method, parts, fields, await caller.still())
+        return await self._pools.scanning.run(caller.client, work)
+
+    async def _read(self, scope: Scope, receive: Receive, caller: Caller) -> dict[str, Any]:
+        """Reads a JSON object of at most 64 KiB; an empty body is an empty object."""
+        headers = headers_of(scope)
+        kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise InvalidRequest("content-type", kind, "application/json")
+        with Charge(self._bodies.held, caller.payer) as charge:
+            body = await self._bodies.whole(headers, receive, charge, _BODY)
+        try:
+            return msgspec.json.decode(body or b"{}", type=dict[str, Any])
+        except msgspec.MsgspecError:
+            raise InvalidOption("body", HIDDEN, "an object of JSON") from None
 
     def _work(self, method: str, parts: list[str], fields: dict[str, Any], principal: Principal) -> _Work:
         match method, parts:
@@ -153,27 +171,6 @@ class SinksEndpoint:
             return HTTPStatus.OK, {"said": self._sinks.try_out(name)}
         self._sinks.order(name, order, **order_of(fields))
         return HTTPStatus.OK, self._sinks.told()[name]
-
-
-async def _read(scope: Scope, receive: Receive) -> dict[str, Any]:
-    """Reads a JSON object of at most 64 KiB; an empty body is an empty object."""
-    kind = headers_of(scope).get("content-type", "application/json").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise InvalidRequest("content-type", kind, "application/json")
-    body = bytearray()
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise asyncio.CancelledError
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-        if len(body) > _BODY:
-            raise InvalidRequest("body", "more", f"at most {_BODY} bytes")
-    try:
-        return msgspec.json.decode(bytes(body) or b"{}", type=dict[str, Any])
-    except msgspec.MsgspecError:
-        raise InvalidOption("body", HIDDEN, "an object of JSON") from None
 
 
 def _refusal(error: PenstockError) -> tuple[HTTPStatus, Any]:

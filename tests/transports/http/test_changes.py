@@ -1,9 +1,11 @@
 """``POST /changes`` over real sockets: every form of body, every status, and what keeps pages of others out."""
 
 import asyncio
+import errno
 import http.client
 import json
 import socket
+import tempfile
 from datetime import datetime
 
 import msgspec
@@ -180,7 +182,7 @@ def test_who_may_not_write_is_told_what_would_allow_it(post, log):
 
 def test_bodies_are_bounded(post, log):
     """F145: 413 by what is declared and by what comes, 503 where the server has no room."""
-    limits = {"message_bytes": 2_000, "transaction_bytes": 400_000, "spooled_bytes": 1_000_000}
+    limits = {"message_bytes": 2_000, "transaction_bytes": 400_000, "spooled_bytes": 2**21}
     large = [change(n, pad="x" * 1000) for n in range(5)]
     status, told, _ = post({"changes": large}, **limits)
     assert status == 413
@@ -189,16 +191,34 @@ def test_bodies_are_bounded(post, log):
     status, told, _ = post(lines(*large * 100), LINES)
     assert (status, "transaction_bytes" in told["error"]) == (413, True)
     appending = post.servers[-1].application._appending
-    appending.spooled.take_for("another", 999_000)
+    appending.spooled.take("another", 2**21 - 1)
     status, told, headers = post(lines(*large), LINES)
     assert (status, told["code"], headers["retry-after"]) == (503, "TOO_COSTLY", "1")
-    appending.spooled.give_for("another", 999_000)
+    appending.spooled.give("another", 2**21 - 1)
     status, told, headers = post(lines(*large), LINES, **{**limits, "spooled_bytes": 1_000})
     assert (status, told["code"], "retry-after" in headers) == (413, "TOO_COSTLY", False)
     status, told, _ = post(lines(*large), LINES, **{**limits, "principal_spooled_bytes": 1_000})
     assert (status, told["option"]) == (413, "principal_spooled_bytes")
     appending = post.servers[-1].application._appending
     wait_until(lambda: not appending.spooled.taken and not appending.unanswered.taken)
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(errno.ENOSPC, (503, "LOG_FULL")), (errno.EMFILE, (503, "EXHAUSTED"))]
+)
+def test_lines_that_find_no_room_for_a_file_are_to_be_sent_again(post, log, monkeypatch, number, told):
+    """F145: as transactions in parts."""
+
+    def fail(_):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", fail)
+    status, found, headers = post(lines(*(change(n, pad="x" * 1000) for n in range(300))), LINES)
+    assert (status, found["code"]) == told
+    assert headers["retry-after"] == "1"
+    assert log.head == Position(1, 0)
+    appending = post.servers[-1].application._appending
+    wait_until(lambda: not appending.spooled.taken and not appending.memory.taken)
 
 
 def test_many_lines_are_streamed_into_one_transaction(post, log):

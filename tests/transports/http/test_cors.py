@@ -73,12 +73,27 @@ async def test_a_page_that_is_welcome_may_read_and_no_other(serving, path, heade
 
 async def test_graphql_answers_queries_of_a_page(serving):
     server = serving(origins=(SHOP,))
-    for origin, allowed in ((SHOP, [SHOP]), ("https://evil.example", None)):
-        status, headers, body = await ask(
-            server, "/graphql", "POST", QUERY, origin=origin, content_type="application/json"
-        )
-        assert (status, headers.get_all(ALLOWED)) == (200, allowed)
-        assert json.loads(body)["data"] == {"logs": [{"name": "shop"}]}
+    status, headers, body = await ask(
+        server, "/graphql", "POST", QUERY, origin=SHOP, content_type="application/json"
+    )
+    assert (status, headers.get_all(ALLOWED)) == (200, [SHOP])
+    assert json.loads(body)["data"] == {"logs": [{"name": "shop"}]}
+
+
+@pytest.mark.parametrize("path", ["/changes", "/graphql", "/health", "/nothing", "/sinks"])
+async def test_a_foreign_page_sends_nothing_to_any_path(serving, path):
+    """F147: it need not read the answer to do something; of several origins none counts alone."""
+    server = serving(origins=(SHOP,))
+    for origin in (
+        *STRANGERS,
+        f"https://evil.example, {SHOP}",
+        f"{SHOP}, https://evil.example",
+        f"{SHOP}, {SHOP}",
+    ):
+        for method in ("POST", "DELETE"):
+            status, told, why = await ask(server, path, method, QUERY, origin=origin)
+            assert (status, told[ALLOWED]) == (403, None)
+            assert "name it in origins" in json.loads(why)["error"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +116,10 @@ async def test_a_page_may_read_why_it_is_refused(serving, status, method, path, 
     assert (got, told[ALLOWED]) == (status, SHOP)
     assert json.loads(why)
     got, told, same = await ask(server, path, method, body, origin="https://evil.example", **headers)
-    assert (got, told[ALLOWED], same) == (status, None, why)
+    if method == "GET":
+        assert (got, told[ALLOWED], same) == (status, None, why)
+    else:
+        assert (got, told[ALLOWED], json.loads(same)["code"]) == (403, None, "INVALID_REQUEST")
 
 
 async def test_a_file_that_the_browser_has_may_be_read_again(serving):

@@ -274,7 +274,7 @@ async def test_a_slow_disk_does_not_keep_readers_of_the_same_connection(
 
 async def test_bytes_of_unanswered_appends_are_bounded_for_the_server(writable, dial, log, monkeypatch):
     """F145: what is beyond is refused, and may be sent again."""
-    server = writable(appending_bytes=3_000)
+    server = writable(appending_bytes=5_000)
     held = Held(log, monkeypatch)
     async with dial(server.url) as one, dial(server.url) as other:
         await one.init()

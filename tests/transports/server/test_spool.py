@@ -20,11 +20,12 @@ from transports.access.access import EVERYBODY
 from transports.access.principal import ANONYMOUS
 from transports.errors import GoingAway
 from transports.protocol.connection import Send
+from transports.quotas.charged_file import LEAST, OPENED, SMALL
 from transports.quotas.pool import Pool
-from transports.quotas.shared_bytes import DividedBytes, SharedBytes
+from transports.quotas.shared_bytes import SharedBytes
 from transports.server.append_lane import AppendLane
 from transports.server.connection_appends import ConnectionAppends
-from transports.server.spool import LEAST, OPENED, SMALL, PartSpool
+from transports.server.spool import PartSpool
 
 
 @pytest.fixture
@@ -37,11 +38,11 @@ class Bounds:
     """What spools take of."""
 
     def __init__(self, spooled=10 * LEAST, memory=10 * SMALL, waiting=10 * LEAST, principal=None):
-        self.spooled = DividedBytes(
-            "spooled_bytes", spooled, "bytes", share="principal_spooled_bytes", most=principal or spooled
+        self.spooled = SharedBytes(
+            "spooled_bytes", spooled, "bytes", share=("principal_spooled_bytes", principal or spooled)
         )
-        self.memory = SharedBytes("appending_bytes", memory, "bytes")
-        self.waiting = SharedBytes("appending_bytes", waiting, "bytes")
+        self.memory = SharedBytes("appending_bytes", 2 * memory, "bytes")
+        self.waiting = SharedBytes("appending_bytes", 2 * waiting, "bytes")
         self.made = []
 
     def __enter__(self):
@@ -152,7 +153,7 @@ def test_a_disk_that_takes_no_more_is_remembered(monkeypatch, number, wanted):
     with Bounds() as bounds:
         spool = bounds.spool()
         spool.put(part(1, pad=SMALL))
-        monkeypatch.setattr(spool._file, "write", fail)
+        monkeypatch.setattr(spool.file, "write", fail)
         for _ in range(2):
             with pytest.raises(wanted):
                 spool.store()
@@ -276,7 +277,7 @@ async def test_a_disk_that_fails_refuses_the_transaction(writable, dial, monkeyp
 
 async def test_what_comes_while_a_thread_keeps_parts_is_kept_behind_them(writable, dial, monkeypatch):
     """F145: one thread at a time is busy for a transaction."""
-    monkeypatch.setattr("transports.server.spool.SMALL", 100)
+    monkeypatch.setattr("transports.quotas.charged_file.SMALL", 100)
     go, inside, store = threading.Event(), threading.Event(), PartSpool.store
 
     def slow(self):
@@ -308,7 +309,7 @@ def test_effects_of_others_are_none_of_those_who_append():
 
 async def test_large_transactions_wait_for_those_before_them(writable, dial, log, monkeypatch):
     """F145: and are refused with them; what was submitted before is told of first."""
-    monkeypatch.setattr("transports.server.spool.SMALL", 100)
+    monkeypatch.setattr("transports.quotas.charged_file.SMALL", 100)
     server = writable()
     place = str(log.token(log.head))
     held = Held(log, monkeypatch)
@@ -338,7 +339,7 @@ async def test_large_transactions_wait_for_those_before_them(writable, dial, log
 
 async def test_a_server_that_stops_drops_what_is_open(writable, dial, monkeypatch):
     """F145: also what its threads do not take any more."""
-    monkeypatch.setattr("transports.server.spool.SMALL", 100)
+    monkeypatch.setattr("transports.quotas.charged_file.SMALL", 100)
     server = writable()
     async with dial(server.url) as wire:
         await wire.init()
@@ -355,14 +356,14 @@ def test_a_file_that_fails_as_it_is_closed_gives_its_bytes_back(monkeypatch, pad
     bounds = Bounds()
     spool = bounds.spool()
     spool.put(part(1, pad=pad))
-    close = spool._file.close
+    close = spool.file.close
 
     def fail():
         close()
         raise OSError(errno.ENOSPC, "no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(spool._file, "close", fail)
+        patched.setattr(spool.file, "close", fail)
         spool.close()
     assert bounds.taken == (0, 0, 0)
 
@@ -370,7 +371,7 @@ def test_a_file_that_fails_as_it_is_closed_gives_its_bytes_back(monkeypatch, pad
 @pytest.mark.parametrize("error", [GoingAway(), TooCostly("threads of the system", 1, 0, "later")])
 async def test_what_no_thread_forgets_is_forgotten_all_the_same(writable, dial, monkeypatch, caplog, error):
     """F145: and nothing of it is reported as an error."""
-    monkeypatch.setattr("transports.server.spool.SMALL", 100)
+    monkeypatch.setattr("transports.quotas.charged_file.SMALL", 100)
     server = writable()
     appending = server.application._appending
 

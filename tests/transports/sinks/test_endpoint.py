@@ -260,7 +260,7 @@ def test_a_sink_takes_its_own_secrets(served):
     [
         (b"{", {}, 400),
         (b"[]", {}, 400),
-        (b" " * 70_000, {}, 400),
+        (b" " * 70_000, {}, 413),
         (b"{}", {"content-type": "text/plain"}, 400),
         (b'{"place":7}', {}, 400),
         (b'{"colour":"red"}', {}, 400),
