@@ -1,6 +1,7 @@
 """HTTP requests that cost more than they say: in chunks, heads, trailers and bodies, beside others who mean well."""
 
 import asyncio
+import errno
 import json
 import logging
 
@@ -190,6 +191,35 @@ async def test_an_answer_before_the_body_closes_the_connection_and_arrives(
     assert await one.send(b"x" * 3_000_000)
     assert await one.rest() == b""
     assert not parsed
+
+
+async def test_who_has_gone_before_the_answer_is_no_error(serving, client, monkeypatch, caplog):
+    """F147: nobody is left to be told that nothing follows."""
+
+    def gone(_self):
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write_eof", gone)
+    one = await client(serving())
+    await one.send(head("/health", "content-length: 100"))
+    assert (await one.answer())[0] == 405
+    await one.send(b"x" * 100)
+    assert not caplog.records
+
+
+async def test_a_read_delivers_so_much(serving, client, monkeypatch):
+    """F147: what waits for its turn, or for the application, has a bound on each connection."""
+    sizes, real = [], HttpProtocol.data_received
+
+    def data_received(self, data):
+        sizes.append(len(data) + len(self._rest))
+        real(self, data)
+
+    monkeypatch.setattr(HttpProtocol, "data_received", data_received)
+    one = await client(serving())
+    await one.send(head("/graphql", JSON, "content-length: 1000000") + b" " * 1_000_000)
+    assert (await one.answer())[0] == 400
+    assert max(sizes) <= 2 * 64 * 1024
 
 
 async def test_who_sends_on_and_on_behind_an_answer_is_disconnected(serving, client, until):

@@ -18,7 +18,15 @@ from transports.limits import Limits
 from transports.server.tls import shown_by
 from transports.server.watchdog import Watchdog
 from transports.tcp.accepting import SILENT
-from transports.tcp.sockets import held_by_kernel, hold_little, send_at_once, unsent_by, wait_for_all
+from transports.tcp.sockets import (
+    end_writing,
+    held_by_kernel,
+    hold_little,
+    read_little,
+    send_at_once,
+    unsent_by,
+    wait_for_all,
+)
 
 __all__ = ["HttpProtocol"]
 
@@ -29,6 +37,8 @@ _CHUNKS: Final = 64
 """Pieces of bodies after which the rest of the bytes waits for the next turn of the loop."""
 _DROPPED: Final = 4 * 2**20
 """Bytes that a client may send behind a response that does not need them; many clients read no response while they send."""
+_READ: Final = 64 * 1024
+"""Bytes of one read; so many wait until they are parsed, and as many until the application reads them."""
 _TARGETS: Final = (b"/", b"http://", b"https://")
 _ANY: Final = b"a target begins with /"
 
@@ -99,6 +109,7 @@ class HttpProtocol(HttpToolsProtocol):
         wait_for_all(transport)
         send_at_once(transport)
         hold_little(transport, 2 * self.limits.high_water)
+        read_little(transport, _READ)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -267,8 +278,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._real.close()
             return
         self.finished, self._rest = True, b""
-        if self._real.can_write_eof():
-            self._real.write_eof()
+        end_writing(self._real)
         self._real.resume_reading()
         self._wait_no_more()  # it may still be silent: a refused request was none
         self._wait()

@@ -28,7 +28,14 @@ from transports.server.frames import frame_head, scope_of
 from transports.server.link import LINK, Receiver
 from transports.server.passthrough import Config, Passthrough, Shared
 from transports.server.watchdog import Watchdog
-from transports.tcp.sockets import held_by_kernel, hold_little, send_at_once, unsent_by, wait_above
+from transports.tcp.sockets import (
+    end_writing,
+    held_by_kernel,
+    hold_little,
+    send_at_once,
+    unsent_by,
+    wait_above,
+)
 
 __all__ = ["LinkProtocol"]
 
@@ -139,11 +146,10 @@ class LinkProtocol(asyncio.Protocol):
             self._cut_off_later()
             # Read and drop the rest of what the peer sends. Closing with unread bytes would reset the connection, and the
             # peer might never see the close frame with the reason.
-            if not self._transport.can_write_eof():
-                self._transport.close()
-            elif not self._ended:
+            if not self._ended:
                 self._ended = True
-                self._transport.write_eof()
+                if not end_writing(self._transport):
+                    self._transport.close()
 
     def _go_on(self) -> None:
         self._behind = False

@@ -7,7 +7,16 @@ import socket
 import struct
 import termios
 
-__all__ = ["held_by_kernel", "hold_little", "send_at_once", "unsent_by", "wait_above", "wait_for_all"]
+__all__ = [
+    "end_writing",
+    "held_by_kernel",
+    "hold_little",
+    "read_little",
+    "send_at_once",
+    "unsent_by",
+    "wait_above",
+    "wait_for_all",
+]
 
 # The socket of a transport may not be TCP (a Unix domain socket, say), may be closed, or may be absent.
 _NO_TCP = (OSError, AttributeError)
@@ -32,6 +41,27 @@ def hold_little(transport: asyncio.BaseTransport, nbytes: int) -> None:
     """
     with contextlib.suppress(*_NO_TCP):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, nbytes)
+
+
+def end_writing(transport: asyncio.WriteTransport) -> bool:
+    """Tells the peer that nothing more follows; returns whether that can be told (not under TLS).
+
+    A peer that has reset the connection is told nothing; the loop reports the reset when it next reads.
+    """
+    if not transport.can_write_eof():
+        return False
+    with contextlib.suppress(OSError):
+        transport.write_eof()
+    return True
+
+
+def read_little(transport: asyncio.BaseTransport, nbytes: int) -> None:
+    """Bounds the bytes that one read delivers, which wait in memory if the protocol may not handle them at once.
+
+    asyncio reads up to 256 KiB, and has no other name for it; another loop keeps its own bound.
+    """
+    if getattr(transport, "max_size", 0) > nbytes:
+        transport.max_size = nbytes  # type: ignore[attr-defined]  # see above
 
 
 def wait_for_all(transport: asyncio.WriteTransport) -> None:
