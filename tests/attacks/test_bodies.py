@@ -8,6 +8,7 @@ import logging
 import msgspec
 import pytest
 
+from publishers import ChangeLog
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, change
 from transports import Grant, LogAction, Principal, serve, serve_resp
@@ -480,6 +481,31 @@ async def test_lines_become_columns_a_megabyte_at_a_time(serving, client, log, m
     assert (await one.answer())[0] == 201
     assert len(sizes) == 6
     assert max(sizes) < 2**20 + 2**18
+
+
+async def test_a_line_beyond_the_largest_change_is_refused_unparsed(serving, client, tmp_path, monkeypatch):
+    """F147: however long it is, so much of it is read."""
+    from transports.http import changes
+
+    longest, real = [0], changes.read_lines
+
+    def read_lines(lines):
+        yield from real(longest.append(len(line)) or line for line in lines)
+
+    monkeypatch.setattr(changes, "read_lines", read_lines)
+    with ChangeLog.open(tmp_path / "small", max_change_bytes=100_000, sync="os") as log:
+        server = serving(authorise=WRITERS, served=log)
+        for size, status in ((90_000, 201), (3_000_000, 413)):
+            body = (
+                json.dumps(change(1)).encode()
+                + b"\n" * SMALL
+                + json.dumps(change(2, pad="x" * size)).encode()
+            )
+            one = await client(server)
+            await one.send(head("/changes", LINES, f"content-length: {len(body)}") + body)
+            told, _, why = await one.answer()
+            assert (told, "max_change_bytes" in why.decode()) == (status, status == 413)
+        assert max(longest) < 200_000
 
 
 # Who it was, and who may come.

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from publishers.commits.group_commit import Commit
-from publishers.errors import InvalidChange, PenstockError
+from publishers.errors import InvalidChange, PenstockError, TransactionTooLarge
 from publishers.model.position import Position
 from publishers.mutations.rows import Mutation
 from transports.access.access import Access
@@ -41,6 +41,7 @@ __all__ = ["ChangesEndpoint"]
 _JSON: Final = "application/json"
 _LINES: Final = frozenset({"application/x-ndjson", "application/jsonl", "application/ndjson"})
 _PACKED: Final = frozenset({"application/msgpack", "application/vnd.msgpack", "application/x-msgpack"})
+_AROUND: Final = 64 * 1024  # bytes of a line around what is stored of its change
 _PARAMETERS: Final = ("log", "producer", "sequence", "expect", "wait")
 _STATUS: Final = {
     "CURSOR_AHEAD": HTTPStatus.CONFLICT,
@@ -190,7 +191,9 @@ class _Request:
                     await run(partial(spool.write, piece))
             self._taken = spool.nbytes
             if spool.small:
-                return await self._commit(request, await run(lambda: list(read_lines(_rewound(spool.file)))))
+                return await self._commit(
+                    request, await run(lambda: list(read_lines(_lines(spool.file, log))))
+                )
             principal = await self._caller.still()
             self._appending.target(principal, request.log)
             with self._under_way(log):
@@ -239,13 +242,22 @@ class _Request:
     def _stream(
         self, log: "ChangeLog", principal: Principal, request: AppendRequest, spool: IO[bytes]
     ) -> Commit:
-        found = batches(read_lines(_rewound(spool)))
+        found = batches(read_lines(_lines(spool, log)))
         return self._appending.commit_columns(log, principal, request, found)
 
 
-def _rewound(spool: IO[bytes]) -> IO[bytes]:
+def _lines(spool: IO[bytes], log: "ChangeLog") -> Iterator[bytes]:
+    """Iterates the lines, of which none is kept that holds more than the largest change.
+
+    Raises:
+        TransactionTooLarge: At a longer line.
+    """
+    most = log.options.max_change_bytes
     spool.seek(0)
-    return spool
+    while line := spool.readline(most + _AROUND):
+        if len(line) == most + _AROUND:
+            raise TransactionTooLarge("max_change_bytes", len(line), most)
+        yield line
 
 
 def _asked(query: bytes) -> dict[str, Any]:

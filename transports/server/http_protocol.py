@@ -204,8 +204,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: int, why: bytes) -> None:
         """Answers bytes that are no request, and closes; aborts if a request of the client is still being answered."""
+        self.ended("HTTP_REFUSED")
         if self._busy:
-            self.ended("HTTP_REFUSED")
             self._real.abort()
             return
         self._refused = True
