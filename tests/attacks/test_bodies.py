@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from publishers import ChangeLog
+from tests.publishers.support import Held
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, change
 from transports import Grant, LogAction, Principal, serve, serve_resp
@@ -442,6 +443,30 @@ async def test_half_of_what_bodies_take_is_left_to_others(serving, client, until
     assert (await modest.answer())[0] in (200, 201, 400), "nothing but what its body is worth"
     for one in (*greedy, modest):
         one.close()
+    await until(lambda: nothing_is_taken(server))
+
+
+async def test_the_share_is_one_for_all_transports(serving, client, dial, until, log, monkeypatch):
+    """F147: what a client sent over a WebSocket counts over HTTP, and another one appends beside it."""
+    server = serving(authorise=WRITERS, appending_bytes=4_000)
+    held = Held(log, monkeypatch)
+    body = json.dumps({"changes": [change(2, pad="x" * 1_000)]}).encode()
+
+    async def post(source):
+        one = await client(server, source)
+        await one.send(head("/changes", JSON, f"content-length: {len(body)}") + body)
+        return one
+
+    async with dial(server.url) as wire:
+        await wire.init()
+        await wire.send(type="append", id="a", payload={"changes": [change(1, pad="x" * 1_500)]})
+        assert await asyncio.to_thread(held.inside.wait, 60)
+        status, _, told = await (await post("127.0.0.1")).answer()
+        assert (status, json.loads(told)["option"]) == (503, "appending_bytes")
+        other = await post("127.0.0.2")
+        await until(lambda: server.application._appending.unanswered.taken > 2_500)
+        held.go.set()
+        assert (await other.answer())[0] == 201
     await until(lambda: nothing_is_taken(server))
 
 
