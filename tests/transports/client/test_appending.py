@@ -189,7 +189,7 @@ async def test_a_server_that_restarts_is_waited_for(writable, log):
 
 async def test_a_server_without_room_is_asked_again(writable, log, monkeypatch):
     """F145: a program notices nothing."""
-    server = writable(appending_bytes=2_000)
+    server = writable(appending_bytes=4_000)
     held = Held(log, monkeypatch)
     async with connect(server.url) as one, connect(server.url) as other:
         first = asyncio.ensure_future(one.commit_async([upsert("order", "1", {"pad": "x" * 1500})]))
