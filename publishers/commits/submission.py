@@ -1,6 +1,7 @@
 """Submitted commits: no caller waits, so one thread of the log leads their groups, and another one resolves their futures."""
 
 import asyncio
+import contextlib
 import heapq
 import threading
 from collections.abc import Callable, Generator, Iterable
@@ -8,7 +9,7 @@ from concurrent.futures import Future
 from enum import StrEnum
 from functools import partial
 from itertools import count
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from flow import hooks
@@ -41,7 +42,8 @@ class Wait(StrEnum):
 class Submission:
     """A submitted transaction, made by ``ChangeLog.submit``. Awaiting it awaits ``durable``.
 
-    Callbacks of the futures run on one thread for the whole log and should be quick. Cancelling a future does not cancel
+    Callbacks of the futures run on one thread for the whole log and should be quick; after the log is closed, they run on the
+    thread whose write of the transaction ended later. Cancelling a future does not cancel
     the commit: what was submitted cannot be withdrawn.
 
     Attributes:
@@ -252,23 +254,33 @@ class Arrivals:
 
 
 class _Tasks:
-    """Tasks that one thread runs in order. `put` never blocks and never starts a thread."""
+    """Tasks that one thread runs in order. `put` never starts a thread, and never blocks before the end.
+
+    A leader may finish its group while another leader's group ends the log. So tasks may come after the end; `put` runs them.
+    """
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._ended = False
 
     def start(self, name: str) -> None:
         start_thread(threading.Thread(target=self._run, name=name, daemon=True))
 
     def put(self, task: Callable[[], object] | None) -> None:
         self._queue.put(task)
+        if self._ended:
+            self._run(block=False)
 
-    def _run(self) -> None:
-        while (task := self._queue.get()) is not None:
-            try:
-                task()
-            except Exception as error:  # noqa: BLE001 - the remaining tasks have to run
-                hooks.report(error, self)
+    def _run(self, *, block: bool = True) -> None:
+        with contextlib.suppress(Empty):
+            while (task := self._queue.get(block)) is not None:
+                try:
+                    task()
+                except Exception as error:  # noqa: BLE001 - the remaining tasks have to run
+                    hooks.report(error, self)
+            # Set before the last look: a task that comes after that look is run by `put`.
+            self._ended = True
+            self._run(block=False)
 
 
 def _resolve(resolved: Iterable[tuple["Future[Commit]", Commit]]) -> None:

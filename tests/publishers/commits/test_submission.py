@@ -26,6 +26,7 @@ from publishers import (
     upsert,
 )
 from publishers.commits.label import RemoteProducer
+from publishers.commits.submission import Submitted
 from tests.publishers.support import QUICK, Held, Probe, fill, opened, order, scratch, wait_until
 
 
@@ -225,6 +226,32 @@ def test_a_failed_disk_is_told_to_all_who_wait(monkeypatch):
         with pytest.raises(LogFailed) as found:
             log.submit([order(3)])
         assert found.value.outcome == "refused"
+
+
+def test_a_refusal_that_its_leader_tells_after_the_close_is_told(monkeypatch):
+    """Invariant 11: a leader appoints the one that ends the log before it has told its own group."""
+    with opened() as log:
+        place = log.token(log.head)
+        log.commit([order(1)])
+        ended, go = threading.Event(), threading.Event()
+        before = threading.enumerate()
+        finish = Submitted.finish
+
+        def late(one):
+            ended.set()
+            assert go.wait(60)
+            finish(one)
+
+        monkeypatch.setattr(Submitted, "finish", late)
+        submission = log.submit([order(1)], expect=(place, [("order", "1")]))
+        assert ended.wait(60)
+        log.close()
+        for thread in threading.enumerate():
+            if thread not in before and thread.name.endswith("-tells"):
+                thread.join(20)
+        go.set()
+        with pytest.raises(ExpectationFailed):
+            submission.result(Wait.VISIBLE, 20)
 
 
 def test_what_a_callback_raises_stops_nobody(monkeypatch):
