@@ -96,6 +96,7 @@ class Entry:
         self.hidden = kind == "h"
         self.submitted = kind in "sp"
         self.expects = head if kind == "e" else None
+        self.head, self.late, self.ran = head, False, False
         self.stage, self.asleep, self.roused = CommitStage.OUTSIDE, False, False
         self.version: int | None = None
         self.error: str | None = None
@@ -113,6 +114,8 @@ class Entry:
         self.roused = True
 
     def appoint(self) -> None:
+        if self.world.queue.leader is not self:
+            raise Wrong(f"{self} is woken to lead, and does not lead yet")  # it looks without the lock
         if self.submitted:
             self.world.arrivals.append(self)
         else:
@@ -131,7 +134,16 @@ class Entry:
             self.world.settle()
 
     def key(self) -> tuple[Any, ...]:
-        return (self.stage.name, self.asleep, self.roused, self.version, self.error, *self.answers)
+        return (
+            self.stage.name,
+            self.asleep,
+            self.roused,
+            self.version,
+            self.error,
+            self.late,
+            self.ran,
+            *self.answers,
+        )
 
 
 class QueueWorld:
@@ -209,6 +221,11 @@ class QueueWorld:
         self.entries.append(entry)
         return entry
 
+    def _arrives(self, entry: Entry) -> None:
+        """Notes whether the entry comes when none is accepted any more, except to sync."""
+        late = self.queue.closed or self.queue.failed is not None
+        entry.late = late and (entry.transaction is not None or entry.task is not None)
+
     # The threads.
 
     def _thread(self, word: str) -> Procedure:
@@ -232,6 +249,7 @@ class QueueWorld:
     def _commit(self, entry: Entry) -> Procedure:
         if entry.kind == "c":
             yield Step("skip", faults=(_INTERRUPT,))
+            self._arrives(entry)
             if self.queue.skip(entry):
                 yield from self._lead_alone(entry)
                 return
@@ -243,6 +261,7 @@ class QueueWorld:
             while not entry.done:
                 yield Step("enter", faults=(_INTERRUPT,))
                 if entry.stage is CommitStage.OUTSIDE:
+                    self._arrives(entry)
                     queue.enter(entry)  # type: ignore[arg-type]  # it has what a queue looks at
                 yield Step("look")
                 if queue.leader is entry:
@@ -261,6 +280,8 @@ class QueueWorld:
             while entry.stage is CommitStage.TAKEN:
                 yield Step("wait", lambda: entry.roused, (_INTERRUPT,))
                 entry.roused = False
+            if entry.groups and not entry.done:
+                raise Wrong(f"{entry} leaves while it is written") from None
             raise
         if entry.error is not None:
             raise Refused(entry.error)
@@ -269,6 +290,7 @@ class QueueWorld:
         try:
             while True:
                 yield Step("enter", faults=(_INTERRUPT,))
+                self._arrives(entry)
                 self.queue.enter(entry)  # type: ignore[arg-type]  # it has what a queue looks at
                 if entry.stage is not CommitStage.OUTSIDE:
                     return
@@ -319,7 +341,7 @@ class QueueWorld:
         entry.stage = CommitStage.TAKEN
         try:
             self._fault((yield Step("append", faults=("full", "fails", _INTERRUPT))))
-            self._append([entry])
+            self._append([entry], alone=True)
             self._fault((yield Step("sync", faults=("fails", _INTERRUPT))))
             published = self._sync([entry])
             written = True
@@ -374,6 +396,7 @@ class QueueWorld:
 
     def _task(self, entry: Entry) -> Procedure:
         """What `publish`, `forget_after` and `roll` of `Committer` do: sync, and what they are for."""
+        entry.ran = True
         shown, self.unsynced = self.unsynced, []
         self.durable = len(self.wal)
         if entry.task == "t" and self.withheld is not None:
@@ -393,11 +416,9 @@ class QueueWorld:
         self.queue.settle(withheld=self.withheld is not None)
         return shown
 
-    def _append(self, group: list[Entry]) -> None:
+    def _append(self, group: list[Entry], *, alone: bool = False) -> None:
         if self.writing is not None:
             raise Wrong("two write at once")
-        if self.queue.failed is not None:
-            raise Refused("refused")
         deferring, self.writing = self.queue.deferring, group
         for member in group:
             if member.transaction is None:
@@ -411,8 +432,10 @@ class QueueWorld:
                 member.version = version = len(self.wal)
                 if member.hidden and self.withheld is None:
                     self.withheld = version
-                if self.withheld is None:
+                if self.withheld is None or alone:
                     self.unsynced.append(version)
+        if alone:
+            return
         if deferring:
             self.queue.settle(withheld=self.withheld is not None)
         elif self.withheld is not None:
@@ -491,6 +514,12 @@ class QueueWorld:
         if entry.submitted and entry.answers:
             return  # a future is resolved once
         entry.answers.append(what)
+        if what == "ok" and entry.late:
+            raise Wrong(f"{entry} came after the end, and is acknowledged")
+        if what == "ok" and entry.task is not None and not entry.ran:
+            raise Wrong(f"{entry} is acknowledged, and did not run")
+        if what == "ok" and entry.kind in "qz" and self.durable < min(entry.head, len(self.wal)):
+            raise Wrong(f"{entry} is acknowledged, and what was there is not durable")
         if what == "ok" and entry.transaction is not None and not entry.forgotten:
             version = entry.version
             if version is None or version > len(self.wal) or self.wal[version - 1] is not entry:

@@ -2,11 +2,17 @@
 
 import random
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from tests.model.explorer import Fault
 from tests.model.queue_world import QueuePlan, QueueWorld
 
 __all__ = ["replay", "search", "wander"]
+
+_RARE: Final = 16
+"""How much rarer a fault is than a step, so that there is something for it to harm."""
+_PACES: Final = (1, 16, 256)
+"""Threads differ in how fast they are, and each for some time only."""
 
 Schedule = tuple[tuple[str, str], ...]
 
@@ -46,10 +52,17 @@ def wander(plan: QueuePlan, seed: int) -> int:
     chance = random.Random(seed)
     world = QueueWorld(plan)
     schedule: list[tuple[str, str]] = []
+    paces: dict[str, int] = {}
     while steps := world.steps():
         if world.resting:
             _checked(plan, schedule, world.check_rest)
-        schedule.append(step := chance.choice(steps))
+        if chance.random() < 1 / _RARE:
+            paces = {}
+        weights = [
+            paces.setdefault(thread, chance.choice(_PACES)) * (1 if what in world.left else _RARE)
+            for thread, what in steps
+        ]
+        schedule.append(step := chance.choices(steps, weights)[0])
         _checked(plan, schedule, world.take, *step)
     _checked(plan, schedule, world.check_rest)
     return len(schedule)

@@ -5,8 +5,7 @@ version; no successor of a refused entry is written; nothing withheld is publish
 is answered.
 """
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -16,7 +15,7 @@ from publishers.commits.leadership import Leadership as S
 from publishers.commits.queue import CommitQueue
 from tests.harness.scale import LONG
 from tests.model.explorer import Fault
-from tests.model.queue_world import QueuePlan
+from tests.model.queue_plans import LARGE, plans, try_all
 from tests.model.schedules import search, wander
 from tests.mutants.patching import Mutant
 
@@ -26,29 +25,6 @@ MOST = 100_000 if LONG else 60
 """States of one plan that are looked at."""
 SEEDS = 250_000 if LONG else 400
 """Random schedules of a large plan."""
-
-THREADS = ("c", "c", "cc", "h", "e", "s", "sp", "t", "f", "q", "z")
-FAULTS = ({"interrupts": 1}, {"room": 8}, {"fulls": 1}, {"failures": 1})
-
-
-def plans() -> list[QueuePlan]:
-    """Each three of what can meet: threads, and what can go wrong; one more commit where there is only one thread."""
-    found = {}
-    for three in itertools.combinations([*THREADS, *FAULTS], 3):
-        threads = tuple(one for one in three if isinstance(one, str))
-        faults = {name: value for one in three if isinstance(one, dict) for name, value in one.items()}
-        if threads:
-            plan = QueuePlan(threads if len(threads) > 1 else (*threads, "c"), **faults)
-            found[str(plan)] = plan
-    return list(found.values())
-
-
-LARGE = [
-    QueuePlan(("cc", "cc", "sp", "t", "h", "z"), interrupts=2, fulls=1, failures=1),
-    QueuePlan(("cc", "ch", "spp", "f", "hc", "e"), interrupts=1, room=9),
-    QueuePlan(("ccc", "ccc", "ss", "r", "e"), prompt=1),
-    QueuePlan(("cc", "sp", "q", "h", "t", "z"), interrupts=1, interval=True),
-]
 
 
 @pytest.mark.parametrize("first", range(0, len(plans()), 30))
@@ -170,24 +146,15 @@ CODE = [
 ]
 
 
-def try_all() -> Iterator[None]:
-    """What a mistake has to get through, piece by piece."""
-    for seed in range(150):
-        yield None
-        for plan in LARGE:
-            wander(plan, seed)
-    for plan in plans():
-        yield None
-        search(plan, 300)
-
-
 @pytest.mark.parametrize("name", TABLES)
 def test_a_mistake_in_the_table_of_leadership_is_noticed(name, monkeypatch):
     """F191."""
     mutant = list(TABLES[name]())
     assert mutant != list(TABLE)
     monkeypatch.setattr(queue, "ROWS", indexed(mutant))
-    with pytest.raises(Fault):
+    # The table alone decides here: `enter` saves the look-up while there is a leader.
+    looked_up = Mutant("", QUEUE + "enter", "if self.leader is None:", "if True:", ())
+    with looked_up.living(), pytest.raises(Fault):
         list(try_all())
 
 
