@@ -175,9 +175,7 @@ class Committer:
                     break
                 pending.wait()
         except BaseException:
-            if pending.stage is CommitStage.OUTSIDE:
-                if self._wal.inherited is None:  # else the lock may belong to a thread of the parent process
-                    self._queue.leave(pending)
+            if pending.stage is CommitStage.OUTSIDE:  # else a leader writes it
                 transaction.discard()
             raise
         return pending.submission

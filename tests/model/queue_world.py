@@ -287,19 +287,14 @@ class QueueWorld:
             raise Refused(entry.error)
 
     def _submit(self, entry: Entry) -> Procedure:
-        try:
-            while True:
-                yield Step("enter", faults=(_INTERRUPT,))
-                self._arrives(entry)
-                self.queue.enter(entry)  # type: ignore[arg-type]  # it has what a queue looks at
-                if entry.stage is not CommitStage.OUTSIDE:
-                    return
-                yield Step("wait", lambda: entry.roused, (_INTERRUPT,))
-                entry.roused = False
-        except (KeyboardInterrupt, LogClosed, LogFailed):
-            yield Step("leave")
-            self.queue.leave(entry)  # type: ignore[arg-type]  # as above
-            raise
+        while True:
+            yield Step("enter", faults=(_INTERRUPT,))
+            self._arrives(entry)
+            self.queue.enter(entry)  # type: ignore[arg-type]  # it has what a queue looks at
+            if entry.stage is not CommitStage.OUTSIDE:
+                return
+            yield Step("wait", lambda: entry.roused, (_INTERRUPT,))
+            entry.roused = False
 
     def _arrivals(self) -> Procedure:
         while True:

@@ -119,7 +119,7 @@ IN_COMMITTER = [
         "`submit` returns when there is room",
         WORLD + "_submit",
         "entry.roused = False\n",
-        "entry.roused = False\n            return\n",
+        "entry.roused = False\n        return\n",
         (),
     ),
 ]
