@@ -44,14 +44,16 @@ def test_a_follower_that_may_write_nothing_is_told_all_the_same(place):
         skip_without("root, to run a process as another user")
     place.chmod(0o755)
     path = hearing("datagram", place)
-    with ChangeLog.open(path, **QUICK) as log, Child("follow", str(path), NEVER, NOBODY) as follower:
-        follower.wait_for("open")
-        assert follower.said("open")[0][2] == "inotify"
-        for number in range(1, 11):
-            commit(log)
-            follower.wait_for("got", 2 * number, timeout=60)
-        follower.process.stdin.close()
-        assert follower.finish() == 0
+    with ChangeLog.open(path, **QUICK, readers="all") as log:
+        (path / "readers").chmod(0o755)
+        with Child("follow", str(path), NEVER, NOBODY) as follower:
+            follower.wait_for("open")
+            assert follower.said("open")[0][2] == "inotify"
+            for number in range(1, 11):
+                commit(log)
+                follower.wait_for("got", 2 * number, timeout=60)
+            follower.process.stdin.close()
+            assert follower.finish() == 0
 
 
 def test_another_user_that_may_write_into_readers_gets_datagrams(place):
@@ -60,13 +62,14 @@ def test_another_user_that_may_write_into_readers_gets_datagrams(place):
         skip_without("root, to run a process as another user")
     place.chmod(0o755)
     path = hearing("datagram", place)
-    with ChangeLog.open(path, **QUICK) as log:
-        (path / "readers").chmod(0o777)
-        with Child("follow", str(path), NEVER, NOBODY) as follower:
-            follower.wait_for("open")
-            assert follower.said("open")[0][2] == "datagram"
-            commit(log)
-            follower.wait_for("got", 2, timeout=60)
+    with (
+        ChangeLog.open(path, **QUICK, readers="all") as log,
+        Child("follow", str(path), NEVER, NOBODY) as follower,
+    ):
+        follower.wait_for("open")
+        assert follower.said("open")[0][2] == "datagram"
+        commit(log)
+        follower.wait_for("got", 2, timeout=60)
 
 
 def test_where_there_is_neither_a_follower_polls(place):

@@ -239,7 +239,7 @@ rows = st.fixed_dictionaries(
         "day": st.none() | st.dates(),
         "text": st.none() | st.text(st.characters(codec="utf-8"), max_size=8),
         "list": st.none()
-        | st.lists(st.none() | st.decimals(places=3, allow_nan=False, allow_infinity=False), max_size=3),
+        | st.lists(st.none() | st.decimals(-999_999, 999_999, places=3), max_size=3),  # as wide as their type
     },
 )
 
