@@ -7,7 +7,7 @@ import asyncio
 import tempfile
 
 import transports
-from publishers import ChangeLog, upsert
+from publishers import ChangeLog, remove, upsert
 from transports import Grant, LogAction, RemoteError
 
 
@@ -27,10 +27,9 @@ async def append(url: str) -> None:
             )
         except RemoteError as error:
             print(error.code, "of", error.data["key"], "and nothing was written:", error.outcome)
-        async with ann.transaction(meta={"by": "ann"}, producer=("ann", 1)) as tx:
-            tx.upsert("order", "100", {"total": 100})
-            tx.remove("order", "0")
-        again = await ann.commit_async([], producer=("ann", 1))
+        changes = [upsert("order", "100", {"total": 100}), remove("order", "0")]
+        await ann.commit_async(changes, meta={"by": "ann"}, producer=("ann", 1))
+        again = await ann.commit_async(changes, producer=("ann", 1))
         print("a repetition is a duplicate:", again.duplicate, "of version", again.version)
 
 

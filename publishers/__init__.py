@@ -11,6 +11,7 @@
 from publishers import errors
 from publishers.backups import BackupReport, backup, restore
 from publishers.commits.builder import TransactionBuilder, TransactionState
+from publishers.commits.errors import ProducerConflict
 from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Submission, Wait
 from publishers.criteria.conditions import Comparison, Transition, Where
@@ -146,6 +147,7 @@ __all__ = [
     "Position",
     "PositionToken",
     "Produced",
+    "ProducerConflict",
     "Projection",
     "Redact",
     "SchemaVersion",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from flow.errors import IllegalRequestError, Lagged
+from publishers.commits.errors import ProducerConflict
 from publishers.errors import (
     ExpectationFailed,
     HistoryPruned,
@@ -126,6 +127,7 @@ _TABLE: Final = (
         data=lambda e, _: {"version": e.version},
         message="the transaction was withheld, and the owner of the log has removed it; its sequence is free again",
     ),
+    _Row(ProducerConflict, "PRODUCER_CONFLICT", data=lambda e, _: {"version": e.version}),
     _Row(PredecessorFailed, "PREDECESSOR_FAILED", retryable=True),
     _Row(
         TransactionTooLarge,

@@ -19,7 +19,7 @@ from flow.interrupts import SHIELD
 from publishers.commits.expectation import Expectation
 from publishers.commits.handover import Handover
 from publishers.commits.leadership import Leadership
-from publishers.commits.pending import Commit, CommitStage, Pending, blocks_of, log_repeated, sift, to_publish
+from publishers.commits.pending import Commit, CommitStage, Pending, answer, blocks_of, sift, to_publish
 from publishers.commits.queue import CommitQueue
 from publishers.commits.submission import Arrivals, Submission, Submitted
 from publishers.commits.withheld import Withheld
@@ -75,6 +75,7 @@ class Committer:
         woken: deque[Wakeable] | None = None,
         outdated: Callable[[], InvalidChange | None] | None = None,
         expect: Expectation | None = None,
+        trust: bool = False,
     ) -> Commit:
         """Commits a transaction, alone or in a group with the concurrent commits of other threads.
 
@@ -85,10 +86,12 @@ class Committer:
             woken: Collects the subscriptions to wake, for a caller that holds a lock; that caller wakes them even after an error.
             outdated: Called at the transaction's turn; returns why it may no longer be written, or None.
             expect: Expectation about the log, judged at the transaction's turn.
+            trust: Whether a repetition of the producer's newest sequence is not compared with the first transaction.
 
         Raises:
             InvalidChange: The error returned by ``outdated``; nothing was written.
             ExpectationFailed, PositionError: If the log does not meet ``expect``; nothing was written.
+            ProducerConflict: If the producer has committed the sequence with another content; nothing was written.
             LogClosed: If the log was closed; nothing was written.
             LogFull: If the disk has no room; nothing was written.
             LogFailed: If the disk failed.
@@ -111,7 +114,12 @@ class Committer:
                     if expect is not None:
                         expect.look()
                     pending = Pending(
-                        transaction, durable=durable, hidden=not visible, outdated=outdated, expect=expect
+                        transaction,
+                        durable=durable,
+                        hidden=not visible,
+                        outdated=outdated,
+                        expect=expect,
+                        trust=trust,
                     )
                     self._take_part(pending, found)
             finally:
@@ -138,6 +146,7 @@ class Committer:
         outdated: Callable[[], InvalidChange | None] | None = None,
         expect: Expectation | None = None,
         after: Submission | None = None,
+        trust: bool = False,
     ) -> Submission:
         """Queues a transaction; waits at most for room in the queue. Arguments not listed are those of ``commit``.
 
@@ -148,6 +157,7 @@ class Committer:
             outdated: Returns why it may no longer be written, or None.
             expect: Expectation about the log.
             after: Its predecessor; if that is refused, this transaction is not written.
+            trust: Whether its content is not compared with that of the transaction that it repeats.
 
         Raises:
             LogClosed, LogFailed, LogForked: If the log accepts no commits; nothing was written.
@@ -160,6 +170,7 @@ class Committer:
             outdated=outdated,
             expect=expect,
             after=None if after is None else after.pending,
+            trust=trust,
         )
         try:
             check_switches(durable=durable, visible=visible)
@@ -420,7 +431,7 @@ class Committer:
         task = group[0].task
         if task is not None:
             return task()
-        repeated, fresh = sift(group, self._wal.producer)
+        repeated, fresh = sift(group, self._wal)
         deferring = self._queue.deferring
         if deferring:
             self._defer(fresh)
@@ -437,17 +448,7 @@ class Committer:
             self._unsynced_bytes += member.size
         if deferring:
             self._hold_back(fresh)
-        for member, ahead, version in repeated:
-            if ahead is not None and ahead.commit is None:
-                # The transaction that it repeats or follows was not written after all.
-                member.error = ahead.error
-                continue
-            if member.error is not None:
-                continue
-            original = ahead.commit.version if ahead and ahead.commit and version is None else version
-            member.commit = Commit(original or 0, duplicate=True, changes=0, committed_at=0)
-            assert member.transaction is not None
-            log_repeated(member.transaction, original or 0, self._wal.log_id)
+        answer(repeated, self._wal.log_id)
         if self.arrivals.used:
             self.arrivals.accept(group)
         return self._synced(durable=True in [member.durable for member in group])
@@ -458,8 +459,7 @@ class Committer:
             self._wal.sync()
         elif self._options.sync == "interval":
             return []
-        published, self._unsynced, self._unsynced_bytes, self._owing = self._unsynced, [], 0, False
-        return published
+        return self._release()
 
     def _release(self) -> list[Published]:
         """Returns the transactions that the caller has just synced, and empties the list of unsynced ones."""

@@ -2,22 +2,32 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 from publishers.blocks.block import Block
+from publishers.commits.errors import ProducerConflict
 from publishers.commits.expectation import Expectation, GroupAhead
-from publishers.errors import InvalidChange, LogError, PenstockError, PredecessorFailed
+from publishers.commits.repetition import differs, named_producer, stored_differs
+from publishers.errors import (
+    InvalidChange,
+    LogError,
+    LogFailed,
+    PenstockError,
+    PredecessorFailed,
+)
 from publishers.fanout.publish_gate import Published
 from publishers.losses import log_changes
-from publishers.wal import Appended, ProducerState, Transaction, decode_payload
+from publishers.options import check_switches
+from publishers.schemas.stamping import unsealed
+from publishers.wal import Appended, Transaction, Wal, decode_payload
 from publishers.wal.format.compression import inflate
 from publishers.wal.format.frame import COMPRESSED, NO_PRODUCER
 
-__all__ = ["Commit", "CommitStage", "Pending", "Repeated", "blocks_of", "log_repeated", "sift", "to_publish"]
+__all__ = ["Commit", "CommitStage", "Pending", "Repeated", "answer", "blocks_of", "sift", "to_publish"]
 
 
 class Commit(NamedTuple):
@@ -61,6 +71,7 @@ class Pending:
         outdated: Returns why the transaction may no longer be written; None if nothing can outdate it. See ``Committer.commit``.
         expect: The writer's expectation about the log, or None.
         after: The predecessor, whose refusal refuses this entry too; or None.
+        trust: Whether a repetition of the producer's newest sequence is not compared with the first transaction.
         stage: How far it has come.
         asleep: Whether a thread waits, or is about to wait, for the entry.
     """
@@ -79,6 +90,7 @@ class Pending:
         "stage",
         "task",
         "transaction",
+        "trust",
     )
 
     def __init__(
@@ -92,8 +104,12 @@ class Pending:
         outdated: Callable[[], InvalidChange | None] | None = None,
         expect: Expectation | None = None,
         after: "Pending | None" = None,
+        trust: bool = False,
     ) -> None:
         self.transaction = transaction
+        self.trust = trust
+        if trust is not False:
+            check_switches(trust=trust)
         self.durable = durable
         self.hidden = hidden
         self.task = task
@@ -170,13 +186,15 @@ class Repeated(NamedTuple):
     version: int | None
 
 
-def sift(
-    group: list[Pending], producer_state: Callable[[UUID], ProducerState | None]
-) -> tuple[list[Repeated], list[Pending]]:
+def sift(group: list[Pending], wal: Wal) -> tuple[list[Repeated], list[Pending]]:
     """Separates the repetitions of producers from new transactions, in queue order, so that racing retries are found too.
 
     An outdated transaction is neither: its ``error`` is set. So is one whose expectation fails, but only after it is known
-    not to be a repetition: a retry must get the outcome of its first attempt.
+    not to be a repetition: a retry must get the outcome of its first attempt. A repetition of a producer's newest sequence gets
+    an ``error`` if it has another content than the first transaction.
+
+    Raises:
+        LogFailed: If earlier transactions could not be synced, which reading them requires.
     """
     repeated: list[Repeated] = []
     fresh: list[Pending] = []
@@ -188,9 +206,7 @@ def sift(
             member.commit = Commit(0, duplicate=False, changes=0, committed_at=0)
             continue
         producer = None if transaction.producer == NO_PRODUCER else transaction.producer_id
-        if producer is not None and (
-            again := _repeats(member, transaction, producer, newest, producer_state)
-        ):
+        if producer is not None and (again := _repeats(member, transaction, producer, newest, fresh, wal)):
             repeated.append(again)
             continue
         if member.after is not None and member.is_behind_a_refusal():
@@ -213,7 +229,22 @@ def sift(
     return repeated, fresh
 
 
-def log_repeated(transaction: Transaction, version: int, log_id: UUID) -> None:
+def answer(repeated: Iterable[Repeated], log_id: UUID) -> None:
+    """Sets the outcomes of repetitions, once those of the transactions ahead of them in their group are set."""
+    for member, ahead, version in repeated:
+        if ahead is not None and ahead.commit is None:
+            # The transaction that it repeats, contradicts or follows was not written after all.
+            member.error = ahead.error
+            continue
+        if member.error is not None:
+            continue
+        original = ahead.commit.version if ahead and ahead.commit and version is None else version
+        member.commit = Commit(original or 0, duplicate=True, changes=0, committed_at=0)
+        assert member.transaction is not None
+        _log_repeated(member.transaction, original or 0, log_id)
+
+
+def _log_repeated(transaction: Transaction, version: int, log_id: UUID) -> None:
     """Logs each change that is ignored because its producer has committed it before."""
 
     def changes() -> Iterator[tuple[str, bytes | None]]:
@@ -233,19 +264,45 @@ def _repeats(
     transaction: Transaction,
     producer: UUID,
     newest: dict[bytes, tuple[Pending, int]],
-    producer_state: Callable[[UUID], ProducerState | None],
+    fresh: list[Pending],
+    wal: Wal,
 ) -> Repeated | None:
     """Returns what a transaction of a producer repeats or follows, in its group or in the log; None if it is new."""
     sequence = transaction.sequence
     ahead = newest.get(transaction.producer)
     if ahead is not None:
-        return (
-            Repeated(member, ahead[0], None if sequence == ahead[1] else 0) if sequence <= ahead[1] else None
-        )
-    known = producer_state(producer)
-    if known is None or sequence > known.sequence:
-        return None
-    return Repeated(member, None, known.version if sequence == known.sequence else 0)
+        if sequence > ahead[1]:
+            return None
+        again = Repeated(member, ahead[0], None if sequence == ahead[1] else 0)
+    else:
+        known = wal.producer(producer)
+        if known is None or sequence > known.sequence:
+            return None
+        again = Repeated(member, None, known.version if sequence == known.sequence else 0)
+    if again.version != 0 and not member.trust:
+        member.error = _conflict(transaction, again, fresh, wal)
+    return again
+
+
+def _conflict(
+    transaction: Transaction, again: Repeated, fresh: list[Pending], wal: Wal
+) -> PenstockError | None:
+    """Returns why a transaction is no repetition of the one with its sequence; None if it is one, as far as that is kept."""
+    try:
+        if again.ahead is None:
+            version = again.version or 0
+            other = stored_differs(transaction, wal, version)
+        else:
+            assert again.ahead.transaction is not None
+            version = wal.appended + 1 + fresh.index(again.ahead)
+            other = differs(transaction, unsealed(again.ahead.transaction))
+        if not other:
+            return None
+        return ProducerConflict(named_producer(transaction), transaction.sequence, version)
+    except LogFailed:
+        raise
+    except PenstockError as error:
+        return error.with_traceback(None)
 
 
 def to_publish(transaction: Transaction, appended: Appended) -> Published:

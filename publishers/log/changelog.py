@@ -240,6 +240,9 @@ class ChangeLog(KeepingLog):
 
                 *producer*: Name and sequence; a sequence that is not above the producer's last writes nothing. None for none.
 
+                *trust*: Whether a repetition of the producer's last sequence is not compared with the transaction in the log, for a
+                producer whose content differs at each attempt; False by default.
+
                 *durable*: Whether to sync before returning, whatever the policy; False by default.
 
                 *visible*: False withholds the transaction, and with it every later one, until ``publish``; True by default.
@@ -252,6 +255,8 @@ class ChangeLog(KeepingLog):
             InvalidChange: If a change cannot be stored, or its schema was truncated at that moment.
             TransactionTooLarge: If the transaction exceeds a bound.
             ExpectationFailed: If a commit contradicts ``expect``.
+            ProducerConflict: If the producer has committed the sequence with other changes, as far as they are kept; nothing was
+                written. Annotations, schema versions, entry versions, origins and times are not compared.
             PositionError: If the token of ``expect`` does not belong to this log's history.
             InvalidOption: If ``expect`` is neither a token nor a pair of a token and keys.
             LogClosed, LogReadOnly, LogFull, LogFailed, LogForked: If the log cannot accept the commit.

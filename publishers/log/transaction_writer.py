@@ -31,10 +31,11 @@ __all__ = ["Committing", "Labelled", "Submitting", "Tracer", "TransactionWriter"
 
 
 class Showing(TypedDict, total=False):
-    """When a transaction is synced and published; see ``ChangeLog.commit``."""
+    """When a transaction is synced and published, and what is a repetition; see ``ChangeLog.commit``."""
 
     durable: bool
     visible: bool
+    trust: bool
 
 
 class Labelled(Showing, total=False):

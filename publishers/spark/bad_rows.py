@@ -169,12 +169,12 @@ class Aside:
             return
         changes, numbered = bad.changes(sink, batch_id), (producer, batch_id)
         if self._dead_letters is not None:
-            self._dead_letters.commit(changes, producer=numbered, durable=True)
+            self._dead_letters.commit(changes, producer=numbered, durable=True, trust=True)
             return
         # Opened for this commit only: the sink has no close(), and other sinks of the same log need the dead-letter log too.
         assert isinstance(self._log, ChangeLog)  # target_of refuses "dead_letter" for the log of a server
         with _lock, ChangeLog.open(f"{self._log.path.resolve()}.dead") as opened:
-            opened.commit(changes, producer=numbered, durable=True)
+            opened.commit(changes, producer=numbered, durable=True, trust=True)
 
 
 def _flaws(

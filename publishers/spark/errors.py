@@ -27,7 +27,8 @@ right.
 from pathlib import Path
 from typing import Final
 
-from publishers.errors import PenstockError, ValueRefused
+from publishers.commits.errors import ProducerConflict
+from publishers.errors import LogError, PenstockError, ValueRefused
 
 __all__ = [
     "BatchChanged",
@@ -133,17 +134,18 @@ class CheckpointLost(SparkError):
         self.last = last
 
 
-class BatchChanged(SparkError):
+class BatchChanged(SparkError, ProducerConflict):
     """A batch has the last committed id of its producer, but other rows; nothing was committed."""
 
     def __init__(self, producer: str, batch_id: int, version: int) -> None:
-        super().__init__(
+        LogError.__init__(
+            self,
             f"batch {batch_id} of producer={producer!r} has other rows than version {version} of the log, which was committed under "
             "that number; put the checkpoint back if it was lost, give the sink another producer= to commit all that comes, "
-            "or leave producer= and on_rerun= out if the query computes other rows each time"
+            "or leave producer= and on_rerun= out if the query computes other rows each time",
         )
         self.producer = producer
-        self.batch_id = batch_id
+        self.sequence = self.batch_id = batch_id
         self.version = version
 
 

@@ -9,10 +9,11 @@ from hashlib import blake2b
 from importlib import import_module
 from itertools import repeat
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import flow
+from publishers.commits.pending import Commit
 from publishers.criteria.criteria import Criterion
 from publishers.errors import AdmissionStopped, InvalidOption, LogReadOnly, PenstockError
 from publishers.log.changelog import ChangeLog
@@ -22,9 +23,6 @@ from publishers.options import LogOptions
 from publishers.spark.errors import BatchChanged, CheckpointLost
 from publishers.views.view import Content
 from publishers.wal.format.columns import Columns
-
-if TYPE_CHECKING:
-    from publishers.commits.group_commit import Commit
 
 __all__ = ["ServerLog", "target_of"]
 
@@ -36,6 +34,7 @@ _LAST_DELAY: Final = 2.0
 _LOST_MOST: Final = 8  # connections
 _MASK: Final = 2**64 - 1
 _PRUNED: Final = "HISTORY_PRUNED"
+_CONFLICT: Final = "PRODUCER_CONFLICT"
 
 
 class ServerLog:
@@ -80,6 +79,7 @@ class ServerLog:
         meta: Mapping[str, Any],
         producer: tuple[str | UUID, int],
         durable: bool,
+        trust: bool,
     ) -> "Commit":
         """Commits a batch as one transaction; if the server already has its number, compares the contents.
 
@@ -121,9 +121,15 @@ class ServerLog:
         async with self._connect(self.url, token=self._token) as remote:
             with patience.connected():
                 # On a thread, since encoding a large batch would keep the loop from answering the server's pings.
-                commit: Commit = await asyncio.to_thread(
-                    remote.commit, mutations, meta=meta, producer=(producer, number), log=self._name
-                )
+                try:
+                    commit: Commit = await asyncio.to_thread(
+                        remote.commit, mutations, meta=meta, producer=(producer, number), log=self._name
+                    )
+                except PenstockError as error:
+                    if getattr(error, "code", None) != _CONFLICT:
+                        raise
+                    # Perhaps the same rows in another order, which is for the checksum to say.
+                    commit = Commit(error.data["version"], duplicate=True, changes=0, committed_at=0)  # type: ignore[attr-defined]  # of a RemoteError
             if commit.duplicate:
                 if not commit.version:
                     raise CheckpointLost(producer, number, None)

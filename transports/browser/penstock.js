@@ -1518,7 +1518,7 @@ export class Deliveries {
 const PASSING = new Set(["PREDECESSOR_FAILED", "GOING_AWAY", "TOO_MANY_APPENDS", "TOO_COSTLY"]);
 /** Errors that exclude an earlier copy: the server finds them after its check for duplicates, or each time. */
 const DEFINITE = new Set([
-  "EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "TRANSACTION_REMOVED", "TRANSACTION_TOO_LARGE",
+  "EXPECTATION_FAILED", "INVALID_CHANGE", "INVALID_REQUEST", "PRODUCER_CONFLICT", "TRANSACTION_REMOVED", "TRANSACTION_TOO_LARGE",
 ]);
 
 /**

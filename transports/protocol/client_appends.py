@@ -31,6 +31,7 @@ _DEFINITE: Final = frozenset(
         "EXPECTATION_FAILED",
         "INVALID_CHANGE",
         "INVALID_REQUEST",
+        "PRODUCER_CONFLICT",
         "TRANSACTION_REMOVED",
         "TRANSACTION_TOO_LARGE",
     }

@@ -361,7 +361,7 @@ def test_remote_producers_bear_the_name_of_their_principal_and_never_evict_local
         assert log.producers_of("ann", began) == 3
         # Another principal's producer of the same name is another producer.
         assert not log.commit([order(9)], producer=(RemoteProducer("bob", "p4"), 1)).duplicate
-        assert log.commit([order(9)], producer=(RemoteProducer("ann", "p4"), 1)).duplicate
+        assert log.commit([order(4)], producer=(RemoteProducer("ann", "p4"), 1)).duplicate
         event = log.history(
             Criterion(areas={Area.INFRASTRUCTURE}), reverse=True, limit=1, content=Content.BODY
         ).changes[0]

@@ -62,7 +62,7 @@ async def test_an_append_is_answered_when_it_is_durable(writable, dial, log):
         leading, first, _ = log.history(content=Content.BODY).changes
         assert (leading.meta, first.body) == ({"by": "ann"}, {"n": 1})
         assert log.produced(RemoteProducer("anonymous", "etl")).sequence == 5
-        await append(wire, "a", change(1, n=1), producer="etl", sequence=5)
+        await append(wire, "a", change(1, n=1), change(2, n=2), producer="etl", sequence=5)
         again = await wire.expect("appended")
         assert (again["version"], again["duplicate"], again["changes"], again["timestamp"]) == (
             1,
@@ -78,6 +78,13 @@ async def test_an_append_is_answered_when_it_is_durable(writable, dial, log):
         await append(wire, "a", change(1, n=1), producer="etl", sequence=5)
         older = await wire.expect("appended")
         assert (older["version"], older["cursor"]) == (1, told["cursor"])
+        await append(wire, "b", change(1, n=2), producer="etl", sequence=7)
+        assert (await wire.expect("error"))["payload"] | {"message": ""} == {
+            "code": "PRODUCER_CONFLICT",
+            "message": "",
+            "retryable": False,
+            "version": 2,
+        }
 
 
 async def test_a_window_of_appends_shares_group_commits(writable, dial, log, monkeypatch):

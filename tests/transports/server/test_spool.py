@@ -182,8 +182,9 @@ async def test_a_transaction_in_parts_is_one_version(writable, dial, log):
         await wire.send(type="commit", id="t")
         told = await wire.expect("appended")
         assert (told["id"], told["version"], told["changes"]) == ("t", 2, 4)
-        await send_parts(wire, "t", [1], producer="etl", sequence=1)
+        await send_parts(wire, "t", [1], [2, 3], producer="etl", sequence=1)
         await wire.send(type="commit", id="t")
+        await wire.expect("spooled")
         told = [await wire.expect("spooled"), await wire.expect("appended")][1]
         assert (told["version"], told["duplicate"]) == (2, True)
         await send_parts(wire, "u", [5])
