@@ -11,7 +11,7 @@
 from publishers import errors
 from publishers.backups import BackupReport, backup, restore
 from publishers.commits.builder import TransactionBuilder, TransactionState
-from publishers.commits.errors import ProducerConflict
+from publishers.commits.errors import OutboxBehind, ProducerConflict
 from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Submission, Wait
 from publishers.criteria.conditions import Comparison, Transition, Where
@@ -63,6 +63,7 @@ from publishers.mutations.fields import (
 )
 from publishers.mutations.mutation import Mutation, expire, rekey, remove, schema, truncate, upsert
 from publishers.options import LogOptions
+from publishers.outbox import Outbox
 from publishers.schemas.registry import SchemaVersion
 from publishers.slots import Deduplicator, Slot, Slots, SlotState, SlotStatistics, SlotTotals
 from publishers.slots import errors as slot_errors
@@ -139,6 +140,8 @@ __all__ = [
     "ModelFeed",
     "Mutation",
     "Operation",
+    "Outbox",
+    "OutboxBehind",
     "PageRequest",
     "PageSource",
     "Partial",

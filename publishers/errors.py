@@ -33,6 +33,7 @@
     |   |-- NoSuchVersion      it was never committed, or was truncated         (version, newest)
     |   |-- ExpectationFailed  a commit came that the writer did not expect     (expected, found, at, key)
     |   |-- ProducerConflict   of ``publishers.commits``: a sequence came with other changes  (producer, sequence, version)
+    |   |-- OutboxBehind       of ``publishers.commits``: the log is ahead of an outbox  (producer, batch, sequence)
     |   |-- PredecessorFailed  the transaction submitted before was refused                retryable
     |   |-- TransactionTooLarge  above ``max_transaction_bytes`` or ``_changes``  (option, value, limit)
     |   |   `-- KeyTooLong     a key is above ``max_key_bytes``                 (option, value, limit)

@@ -2,7 +2,7 @@
 
 from publishers.errors import LogError
 
-__all__ = ["ProducerConflict"]
+__all__ = ["OutboxBehind", "ProducerConflict"]
 
 
 class ProducerConflict(LogError):
@@ -22,3 +22,23 @@ class ProducerConflict(LogError):
         self.producer = producer
         self.sequence = sequence
         self.version = version
+
+
+class OutboxBehind(LogError):
+    """The log is ahead of the numbers in an outbox, so that its rows would be ignored. Nothing was written, and nothing deleted.
+
+    Attributes:
+        producer: The producer of the outbox.
+        batch: The number of the rows.
+        sequence: The newest sequence of the producer in the log.
+    """
+
+    def __init__(self, producer: str, batch: int, sequence: int) -> None:
+        super().__init__(
+            f"rows of the outbox have the number {batch}, but its producer {producer!r:.120} is at {sequence} in the log: the "
+            "database was put back to an older state, or another outbox has this producer; compare the rows with the log, then "
+            "delete them, or set their batch to null to commit them"
+        )
+        self.producer = producer
+        self.batch = batch
+        self.sequence = sequence

@@ -81,38 +81,6 @@ class Place:
             return [(change.operation.name, change.key, change.body) for change in changes if change.index]
 
 
-def test_an_outbox_is_moved_once_whatever_the_relay_is_killed_at(tmp_path):
-    place = Place(tmp_path, outbox.TABLES)
-    expected = []
-    for step in range(100):
-        with place.opened() as (db, _):
-            outbox.put_order(db, "42", f"{step}.00")
-            outbox.delete_order(db, str(step))
-            outbox.put_order(db, "43", f"{step}.00")
-        expected += [("UPSERT", "42", {"total": f"{step}.00"}), ("REMOVE", str(step), None)]
-        expected.append(("UPSERT", "43", {"total": f"{step}.00"}))
-        killed = place.killed_at(step, lambda db, log: outbox.relay(db, log, 2))
-        with place.opened() as (db, log):
-            while outbox.relay(db, log, 2):
-                pass
-        assert place.told() == expected
-        if not killed:
-            break
-    assert step > 8
-
-
-def test_what_comes_into_an_outbox_while_a_batch_waits_is_of_the_next_one(tmp_path):
-    place = Place(tmp_path, outbox.TABLES)
-    with place.opened() as (db, log):
-        outbox.put_order(db, "1", "1.00")
-    place.killed_at(7, outbox.relay)  # committed, and not deleted
-    assert [key for _, key, _ in place.told()] == ["1"]
-    with place.opened() as (db, log):
-        outbox.put_order(db, "2", "2.00")
-        assert [outbox.relay(db, log) for _ in range(3)] == [1, 1, 0]
-    assert [key for _, key, _ in place.told()] == ["1", "2"]
-
-
 def test_a_polling_query_goes_on_where_the_log_says_it_was(tmp_path):
     place = Place(tmp_path, polling.TABLE)
     expected = []
