@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from publishers.commits import Commit
+from publishers.criteria.key_reach import KeyReach
 from publishers.errors import InvalidChange, InvalidOption, PenstockError, SourceFailed, SourceRowRefused
 from publishers.fanout.service import Service
 from publishers.model.position import Position
@@ -50,7 +51,12 @@ class Pages(Protocol):
     """The pages of any source, for one subscriber."""
 
     def read(
-        self, after: RowPlace | None, types: Sequence[str] | None, position: Position, bounds: tuple[int, int]
+        self,
+        after: RowPlace | None,
+        types: Sequence[str] | None,
+        position: Position,
+        bounds: tuple[int, int],
+        reach: KeyReach | None = None,
     ) -> SnapshotPage | None:
         """The rows behind one, which contain everything before a position; None if they are not there yet.
 
@@ -59,6 +65,7 @@ class Pages(Protocol):
             types: Entity types of which rows are wanted, sorted; None for all.
             position: The next change that the subscriber is given.
             bounds: Most rows, and bytes after which the page ends, if the source names none of its own.
+            reach: The keys that wanted rows have; other rows may be left out. None for any.
         """
         ...
 
@@ -85,13 +92,20 @@ class StatePages:
         self._needed = 0
 
     def read(
-        self, after: RowPlace | None, types: Sequence[str] | None, position: Position, bounds: tuple[int, int]
+        self,
+        after: RowPlace | None,
+        types: Sequence[str] | None,
+        position: Position,
+        bounds: tuple[int, int],
+        reach: KeyReach | None = None,
     ) -> SnapshotPage | None:
         """See `Pages.read`."""
         first, last = self._keys
         if after is None and first is not None and types:  # none, if the criteria do not ask for that type
             after = RowPlace(types[0], key_bytes(first))
-        page = self._state.read(after, None if types is None else tuple(types), *bounds)
+        page = self._state.read(
+            after, None if types is None else tuple(types), *bounds, None if reach is None else reach.spans
+        )
         self._needed = _before(position)
         if page.version < self._needed:
             return None
@@ -134,14 +148,19 @@ class SourcePages:
         self._found: SnapshotPage | Exception | None = None
 
     def read(
-        self, after: RowPlace | None, types: Sequence[str] | None, position: Position, bounds: tuple[int, int]
+        self,
+        after: RowPlace | None,
+        types: Sequence[str] | None,
+        position: Position,
+        bounds: tuple[int, int],
+        reach: KeyReach | None = None,
     ) -> SnapshotPage | None:
         """See `Pages.read`. It answers None the first time; what the source raises is raised here the second time."""
         found, self._found = self._found, None
         if isinstance(found, Exception):
             raise found
         if found is None:
-            self._wanted = lambda: self._next(after, types, position)
+            self._wanted = lambda: self._next(after, types, position, reach)
         return found
 
     def listen(self, notify: Callable[[], object]) -> None:
@@ -161,7 +180,13 @@ class SourcePages:
             self._found = error
         notify()
 
-    def _next(self, after: RowPlace | None, types: Sequence[str] | None, position: Position) -> SnapshotPage:
+    def _next(
+        self,
+        after: RowPlace | None,
+        types: Sequence[str] | None,
+        position: Position,
+        reach: KeyReach | None,
+    ) -> SnapshotPage:
         """Returns the next page that has rows, or the last page."""
         sources = [one for one in self._sources if types is None or one.entity_type in types]
         if after is not None:
@@ -171,7 +196,7 @@ class SourcePages:
                 raise InvalidOption("source", names, right)
             sources = sources[names.index(after.entity_type) :]
         for source in sources:
-            page = self._page(source, after, position)
+            page = self._page(source, after, position, reach)
             more = page.more or source is not sources[-1]
             if page.rows or not more:
                 return page._replace(more=more)
@@ -179,14 +204,18 @@ class SourcePages:
         visible = self._service.watermark.visible  # no source is of a type that is wanted
         return SnapshotPage([], visible, visible, more=False)
 
-    def _page(self, source: SnapshotSource, after: RowPlace | None, position: Position) -> SnapshotPage:
+    def _page(
+        self, source: SnapshotSource, after: RowPlace | None, position: Position, reach: KeyReach | None
+    ) -> SnapshotPage:
         watermark = self._service.watermark
         first, last = self._keys
         key = first if after is None else after.key.decode("utf-8", "surrogateescape")
         low = watermark.visible
         if source.as_of and after is not None:
             low = _before(position)  # all of its pages are of one version
-        request = PageRequest(key, last, source.page_rows, low if source.as_of else None)
+        asked = None if reach is None else reach.of(source.entity_type)
+        keys, heads = (None, None) if asked is None else (_texts(asked.exact), _texts(asked.heads))
+        request = PageRequest(key, last, source.page_rows, low if source.as_of else None, keys, heads)
         with self._naming(source):
             rows, more = _taken(source, request, self._service.clock.now_us())
             high = low if source.as_of else _high(source.mark(), watermark.visible)
@@ -212,6 +241,10 @@ class SourcePages:
         except Exception as error:
             why = f"could not be read: {type(error).__name__}: {error}"
             raise SourceFailed(source.entity_type, why) from error
+
+
+def _texts(keys: frozenset[bytes]) -> tuple[str, ...]:
+    return tuple(key.decode("utf-8", "surrogateescape") for key in sorted(keys))
 
 
 def _taken(source: SnapshotSource, request: PageRequest, now: int) -> tuple[list[StoredRow], bool]:

@@ -132,7 +132,7 @@ class SnapshotReader:
         self.entry_bytes = 0
         if self._page is None:
             bounds = (min(room, _ROWS), min(nbytes, _ROW_BYTES)) if sparing else (_ROWS, _ROW_BYTES)
-            page = self.pages.read(self._last, self._rows.types, self.position, bounds)
+            page = self.pages.read(self._last, self._rows.types, self.position, bounds, self._rows.reach)
             if page is None:
                 return None
             self._page = page

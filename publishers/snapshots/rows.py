@@ -12,6 +12,7 @@ from publishers.blocks.block import Block
 from publishers.blocks.decode import attached_of, spliced
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.intersection import both
+from publishers.criteria.key_reach import KeyReach
 from publishers.criteria.predicate import Predicate
 from publishers.model.change import Area, Change, Operation
 from publishers.model.position import Position
@@ -44,16 +45,21 @@ class RowReader:
     Attributes:
         types: The entity types of which rows are wanted, sorted; None for all.
         plain: Whether the criteria ask for every change of a row that they ask for.
+        reach: The keys that such rows may have; None for any.
     """
 
     def __init__(self, criteria: Criteria, view: View, only: Criteria | None = None) -> None:
         self.types: tuple[str, ...] | None = None
         self.plain = all(_plain(one) for one in criteria.criterions)
         self._predicates: list[Predicate] = []
+        self.reach: KeyReach | None = None
         for each_criteria in (criteria,) if only is None else (criteria, only):
             asked = [
                 criterion for one in each_criteria.criterions if _asks(one) for criterion in _of_rows(one)
             ]
+            reach = KeyReach(asked)
+            if reach.narrow and self.reach is None:
+                self.reach = reach
             # ``of`` nothing would be everything.
             self._predicates.append(Predicate(Criteria.of(*asked) if asked else Criteria(frozenset())))
             if all(one.entity_types for one in asked):

@@ -47,12 +47,16 @@ class PageRequest:
         until: The last key; None for no bound.
         limit: Most rows. A page of fewer rows is the last one.
         version: The version of the log as of which to read, for a source with ``as_of``; else None.
+        keys: The keys of wanted rows, beside those with ``heads``; None for any. A source may read other rows too, which are left out.
+        heads: Beginnings of the keys of further wanted rows; None, as ``keys`` is, for any.
     """
 
     after: str | None
     until: str | None
     limit: int
     version: int | None
+    keys: tuple[str, ...] | None = None
+    heads: tuple[str, ...] | None = None
 
 
 class SnapshotSource(Protocol):

@@ -26,7 +26,15 @@ from publishers.state.deeds import RowDeeds
 from publishers.state.pace import Pace
 from publishers.state.ports import StatedLog
 from publishers.state.rows import EntityRow, RowPlace, StatePage, StateStatistics, shown_row
-from publishers.state.table import StateTable, TablePage, TablePlace, damaged, remove_device, remove_table
+from publishers.state.table import (
+    Spans,
+    StateTable,
+    TablePage,
+    TablePlace,
+    damaged,
+    remove_device,
+    remove_table,
+)
 from publishers.wal import Hold
 from publishers.wal.format.frame import LAST
 from publishers.wal.read.catalog import Location
@@ -157,10 +165,15 @@ class CompactedState:
         return StatePage(tuple(map(shown_row, found.rows)), Position(found.version + 1), found.more)
 
     def read(
-        self, after: RowPlace | None, types: tuple[str, ...] | None, limit: int, max_bytes: int
+        self,
+        after: RowPlace | None,
+        types: tuple[str, ...] | None,
+        limit: int,
+        max_bytes: int,
+        spans: Spans | None = None,
     ) -> TablePage:
         """Returns a page of stored rows; see `StateTable.read`."""
-        return self._asked(lambda table: table.read(after, types, limit, max_bytes))
+        return self._asked(lambda table: table.read(after, types, limit, max_bytes, spans))
 
     def find(self, places: Collection[RowPlace]) -> TablePage:
         """Returns the rows that exist at these places, as stored, all as of one version."""

@@ -9,7 +9,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -102,6 +102,10 @@ class TablePage(NamedTuple):
     rows: list[StoredRow]
     version: int
     more: bool
+
+
+Spans = Callable[[str], Sequence[tuple[bytes, bytes]] | None]
+"""Of an entity type, spans of keys in their order: from a key up to another one, which is excluded; None for all keys."""
 
 
 class StateTable:
@@ -216,7 +220,12 @@ class StateTable:
                         DESCRIPTORS.refill()
 
     def read(
-        self, after: RowPlace | None, types: Sequence[str] | None, limit: int, max_bytes: int
+        self,
+        after: RowPlace | None,
+        types: Sequence[str] | None,
+        limit: int,
+        max_bytes: int,
+        spans: Spans | None = None,
     ) -> TablePage:
         """Rows in their order, and the version as of which they are, of one moment.
 
@@ -225,6 +234,7 @@ class StateTable:
             types: Entity types of which rows are wanted, sorted; None for all.
             limit: Most rows, from 1.
             max_bytes: Bytes after which the page ends; it holds one row at least.
+            spans: The keys of an entity type to which rows are restricted, in their order; None for any.
 
         Raises:
             sqlite3.Error: If the file is damaged, or cannot be read.
@@ -233,7 +243,7 @@ class StateTable:
         with self._reading() as connection:
             (version,) = connection.execute("SELECT version FROM place").fetchone() or (0,)
             more = False
-            with contextlib.closing(_select(connection, after, types)) as found:
+            with contextlib.closing(_select(connection, after, types, spans)) as found:
                 for stored in found:
                     more = len(rows) == limit or max_bytes <= 0
                     if more:
@@ -374,10 +384,13 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _select(
-    connection: sqlite3.Connection, after: RowPlace | None, types: Sequence[str] | None
+    connection: sqlite3.Connection,
+    after: RowPlace | None,
+    types: Sequence[str] | None,
+    within: Spans | None,
 ) -> Generator[Sequence[object], None, None]:
     select = f"SELECT {_COLUMNS} FROM rows"  # noqa: S608 - of names only
-    if types is None:
+    if types is None and within is None:
         if after is None:
             yield from connection.execute(f"{select} ORDER BY entity_type, key")
         else:
@@ -385,16 +398,39 @@ def _select(
                 f"{select} WHERE (entity_type, key) > (?, ?) ORDER BY entity_type, key", after
             )
         return
-    for name in types:
+    for name in _names(connection, after) if types is None else types:
         if after is not None and name < after.entity_type:
             continue
         behind = after.key if after is not None and name == after.entity_type else None
-        if behind is None:
+        spans = None if within is None else within(name)
+        if spans is not None:
+            first = b"" if behind is None else behind + b"\0"
+            for low, high in spans:
+                if high > first:
+                    span = name, max(low, first), high
+                    yield from connection.execute(
+                        f"{select} WHERE entity_type = ? AND key >= ? AND key < ? ORDER BY key", span
+                    )
+        elif behind is None:
             yield from connection.execute(f"{select} WHERE entity_type = ? ORDER BY key", (name,))
         else:
             yield from connection.execute(
                 f"{select} WHERE entity_type = ? AND key > ? ORDER BY key", (name, behind)
             )
+
+
+def _names(connection: sqlite3.Connection, after: RowPlace | None) -> Iterator[str]:
+    """The entity types from that of a row on; each is looked up, as DISTINCT would read every row."""
+    least = "" if after is None else after.entity_type
+    condition = ">="
+    while True:
+        query = f"SELECT entity_type FROM rows WHERE entity_type {condition} ? ORDER BY entity_type LIMIT 1"  # noqa: S608 - as above
+        found = connection.execute(query, (least,)).fetchone()
+        if found is None:
+            return
+        (least,) = found
+        yield least
+        condition = ">"
 
 
 def _crc(row: StoredRow) -> int:
