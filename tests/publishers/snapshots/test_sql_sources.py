@@ -1,19 +1,27 @@
 """Rows of tables and queries of a database."""
 
 import datetime as dt
+import itertools
 import uuid
 from decimal import Decimal
 
 import pytest
 
 from publishers import (
+    Area,
+    Criteria,
     Criterion,
     InvalidOption,
     PageSource,
+    SourceFailed,
     SourceRowRefused,
     SqlSource,
+    upsert,
 )
+from publishers.criteria.intersection import both
+from publishers.criteria.predicate import CompiledCriterion
 from publishers.lossless import key_text
+from publishers.state import table as state_table
 from tests.publishers.snapshots.test_feed import keys
 from tests.publishers.snapshots.test_sources import ORDERS, ends, rows_of
 from tests.publishers.support import fill, opened, wait_until
@@ -137,8 +145,6 @@ def test_a_table_that_cannot_be_read_by_its_key_is_refused(log, engine):
         ("engine", "sqlite://"),
         ("rows", "odd"),
         ("key", "nothing"),
-        ("key", "x"),
-        ("key", ["name", "id"]),
         ("key", []),
         ("key", [3]),
         ("body", 3),
@@ -193,3 +199,178 @@ def test_without_sqlalchemy_it_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sqlalchemy", None)
     with pytest.raises(ImportError, match=r"penstock-cdc\[sql\]"):
         SqlSource(None, None, entity_type="order", key="id")
+
+
+TENANTS = [("acme", 1), ("acme", 2), ("acme inc", 1), ("Acme", 1), ("b*", 1), ("b", 2), ("b[", 3), ("é", 1)]
+WISHES = [
+    {"keys": {"acme/1"}},
+    {"keys": {"acme/1", "é/1", "acme/9", "acme", "acme/x", "acme/01", f"b/{2**70}", "\udcff", "\0"}},
+    {"key_globs": {"acme/*"}},
+    {"key_globs": {"acme*", "b[[]*"}},
+    {"key_globs": {"b?*"}},
+    {"key_globs": {"*/1"}},
+    {"key_globs": {"*/1", "acme/*"}},
+    {"key_globs": {"\udcff*"}},
+    {"key_patterns": {"acme/[12]"}},
+    {"key_patterns": {"(acme|b)/.*"}},
+    {"keys": {"acme/2", "b/2"}, "key_globs": {"b*"}},
+    {"keys": {f"x{n}" for n in range(1001)} | {"acme/1"}},
+    {},
+]
+
+
+@pytest.mark.parametrize("types", [(), ("order",), ("order", "other")], ids=str)
+@pytest.mark.parametrize("origin", ["state", "table", "text", "function"])
+def test_rows_of_some_keys_are_those_of_all_that_fulfil_the_criteria(types, origin, engine):
+    """Each kind of wish for keys, alone and beside another one, of each source; what is looked for is looked up."""
+    columns = (sql.Column("tenant", sql.String), sql.Column("n", sql.Integer))
+    table = made(engine, "shop", columns, [{"tenant": tenant, "n": n} for tenant, n in TENANTS])
+    joined = sql.select((table.c.tenant + "/" + sql.cast(table.c.n, sql.String)).label("k")).subquery()
+    rows = sorted(f"{tenant}/{n}" for tenant, n in TENANTS)
+    source = {
+        "state": None,
+        "table": SqlSource(engine, table, entity_type="order", key=["tenant", "n"], page_rows=3),
+        "text": SqlSource(engine, sql.select(joined), entity_type="order", key="k", page_rows=3),
+        "function": PageSource(
+            entity_type="order",
+            pages=lambda asked: [(key, {}) for key in rows if key > (asked.after or "")][: asked.limit],
+            page_rows=3,
+        ),
+    }[origin]
+    with opened(state=origin == "state") as log:
+        if origin == "state":
+            for kind in ("another", "order", "other"):
+                log.commit([upsert(kind, key, {}) for key in rows])
+            log.state.wait(log.visible)
+        kinds = ["another", "order", "other"] if origin == "state" else ["order"]
+        for one, two in itertools.product(WISHES, WISHES[:3]):
+            asked = Criteria.of(
+                Criterion(areas={Area.DATA}, entity_types=types, **one),
+                Criterion(areas={Area.DATA}, entity_types=types[:1], **two),
+            )
+            expected = [
+                (kind, key)
+                for kind in kinds
+                for key in rows
+                if any(
+                    (not criterion.entity_types or kind in criterion.entity_types)
+                    and fulfils(criterion, key.encode())
+                    for criterion in asked.criterions
+                )
+            ]
+            probe = rows_of(log, source, *asked.criterions)
+            assert sorted((change.entity_type, change.key) for change in probe.changes) == sorted(expected)
+
+
+def fulfils(criterion, key):
+    compiled = CompiledCriterion(criterion)
+    checks = (compiled.keys.__contains__ if compiled.keys else None, compiled.globs, compiled.patterns)
+    return all(check is None or check(key) for check in checks)
+
+
+@pytest.mark.parametrize("origin", ["state", "table"])
+def test_a_key_and_a_tenant_of_many_cost_their_rows(origin, engine, monkeypatch):
+    columns = (
+        sql.Column("tenant", sql.String, primary_key=True),
+        sql.Column("n", sql.Integer, primary_key=True),
+    )
+    every = [{"tenant": f"t{n % 100}", "n": n} for n in range(5_000)]
+    table = made(engine, "shop", columns, every)
+    source = SqlSource(engine, table, entity_type="order", key=["tenant", "n"])
+    with opened(state=True) as log:
+        log.commit([upsert("order", f"{row['tenant']}/{row['n']}", {}) for row in every])
+        log.state.wait(log.visible)
+        read = []
+        if origin == "state":
+            checked = state_table._checked
+            monkeypatch.setattr(state_table, "_checked", lambda row: read.append(row) or checked(row))
+        else:
+            made_row = SqlSource._row
+            monkeypatch.setattr(SqlSource, "_row", lambda self, row: read.append(row) or made_row(self, row))
+        for wish, count in (
+            (Criterion(keys={"t7/107"}), 1),
+            (Criterion(entity_types={"order"}, keys={"t7/107"}), 1),
+            (Criterion(entity_types={"order"}, key_globs={"t7/*"}), 50),
+            (both(Criteria.of(ORDERS), Criteria.of(Criterion(key_globs={"t7/*"}))), 50),
+        ):
+            read.clear()
+            criterions = wish.criterions if isinstance(wish, Criteria) else [wish]
+            assert len(rows_of(log, None if origin == "state" else source, *criterions).changes) == count
+            assert len(read) == count
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (sql.String, ["a", "b c", "é"]),
+        (sql.Boolean, [False, True]),
+        (sql.Float, [-1.5, 0.1, 1e300]),
+        (sql.Uuid, [uuid.UUID(int=n) for n in (1, 2, 300)]),
+        (sql.Time, [dt.time(1, 2), dt.time(1, 2, 3, 4)]),
+        (sql.Date, [dt.date(2025, 1, 2), dt.date(2025, 1, 10)]),
+    ],
+)
+def test_columns_of_any_type_may_come_first_in_a_key(log, engine, kind, values):
+    columns = (sql.Column("k", kind), sql.Column("n", sql.String))
+    table = made(engine, "some", columns, [{"k": one, "n": n} for one in values for n in ("1", "2/3")])
+    source = SqlSource(engine, table, entity_type="some", key=["k", "n"], body=lambda _: {}, page_rows=1)
+    expected = [f"{key_text(one)}/{n}" for one in values for n in ("1", "2/3")]
+    assert keys(rows_of(log, source).changes) == expected
+    for key in expected:
+        assert keys(rows_of(log, source, Criterion(keys={key})).changes) == [key]
+
+
+def test_a_column_of_bytes_is_a_key_as_a_sink_writes_it_and_comes_last(log, engine):
+    columns = (sql.Column("n", sql.Integer), sql.Column("k", sql.LargeBinary))
+    values = (b"\0", b"a/b", b"\xff\xff\xff")
+    table = made(engine, "some", columns, [{"n": 1, "k": one} for one in values])
+    for key, start in (("k", ""), (["n", "k"], "1/")):
+        source = SqlSource(engine, table, entity_type="some", key=key, body=lambda _: {}, page_rows=1)
+        expected = [start + key_text(one) for one in values]
+        assert keys(rows_of(log, source).changes) == expected
+        for text in expected:
+            assert keys(rows_of(log, source, Criterion(keys={text})).changes) == [text]
+    with pytest.raises(InvalidOption, match="the last column of the key"):
+        SqlSource(engine, table, entity_type="some", key=["k", "n"])
+
+
+def test_a_column_that_cannot_be_a_key_is_named_with_its_type(log, engine):
+    """A type that SQLAlchemy does not know, such as GEOMETRY; what is no key to go on behind; a shorter float elsewhere."""
+    table = sql.Table(
+        "places", sql.MetaData(), sql.Column("at", sql.types.NullType), sql.Column("more", sql.JSON)
+    )
+    for name, what in (("at", "NullType"), ("more", "JSON")):
+        with pytest.raises(InvalidOption, match=what) as caught:
+            SqlSource(engine, table, entity_type="place", key=name)
+        assert caught.value.parameter == "key"
+        probe = rows_of(log, SqlSource(engine, lambda _: sql.select(table), entity_type="place", key=name))
+        assert isinstance(probe.error, SourceFailed)
+        assert what in str(probe.error)
+    shorter = sql.Table("f", sql.MetaData(), sql.Column("k", sql.REAL), sql.Column("d", sql.Double))
+    elsewhere = sql.create_engine("sqlite://")
+    elsewhere.dialect.name = "postgresql"
+    SqlSource(elsewhere, shorter, entity_type="f", key="d")
+    with pytest.raises(InvalidOption, match="of double precision"):
+        SqlSource(elsewhere, shorter, entity_type="f", key="k")
+
+
+def test_a_separator_within_a_column_is_told_and_no_row_is_taken_for_another(log, engine):
+    columns = (sql.Column("a", sql.String), sql.Column("b", sql.String))
+    table = made(engine, "some", columns, [{"a": "x/y", "b": "z"}, {"a": "x", "b": "y/z"}])
+    probe = rows_of(log, SqlSource(engine, table, entity_type="some", key=["a", "b"]))
+    assert isinstance(probe.error, SourceFailed)
+    assert "a '/' in its column 'a'" in str(probe.error)
+
+
+def test_a_value_that_is_not_of_its_column_is_told_and_can_be_left_out(log, engine):
+    """A column of GEOMETRY in SQLite is one of numbers for SQLAlchemy."""
+    with engine.begin() as connection:
+        connection.execute(sql.text("CREATE TABLE places (id INTEGER PRIMARY KEY, at GEOMETRY)"))
+        connection.execute(sql.text("INSERT INTO places VALUES (1, x'0101')"))
+    table = sql.Table("places", sql.MetaData(), autoload_with=engine)
+    probe = rows_of(log, SqlSource(engine, table, entity_type="place", key="id"))
+    assert isinstance(probe.error, SourceFailed)
+    assert not probe.error.retryable
+    assert "leave the column out in a select(...)" in str(probe.error)
+    probe = rows_of(log, SqlSource(engine, sql.select(table.c.id), entity_type="place", key="id"))
+    assert keys(probe.changes) == ["1"]
