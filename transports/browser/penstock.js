@@ -43,7 +43,12 @@ const COMPACT_AT = 1024;
 const AGAIN_MS = 500; // until a live map whose subscription ended starts over
 /** Errors after which a live map starts over, because a new subscription may show the current state. */
 const BEGUN_AGAIN = new Set(["SNAPSHOT_GONE", "HISTORY_PRUNED", "CURSOR_FORKED", "CURSOR_FOREIGN", "LOG_REPLACED"]);
-const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
+/** Close codes after which connecting again cannot help. */
+const FATAL_CLOSES = new Set([1002, 1007, 1009, 4400, 4401, 4403, 4409, 4429, 4490, 4500]);
+const FORBIDDEN = "4403";
+const LOST = "1006"; // the code of a connection that ended without a close frame
+const OPEN_MS = 10_000;
+const ANSWER_LIMIT_MS = 60_000;
 
 /**
  * @typedef {object} ChangeEvent One change, or the TRANSACTION event at the head of a version.
@@ -204,9 +209,11 @@ const FATAL_CLOSES = new Set([4400, 4401, 4403, 4409, 4429]);
  * @property {string | null} timestamp The time of the commit; null for a duplicate.
  *
  * @typedef {object} Options
- * @property {string} [token] For servers that require one.
+ * @property {string | (() => string | null | undefined | Promise<string | null | undefined>)} [token] For servers that require one. A
+ *   function is called before each connection; a connection whose token has expired is renewed with its next one.
  * @property {{first?: number, limit?: number}} [backoff] The bounds of the first delay and of any delay, in milliseconds.
- * @property {typeof WebSocket} [WebSocket] For environments without a global one.
+ * @property {number} [openTimeout] The milliseconds from an attempt to connect until the server has acknowledged the connection; 10,000 by default.
+ * @property {new (url: string, protocol: string) => any} [WebSocket] For environments without a global one, such as that of npm `ws`.
  */
 
 /** The error that ended a subscription or a connection for good. */
@@ -215,9 +222,10 @@ export class PenstockError extends Error {
    * @param {string} code A code from docs/protocol.md, or the close code of a connection.
    * @param {string} message
    * @param {Record<string, any>} [data] The data of the error.
+   * @param {unknown} [cause] The error behind it.
    */
-  constructor(code, message, data = {}) {
-    super(`${code}: ${message}`);
+  constructor(code, message, data = {}, cause) {
+    super(`${code}: ${message}`, cause === undefined ? undefined : { cause });
     this.name = "PenstockError";
     this.code = code;
     this.data = data;
@@ -240,6 +248,10 @@ export class Client extends EventTarget {
   #options;
   /** @type {WebSocket | null} */
   #socket = null;
+  #dials = 0; // rises with each attempt to connect, and when that attempt or its connection is over
+  #accepted = false; // whether the server has acknowledged this connection
+  /** @type {PenstockError | null} */
+  #error = null;
   /** @type {Set<Changes | Deliveries>} */
   #open = new Set();
   /** @type {Map<string, Changes | Deliveries>} */
@@ -255,11 +267,16 @@ export class Client extends EventTarget {
   #attempts = 0;
   #serial = 0;
   #calls = 1; // calls of a group consumer that the server accepts before it has answered them
-  #heard = 0;
+  #heard = 0; // when, by a clock that nobody sets
+  #probing = false; // whether it was asked whether it is there, and nothing was heard since
+  #probedAt = 0; // when it was asked last
+  #took = 0; // the milliseconds until the last such question was answered, or given up
+  #keepAlive = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #retry;
-  /** @type {ReturnType<typeof setInterval> | undefined} */
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
   #watch;
+  #waking = new AbortController();
 
   /**
    * @param {string | URL} url
@@ -267,9 +284,25 @@ export class Client extends EventTarget {
    */
   constructor(url, options) {
     super();
-    this.#url = String(url).replace(/^http/, "ws");
+    const place = new URL(url, globalThis.location?.href);
+    place.protocol = place.protocol.replace(/^http/, "ws");
+    if (!/^wss?:$/.test(place.protocol)) throw new TypeError(`url is ${place}, but must begin with ws:, wss:, http: or https:`);
+    this.#url = place.href;
+    if ((options.WebSocket ?? globalThis.WebSocket) === undefined) {
+      throw new TypeError("there is no WebSocket here; pass one, such as that of npm ws: connect(url, { WebSocket })");
+    }
     this.#options = options;
+    // The machine may have slept, and a hidden page runs its timers once a minute.
+    const { signal } = this.#waking;
+    for (const name of ["online", "pageshow"]) globalThis.addEventListener?.(name, () => this.#wake(), { signal });
+    const shown = () => document.visibilityState === "hidden" || this.#wake();
+    globalThis.document?.addEventListener("visibilitychange", shown, { signal });
     this.#dial();
+  }
+
+  /** Why there is no connection: the reason of the last loss, or of the end; null while there is one, before, and after `close`. */
+  get error() {
+    return this.#error;
   }
 
   /** `connecting`, `open`, `waiting` for the next attempt, or `closed`. */
@@ -456,24 +489,66 @@ export class Client extends EventTarget {
 
   /** Ends every subscription and the connection, for good. */
   close() {
-    this.#end(null);
+    if (this.#status !== "closed") this.#end(null);
   }
 
   #dial() {
-    const Socket = this.#options.WebSocket ?? WebSocket;
-    const socket = new Socket(this.#url, SUBPROTOCOL);
-    this.#socket = socket;
-    this.#turn("connecting");
-    socket.onopen = () => {
-      const { token } = this.#options;
-      this.#send({ type: "connection_init", payload: token === undefined ? {} : { token } });
+    clearTimeout(this.#retry);
+    const dial = (this.#dials += 1);
+    const lost = (/** @type {string} */ code, /** @type {string} */ reason, /** @type {unknown} */ cause = undefined) => {
+      if (dial === this.#dials) this.#lost(new PenstockError(code, reason || "the connection was lost", {}, cause));
     };
+    this.#accepted = false;
+    const { openTimeout = OPEN_MS } = this.#options;
+    this.#watch = setTimeout(() => lost(LOST, `the server did not answer within ${openTimeout} ms`), openTimeout);
+    this.#token().then(
+      (token) => {
+        if (dial === this.#dials) this.#connect(token, lost);
+      },
+      (error) => lost("TOKEN_FAILED", `there is no token: ${error?.message ?? error}`, error),
+    );
+    this.#turn("connecting");
+  }
+
+  async #token() {
+    const { token } = this.#options;
+    const found = (typeof token === "function" ? await token() : token) ?? undefined;
+    if (found !== undefined && typeof found !== "string") throw new TypeError(`token is ${typeof found}, but must be text`);
+    return found;
+  }
+
+  /**
+   * @param {string | undefined} token
+   * @param {(code: string, reason: string) => void} lost
+   */
+  #connect(token, lost) {
+    const Socket = this.#options.WebSocket ?? WebSocket;
+    /** @type {WebSocket} */
+    let socket;
+    try {
+      socket = new Socket(this.#url, SUBPROTOCOL);
+    } catch (error) {
+      this.#end(new PenstockError("CONNECTION_REFUSED", /** @type {Error} */ (error).message, {}, error)); // as ws: is in a page of https:
+      return;
+    }
+    this.#socket = socket;
+    let why = "";
+    socket.onopen = () => this.#write(JSON.stringify({ type: "connection_init", payload: { token } }), socket);
     socket.onmessage = ({ data }) => {
       if (socket === this.#socket) this.#receive(JSON.parse(data));
     };
-    socket.onclose = ({ code, reason }) => {
-      if (socket === this.#socket) this.#lost(code, reason);
+    socket.onclose = ({ code, reason }) => lost(String(code), reason || why);
+    // Where a refused connection tells by `close` too, its code is told in the same turn.
+    socket.onerror = (event) => {
+      why = /** @type {any} */ (event).message ?? "";
+      setTimeout(() => lost(LOST, why), 0);
     };
+  }
+
+  /** Something has happened after which a connection may be dead, or possible again. */
+  #wake() {
+    if (this.#status === "waiting") this.#dial();
+    else if (this.#status === "open") this.#probe();
   }
 
   /** @param {string} status */
@@ -488,18 +563,21 @@ export class Client extends EventTarget {
     this.#write(JSON.stringify(message));
   }
 
-  /** @param {string} text */
-  #write(text) {
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(text); // otherwise it is lost, like everything in flight
+  #write(/** @type {string} */ text, socket = this.#socket) {
+    if (socket?.readyState === 1) socket.send(text); // open; otherwise it is lost, like everything in flight
   }
 
   /** @param {any} message */
   #receive(message) {
-    this.#heard = Date.now();
+    this.#heard = performance.now();
+    if (this.#probing) this.#guard();
     switch (message.type) {
       case "connection_ack":
         this.#attempts = 0;
-        this.#guard(message.payload?.keepAliveMs ?? 12_000);
+        this.#accepted = true;
+        this.#error = null;
+        this.#keepAlive = message.payload?.keepAliveMs ?? 12_000;
+        this.#guard();
         this.#calls = message.payload?.limits?.groupCalls ?? 1;
         this.#turn("open");
         for (const changes of this.#open) this.#subscribe(changes);
@@ -548,7 +626,10 @@ export class Client extends EventTarget {
         changes?.tell(message.type, message);
         break;
       }
-      default: // pong; goaway, after which the server closes with 1012
+      case "pong":
+        if (message.payload?.at === this.#probedAt) this.#took = this.#heard - this.#probedAt;
+        break;
+      default: // goaway, after which the server closes with 1012
     }
   }
 
@@ -568,37 +649,61 @@ export class Client extends EventTarget {
     }, wait);
   }
 
-  /** JavaScript cannot see the pings of a WebSocket, so the client pings a silent connection itself, and then gives it up. */
-  #guard(/** @type {number} */ keepAliveMs) {
-    clearInterval(this.#watch);
-    this.#watch = setInterval(() => {
-      const silent = Date.now() - this.#heard;
-      if (silent > 2.5 * keepAliveMs) {
-        const socket = this.#socket;
-        this.#lost(1006, "nothing was heard of the server");
-        socket?.close();
-      } else if (silent > 0.9 * keepAliveMs) {
-        this.#send({ type: "ping" });
-      }
-    }, keepAliveMs);
+  /** JavaScript cannot see the pings of a WebSocket, so the client pings a silent connection itself. */
+  #guard() {
+    clearTimeout(this.#watch);
+    this.#probing = false;
+    const left = this.#heard + this.#keepAlive / 2 - performance.now();
+    if (left <= 0) this.#probe();
+    else this.#watch = setTimeout(() => this.#guard(), left);
   }
 
   /**
-   * @param {number} code
-   * @param {string} reason
+   * Asks the server whether it is there, and gives the connection up without an answer. A large message on a slow line looks like
+   * silence until all of it has arrived, so the time for an answer is at least twice that of the answer before.
    */
-  #lost(code, reason) {
-    clearInterval(this.#watch);
-    this.#socket = null;
-    this.#byId.clear();
-    this.#appends.lost();
-    if (FATAL_CLOSES.has(code)) {
-      this.#end(new PenstockError(String(code), reason || "the server closed the connection"));
+  #probe(again = false) {
+    if (this.#probing && !again) return;
+    clearTimeout(this.#watch);
+    this.#probing = true;
+    const asked = (this.#probedAt = performance.now());
+    const wait = Math.max(this.#keepAlive / 3, Math.min(2 * this.#took, ANSWER_LIMIT_MS));
+    this.#send({ type: "ping", payload: { at: asked } });
+    this.#watch = setTimeout(() => {
+      if (!again && performance.now() - asked > 2 * wait) {
+        this.#probe(true); // the machine slept, or the page is hidden: an answer may have come that is not read yet
+        return;
+      }
+      this.#took = wait;
+      this.#lost(new PenstockError(LOST, "nothing was heard of the server"));
+    }, wait);
+  }
+
+  /** @param {PenstockError} error */
+  #lost(error) {
+    const renewable = error.code === FORBIDDEN && this.#accepted && typeof this.#options.token === "function";
+    if (FATAL_CLOSES.has(Number(error.code)) && !renewable) {
+      this.#end(error);
       return;
     }
+    this.#leave();
+    this.#error = error;
+    this.#appends.lost();
     for (const changes of this.#open) changes.tell("lost", null);
-    this.#turn("waiting");
+    if (this.#status === "closed") return; // by a listener
     this.#retry = setTimeout(() => this.#dial(), this.#delay());
+    this.#turn("waiting");
+  }
+
+  /** The attempt to connect, or its connection, is over. */
+  #leave() {
+    clearTimeout(this.#watch);
+    this.#probing = false;
+    this.#dials += 1;
+    this.#byId.clear();
+    const socket = this.#socket;
+    this.#socket = null;
+    socket?.close(1000);
   }
 
   /** Doubling back-off with jitter, so that clients that lost a server together do not reconnect together. */
@@ -612,18 +717,16 @@ export class Client extends EventTarget {
   /** @param {PenstockError | null} error */
   #end(error) {
     clearTimeout(this.#retry);
-    clearInterval(this.#watch);
-    const [socket, open] = [this.#socket, [...this.#open]];
-    this.#socket = null;
+    this.#leave();
+    this.#waking.abort();
+    this.#error = error;
+    const why = error ?? new PenstockError("CLOSED", "the client was closed");
+    const open = [...this.#open];
     this.#open.clear();
-    this.#byId.clear();
     for (const changes of open) changes.tell("over", error);
-    for (const { reject } of this.#asked.values()) {
-      reject(error ?? new PenstockError("CLOSED", "the client was closed"));
-    }
+    for (const { reject } of this.#asked.values()) reject(why);
     this.#asked.clear();
-    this.#appends.end(error ?? new PenstockError("CLOSED", "the client was closed"));
-    socket?.close(1000);
+    this.#appends.end(why);
     this.#turn("closed");
   }
 }
@@ -1008,7 +1111,7 @@ export class Changes extends EventTarget {
   #refill() {
     const room = this.#window - this.#demand - this.buffered;
     if (this.#paused || this.#id === null || room < 1 || 2 * room < this.#window) return;
-    const wait = this.#requestedAt + REQUEST_EVERY_MS - Date.now();
+    const wait = this.#requestedAt + REQUEST_EVERY_MS - performance.now();
     if (wait > 0) {
       this.#later ??= setTimeout(() => {
         this.#later = undefined;
@@ -1016,7 +1119,7 @@ export class Changes extends EventTarget {
       }, wait);
       return;
     }
-    this.#requestedAt = Date.now();
+    this.#requestedAt = performance.now();
     this.#demand += room;
     this.#link.send({ type: "request", id: this.#id, n: room });
   }
@@ -1136,7 +1239,7 @@ class SlotPlace {
     this.#send = send;
   }
 
-  /** The `slot` field of `subscribe`. */
+  /** The `slot` field of `subscribe`. @returns {{name: string, opening: string, owner?: string, takeOver?: boolean, generation?: number}} */
   wish() {
     if (this.generation === null) return this.#told;
     return { ...this.#told, takeOver: undefined, generation: this.generation };
@@ -1670,7 +1773,7 @@ function told(/** @type {Append} */ append) {
   return append.maybe ? "unknown" : "refused";
 }
 
-/** @param {{code: string, message: string}} payload The payload of an `error` message. */
+/** @param {{code: string, message: string, [data: string]: any}} payload The payload of an `error` message. */
 function failure({ code, message, ...data }) {
   return new PenstockError(code, message, data);
 }
