@@ -15,7 +15,7 @@ const [url, cursor] = process.argv.slice(2);
 
 const words = (why) => [why].flat().map(({ message, code, reason }) => message ?? `${code} ${reason}`).join("; ");
 const error = (lost) => console.error(`no connection, trying again: ${words(lost)}`);
-const client = createClient({ url, webSocketImpl: WebSocket, ...patient, on: { error } });
+const client = createClient(patient({ url, webSocketImpl: WebSocket, on: { error } }));
 
 async function now() {
   const { value } = await client.iterate({ query: "{ logs { head } }" }).next();

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { patient, resuming } from "./graphql_resuming.mjs";
 
 const asked = [];
-const client = resuming({ subscribe: (payload, sink) => asked.push([payload, sink]) });
+const client = resuming({ subscribe: (payload, sink) => asked.push([payload, sink]), on: () => () => {} });
 const query = "subscription ($since: Cursor) { onChange(since: $since) { cursor } }";
 const taken = [];
 const sink = { next: (result) => taken.push(result), error: (why) => taken.push(why), complete: () => taken.push("end") };
@@ -34,13 +34,23 @@ const history = { query: "query ($since: Cursor) { history(since: $since) { next
 client.subscribe(history, sink);
 assert.deepEqual(asked.pop(), [history, sink]);
 
+const told = [];
+const options = patient({ url: "ws://x", retryAttempts: 3, on: { connected: (...args) => told.push(args), error: told } });
+assert.deepEqual([options.url, options.retryAttempts, options.on.error], ["ws://x", 3, told]); // nothing is taken away
+const { shouldRetry, retryWait, retryAttempts, keepAlive, on } = patient({});
 const refused = { type: "error", message: "connect ECONNREFUSED" };
-for (const lost of [refused, { code: 1012, reason: "the server is stopping" }, { code: 1006, reason: "" }])
-  assert.ok(patient.shouldRetry(lost));
-for (const final of [{ code: 4403, reason: "Forbidden" }, new Error("not handled")]) assert.ok(!patient.shouldRetry(final));
+for (const lost of [refused, { code: 1012, reason: "the server is stopping" }, { code: 1006, reason: "" }]) assert.ok(shouldRetry(lost));
+for (const final of [{ code: 4403, reason: "Forbidden" }, new Error("not handled")]) assert.ok(!shouldRetry(final));
+on.connected();
+options.on.connected(1, 2);
+assert.deepEqual(told, [[1, 2]]);
+assert.ok(shouldRetry({ code: 4403, reason: "Forbidden" })); // it has expired
+on.connecting();
+assert.ok(!shouldRetry({ code: 4403, reason: "Forbidden" })); // the next one was refused
+assert.ok(keepAlive > 0);
 
-assert.equal(patient.retryAttempts, Infinity);
+assert.equal(retryAttempts, Infinity);
 const waited = [];
 globalThis.setTimeout = (done, ms) => done(waited.push(ms));
-for (let tries = 0; tries < 2000; tries += 1) await patient.retryWait(tries);
+for (let tries = 0; tries < 2000; tries += 1) await retryWait(tries);
 assert.ok(Math.min(...waited) >= 100 && Math.max(...waited) <= 5000);

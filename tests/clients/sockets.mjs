@@ -240,6 +240,45 @@ const scenarios = {
     assert.equal(client.status, "closed");
   },
 
+  async tokens() {
+    const asked = [];
+    const { url } = await server((socket, number, { type, payload }) => {
+      if (type !== "connection_init") return;
+      asked.push(payload.token);
+      if (/[36]$/.test(payload.token ?? "6")) return socket.close(4403, "Forbidden"); // refused at once
+      acknowledge(socket);
+      if (/[1245]$/.test(payload.token)) socket.close(4403, "Forbidden"); // expired
+    });
+    const ended = async (token) => {
+      asked.length = 0;
+      const client = connect(url, { ...quick, token });
+      await until(client, () => client.status === "closed");
+      assert.equal(client.error.code, "4403");
+      return asked;
+    };
+    let last = 0;
+    assert.deepEqual(await ended(() => `${(last += 1)}`), ["1", "2", "3"]);
+    assert.deepEqual(await ended(async () => `${(last += 1)}`), ["4", "5", "6"]);
+    assert.deepEqual(await ended("1"), ["1"]);
+    assert.deepEqual(await ended(() => null), [undefined]);
+    for (const wrong of [
+      () => {
+        throw new Error("the issuer is away");
+      },
+      () => Promise.reject(new Error("the issuer is away")),
+      () => 7,
+      () => new Promise(() => {}),
+    ]) {
+      const tokens = [wrong, wrong, () => "9"];
+      const client = connect(url, { ...quick, openTimeout: 100, token: () => tokens.shift()() });
+      await until(client, () => client.status === "waiting");
+      assert.match(client.error.message, /TOKEN_FAILED: there is no token: (the issuer is away|token is number)|did not answer within 100 ms/);
+      await opened(client);
+      assert.equal(tokens.length, 0);
+      client.close();
+    }
+  },
+
   async wrong() {
     for (const url of ["ftp://example.org/", "no URL", "ws://["]) assert.throws(() => connect(url, quick), TypeError);
     if (kind === "ws") assert.throws(() => connect("ws://example.org/"), /pass one, such as that of npm ws/);

@@ -13,7 +13,7 @@ globalThis.WebSocket ??= WebSocket; // as in a browser
 const [url, since] = process.argv.slice(2);
 const query = "subscription Changes($since: Cursor) { onChange(since: $since) { cursor version index } }";
 
-const stock = createClient({ url, ...patient });
+const stock = createClient(patient({ url }));
 const client = resuming(stock);
 
 stock.on("error", ({ message }) => console.error(`no connection, trying again: ${message}`));

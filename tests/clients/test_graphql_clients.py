@@ -8,11 +8,12 @@ import sys
 import threading
 import time
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 
 from publishers import ChangeLog, Content, Criterion, Position, upsert
 from tests.clients.conftest import EXAMPLES, HERE, running
 from tests.harness.ports import free_port
-from transports import Grant, Limits, LogAction, serve
+from transports import Grant, Limits, LogAction, Principal, serve
 
 
 def socket_url(server):
@@ -78,6 +79,24 @@ async def test_every_stock_client_gets_each_change_once_over_three_restarts(log,
         for task in listening:
             task.cancel()
     assert got == dict.fromkeys(got, everything(601, 3)[5:])
+
+
+async def test_a_stock_client_renews_a_token_that_expires_and_ends_at_one_that_is_refused(log, node):
+    """E55, F130: npm graphql-ws as documented; 4403 behind an acknowledgement is retried once."""
+    given, begin = [], str(log.token(log.oldest))
+
+    def judge(credentials):
+        if credentials.token is None or int(credentials.token) > 5:
+            return None
+        given.append(int(credentials.token))
+        log.commit([upsert("order", "1", {})])
+        return Principal("ann", expires=datetime.now(UTC).timestamp() + 0.1)
+
+    with serve(log, authenticate=judge, limits=Limits(revocation=0.05)) as server:
+        async with running("node", node / "renewing.mjs", socket_url(server), begin) as client:
+            lines = await client.lines(11)
+    assert positions(lines[:10]) == everything(5, 1)
+    assert (given, lines[10]) == ([1, 2, 3, 4, 5], {"refused": 6})
 
 
 def test_a_recipe_says_what_it_needs_and_gives_up_where_no_retry_helps(node):

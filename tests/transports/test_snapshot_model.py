@@ -45,7 +45,7 @@ class Wires:
 
     def __init__(self, log, chance):
         self.log, self.chance = log, chance
-        self.session = ClientSession(None, lambda _: 0.0)
+        self.session = ClientSession(lambda _: 0.0)
         self.cut_off()
         self.begin("state")
 

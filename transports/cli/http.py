@@ -3,12 +3,15 @@
 import argparse
 import http.client
 import itertools
+import shlex
 import ssl
+import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -21,7 +24,7 @@ from transports.client.backoff import Backoff
 from transports.errors import ConnectionLost, InvalidInput, RemoteError
 from transports.tcp.trust import trusting
 
-__all__ = ["ServerTrust", "add_token", "ask", "post", "token_of", "trust_of"]
+__all__ = ["ServerTrust", "add_token", "ask", "post", "token_of", "tokens_of", "trust_of"]
 
 _TIMEOUT: Final = 10.0
 _PATIENCE: Final = 60.0  # seconds without a byte from a server that is writing
@@ -36,6 +39,11 @@ def add_token(parser: ArgumentParser) -> None:
         "--token-file",
         "FILE",
         "file that holds the token, which other users of this machine can read in --token",
+    )
+    parser.value(
+        "--token-command",
+        "COMMAND",
+        "program, with its arguments, that prints the token; a command that connects again asks it again",
     )
     parser.value("--ca", "FILE", "authorities by which a server is trusted (default: those of this machine)")
     parser.value("--cert", "FILE", "certificate to show to a server")
@@ -80,8 +88,42 @@ def trust_of(chosen: argparse.Namespace, url: str) -> ServerTrust | None:
 
 
 def token_of(chosen: argparse.Namespace) -> str | None:
-    """Returns the token from the options or the environment."""
-    return token_given(chosen.token, chosen.token_file)
+    """Returns the token from the options or the environment.
+
+    Raises:
+        InvalidOption: If the file or the program gives none, or an option excludes another.
+    """
+    command: str | None = chosen.token_command
+    if command is None:
+        return token_given(chosen.token, chosen.token_file)
+    if chosen.token is not None or chosen.token_file is not None:
+        raise InvalidOption("--token-command", command, "given without --token and --token-file")
+    right = "a program that prints one line, the token"
+    try:
+        done = subprocess.run(  # noqa: S603 - the program that the user names
+            shlex.split(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            timeout=_TIMEOUT,
+            check=True,
+        )
+        (token,) = done.stdout.decode().split("\n")[:-1] or [done.stdout.decode()]
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        why = (
+            str(error)
+            if isinstance(error, (OSError, subprocess.SubprocessError))
+            else "it printed no such line"
+        )
+        raise InvalidOption("--token-command", command, f"{right}; {why}") from None
+    if not token.strip():
+        raise InvalidOption("--token-command", command, right)
+    return token.strip()
+
+
+def tokens_of(chosen: argparse.Namespace) -> str | Callable[[], str | None] | None:
+    """Returns the token, or a function that returns the one for the next connection, if a file or a program has it."""
+    renewed = chosen.token_command is not None or chosen.token_file is not None
+    return partial(token_of, chosen) if renewed else token_of(chosen)
 
 
 def ask(

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from transports.cli.http import token_of, trust_of
+from transports.cli.http import tokens_of, trust_of
 from transports.client.backoff import Backoff
 from transports.client.remote_log import OnWait, RemoteLog, connect
 
@@ -21,7 +21,7 @@ def remote_of(
     trust = trust_of(chosen, url)
     return connect(
         url,
-        token=token_of(chosen),
+        token=tokens_of(chosen),
         ssl=None if trust is None else trust.context,
         server_name=None if trust is None else trust.name,
         reconnect=reconnect,

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from publishers.errors import InvalidOption
 from transports.client.backoff import Backoff
 from transports.errors import CloseCode, ConnectionLost, ExtraMissing, Violation
 from transports.protocol.client import ClientSession
@@ -20,7 +22,10 @@ from transports.tcp.sockets import send_at_once
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-__all__ = ["Reconnection"]
+__all__ = ["Reconnection", "Token"]
+
+Token: TypeAlias = str | Callable[[], str | None] | Callable[[], Awaitable[str | None]] | None
+"""A token, or a function that returns the one for the next connection."""
 
 _LOG: Final = logging.getLogger("penstock.transports")
 # At DEBUG websockets logs whole messages, one of which holds a token.
@@ -39,6 +44,7 @@ class Reconnection:
     Args:
         session: The machine.
         url: The URL of the endpoint.
+        token: The token, or a function, also a coroutine function, that returns the one for the next connection.
         perform: Performs the effects of the machine.
         waiting: Called before each wait, with the reason why there is no connection and the seconds until the next attempt.
         given_up: Called with the reason when no further attempt will be made.
@@ -54,6 +60,7 @@ class Reconnection:
         session: ClientSession,
         url: str,
         *,
+        token: Token,
         perform: Callable[[Iterable[Effect]], None],
         waiting: Callable[[ConnectionLost, float], None],
         given_up: Callable[[ConnectionLost], None],
@@ -65,6 +72,8 @@ class Reconnection:
     ) -> None:
         self._session = session
         self._url = url
+        self._token = token
+        self._accepted = False  # whether the server has acknowledged this connection
         self._perform = perform
         self._waiting = waiting
         self._given_up = given_up
@@ -86,6 +95,7 @@ class Reconnection:
 
         Raises:
             ConnectionLost: If that fails; the first attempt is not retried.
+            Exception: What the function of the token raises.
             ExtraMissing: If websockets is not installed.
         """
         try:
@@ -135,6 +145,8 @@ class Reconnection:
             except Exception as error:  # noqa: BLE001 - callers that wait for this connection would wait for ever
                 _LOG.exception("the connection to %s failed", self._url)
                 lost = ConnectionLost(self._url, repr(error), retryable=False)
+            if lost.close_code == CloseCode.FORBIDDEN and self._accepted and callable(self._token):
+                lost.retryable = True  # the token has expired, and the next one is asked for
             again = lost.retryable and self._opened is not None and self._opened.done()
             delay = self._reconnect.delay(self._attempt) if self._reconnect and again else None
             if delay is None:
@@ -146,6 +158,7 @@ class Reconnection:
 
     async def _serve(self) -> ConnectionLost:
         """Connects, and serves the connection until it is lost; returns the reason."""
+        self._accepted = False
         from websockets.asyncio.client import connect as dial  # noqa: PLC0415 - an optional dependency
         from websockets.exceptions import (  # noqa: PLC0415 - likewise
             ConnectionClosed,
@@ -158,6 +171,15 @@ class Reconnection:
             loopback = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
         except ValueError as error:
             return ConnectionLost(self._url, str(error), retryable=False)
+        try:
+            async with asyncio.timeout(self._open_timeout):
+                token = await self._ask_token()
+        except Exception as error:  # noqa: BLE001 - of the user's function: whatever it is, the next attempt may succeed
+            if self._opened is not None and not self._opened.done():
+                self._opened.set_exception(error)
+            lost = ConnectionLost(self._url, f"there is no token: {error!r}")
+            lost.__cause__ = error
+            return lost
         try:
             async with dial(
                 self._url,
@@ -175,7 +197,7 @@ class Reconnection:
             ) as socket:
                 self._socket = socket
                 send_at_once(socket.transport)  # with a proxy, the proxy's client made the socket
-                await self._greet(socket)
+                await self._greet(socket, token)
                 await self._exchange(socket)
         except ConnectionClosed as error:
             return self._closed(*((error.rcvd.code, error.rcvd.reason) if error.rcvd else (None, "")))
@@ -212,14 +234,25 @@ class Reconnection:
         retryable = CloseCode(code).retryable if known and code is not None else True
         return ConnectionLost(self._url, why, close_code=code, retryable=retryable)
 
-    async def _greet(self, socket: "ClientConnection") -> None:
-        self._perform(self._session.begin())
+    async def _ask_token(self) -> str | None:
+        if not callable(self._token):
+            return self._token
+        found = self._token()
+        if inspect.isawaitable(found):
+            found = await found
+        if found is not None and not isinstance(found, str):
+            raise InvalidOption("token", type(found).__name__, "a function that returns text or None")
+        return found
+
+    async def _greet(self, socket: "ClientConnection", token: str | None) -> None:
+        self._perform(self._session.begin(token))
         while self._outgoing:
             await socket.send(self._outgoing.popleft().decode())
         async with asyncio.timeout(self._open_timeout):
             text = await socket.recv()
         self._perform(self._session.receive(text))
         self._attempt = 0
+        self._accepted = True
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 

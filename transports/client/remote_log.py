@@ -29,7 +29,7 @@ from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
 from transports.client.backoff import Backoff
-from transports.client.reconnect import Reconnection
+from transports.client.reconnect import Reconnection, Token
 from transports.client.remote_feed import RemoteFeed, RemoteSubscription
 from transports.client.remote_group import RemoteMember
 from transports.client.remote_groups import RemoteGroups
@@ -104,7 +104,7 @@ class RemoteLog:
         self,
         url: str,
         *,
-        token: str | None,
+        token: Token,
         reconnect: Backoff | None,
         open_timeout: float,
         headers: Mapping[str, str],
@@ -115,7 +115,7 @@ class RemoteLog:
         self.url = url
         self._on_wait = on_wait
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._session = ClientSession(token, self._delay)
+        self._session = ClientSession(self._delay)
         self._subscriptions: dict[ClientSubscription, RemoteSubscription] = {}
         self._questions = RemoteQuestions(self._session, self._perform)
         self._appends: dict[ClientAppend, asyncio.Future[RemoteCommit]] = {}
@@ -127,6 +127,7 @@ class RemoteLog:
         self._connection = Reconnection(
             self._session,
             url,
+            token=token,
             perform=self._perform,
             waiting=self._waiting,
             given_up=self._given_up,
@@ -579,7 +580,7 @@ class RemoteLog:
 def connect(
     url: str,
     *,
-    token: str | None = None,
+    token: Token = None,
     reconnect: Backoff | bool = False,
     open_timeout: float = 10.0,
     headers: Mapping[str, str] | None = None,
@@ -591,7 +592,9 @@ def connect(
 
     Args:
         url: ``ws://host:port/ws``, as in ``Server.url``.
-        token: The token to send in ``connection_init``.
+        token: The token to send in ``connection_init``; or a function that returns it, called before each connection on its event
+            loop: one that waits for a server should be a coroutine function. With ``reconnect`` a connection whose token has expired
+            is then renewed with the next one, and an exception of the function is a failed attempt.
         reconnect: Whether to reconnect, or with which delays. Subscriptions then resume behind the last change that arrived,
             and their subscribers notice nothing.
         open_timeout: Seconds after which an attempt to connect has failed.

@@ -118,13 +118,11 @@ class ClientSession:
         appends: The appends of the client.
 
     Args:
-        token: The token to send to the server; None for none.
         delay: Returns the seconds until a subscription is retried, given the number of earlier attempts; None for no retry.
     """
 
-    def __init__(self, token: str | None, delay: Callable[[int], float | None]) -> None:
+    def __init__(self, delay: Callable[[int], float | None]) -> None:
         self.phase = ConnectionPhase.CLOSED
-        self._token = token
         self._delay = delay
         self._ids = itertools.count(1)
         self._subscriptions: dict[str, ClientSubscription] = {}
@@ -198,10 +196,10 @@ class ClientSession:
 
     # Events of the connection.
 
-    def begin(self) -> list[Effect]:
-        """Begins a new connection with ``connection_init``."""
+    def begin(self, token: str | None = None) -> list[Effect]:
+        """Begins a new connection with ``connection_init``, which holds the token."""
         self.phase, self._checkpoints = advance(ConnectionPhase.OPENED, PhaseEvent.INIT), 0
-        payload = {"client": _CLIENT} | ({} if self._token is None else {"token": self._token})
+        payload = {"client": _CLIENT} | ({} if token is None else {"token": token})
         return [Send(encode({"type": "connection_init", "payload": payload}))]
 
     def receive(self, text: bytes | str) -> list[Effect]:

@@ -3,12 +3,13 @@
 import json
 import signal
 import urllib.request
+from datetime import UTC, datetime
 
 import pytest
 
-from publishers import InvalidOption
+from publishers import InvalidOption, upsert
 from tests.transports.cli.test_program import one_line, start
-from transports import Credentials, Principal
+from transports import Credentials, Limits, Principal, serve
 from transports.access.tokens import TokenFile, token_given
 from transports.cli import main
 
@@ -141,3 +142,33 @@ def test_listening_beyond_this_machine_needs_tokens_or_to_be_asked_for(log, caps
     with start("serve", log.path, "--host", "0.0.0.0", "--port", "0", "--insecure") as server:
         assert "serving shop" in server.stdout.readline()
         assert "no client needs a token" in server.stderr.readline()
+
+
+def test_a_command_that_prints_the_token_is_asked_before_each_connection(log, tmp_path, capsys):
+    """E55: a connection whose token expires is followed by one with the next token."""
+    given = []
+
+    def judge(credentials):
+        given.append(credentials.token)
+        log.commit([upsert("order", str(len(given)), {})])
+        return Principal("ann", expires=datetime.now(UTC).timestamp() + 0.05)
+
+    program = tmp_path / "token.sh"
+    program.write_text(f"echo x >> '{tmp_path}/asked'; wc -l < '{tmp_path}/asked'\n")
+    with serve(log, authenticate=judge, limits=Limits(revocation=0.05)) as server:
+        command = f"sh '{program}'"
+        said = ["tail", server.url, "--since", "earliest", "--until", "3", "--token-command", command]
+        assert main(said) == 0
+        assert [int(token) for token in given[:3]] == [1, 2, 3]
+        assert len(capsys.readouterr().out.splitlines()) == 6
+        for wrong, says in (
+            ("sh -c 'exit 3'", "exit status 3"),
+            ("true", "prints one line"),
+            ("printf 'a\\nb\\n'", "prints one line"),
+            ("there-is-none", "No such file"),
+            ("'", "no such line"),
+        ):
+            assert main(["stats", server.url, "--token-command", wrong]) == 2
+            assert says in one_line(capsys)
+        assert main(["stats", server.url, "--token-command", "true", "--token", "x"]) == 2
+        assert "without --token" in one_line(capsys)

@@ -185,7 +185,7 @@ async def test_a_consumer_says_what_is_wrong_before_anything_is_sent(serving, gr
 
 def test_what_was_not_answered_is_said_again_but_a_claim():
     """On the next connection, in order, within the window of the server."""
-    session = ClientSession(None, lambda _: None)
+    session = ClientSession(lambda _: None)
     consumer = ClientConsumer(session.name(), {"group": "g", "consumer": "c"})
     joined = JoinedReply("1", "log", MemberReply("g", "c", 3))
     calls = [consumer.call(do, {}) for do in ("ack", "claim", "nack", "ack")]

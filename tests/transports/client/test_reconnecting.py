@@ -3,17 +3,19 @@
 import asyncio
 import contextlib
 import random
+from datetime import UTC, datetime
 
 import pytest
 
 import flow
+from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 from tests.harness.ports import free_port
 from tests.transports.client.test_remote_log import Probe
 from tests.transports.principals import knowing
-from transports import Backoff, ConnectionLost, RemoteError, connect, serve
+from transports import Backoff, ConnectionLost, Principal, RemoteError, connect, serve
 
 QUICK = Backoff(first=0.01, limit=0.05)
 
@@ -284,3 +286,75 @@ async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
         await until(lambda: probe.errors)
     assert isinstance(probe.errors[0], ConnectionLost)
     assert "broken" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "indirect"])
+async def test_a_token_that_expires_is_renewed_and_a_fresh_one_that_is_refused_is_not(
+    serving, log, until, kind
+):
+    """E55: the function is asked before each connection; each change comes once."""
+    asked = []
+    refusing = False
+
+    def judge(credentials):
+        return None if refusing else Principal("ann", expires=datetime.now(UTC).timestamp() + 0.1)
+
+    def plain():
+        asked.append(f"token {len(asked)}")
+        return asked[-1]
+
+    async def coroutine():
+        return plain()
+
+    def indirect():
+        return coroutine()
+
+    tokens = {"plain": plain, "coroutine": coroutine, "indirect": indirect}
+    server = serving(authenticate=judge, revocation=0.05)
+    waits = []
+    async with connect(
+        server.url, token=tokens[kind], reconnect=QUICK, on_wait=lambda *told: waits.append(told)
+    ) as remote:
+        probe = Probe(flow.UNBOUNDED)
+        remote.changes(start="earliest").subscribe(probe)
+        for version in range(1, 6):
+            await log.commit_async([upsert("order", str(version), {})])
+            await until(lambda count=version: len(asked) > count and len(probe.items) == 2 * count)
+        assert probe.places == [(version, index) for version in range(1, 6) for index in range(2)]
+        assert {lost.close_code for lost, _ in waits} == {4403}
+        refusing = True
+        await until(lambda: probe.errors)
+        assert probe.errors[0].close_code == 4403
+        assert len(asked) == len(waits) + 1
+
+
+async def test_a_token_that_cannot_be_had_is_told_at_first_and_waited_for_later(serving, log, until):
+    server = serving(authenticate=knowing("right"))
+    failing = OSError("the issuer is away")
+
+    def token():
+        if failing is not None:
+            raise failing
+        return "right"
+
+    with pytest.raises(OSError, match="the issuer is away"):
+        async with connect(server.url, token=token, reconnect=QUICK):
+            pass
+    failing, waits = None, []
+    async with connect(
+        server.url, token=token, reconnect=QUICK, on_wait=lambda lost, _: waits.append(lost)
+    ) as remote:
+        probe = Probe(1)
+        remote.changes().subscribe(probe)
+        await until(lambda: probe.cursor)
+        failing = OSError("the issuer is away")
+        for connection in list(server.application._connections):
+            server._loop.call_soon_threadsafe(connection._link.abort)
+        await until(lambda: "the issuer is away" in "".join(str(lost) for lost in waits))
+        failing = None
+        await log.commit_async([upsert("order", "1", {})])
+        await until(lambda: probe.items)
+        assert probe.errors == []
+    with pytest.raises(InvalidOption, match="a function that returns text or None"):
+        async with connect(server.url, token=lambda: 7):  # type: ignore[arg-type,return-value]
+            pass

@@ -26,8 +26,8 @@ def said(effects):
     return [json.loads(effect.data) for effect in effects]
 
 
-def session(*, token=None, delay=lambda _: None):
-    made = ClientSession(token, delay)
+def session(*, delay=lambda _: None):
+    made = ClientSession(delay)
     assert said(made.begin())[0]["type"] == "connection_init"
     return made
 
@@ -58,10 +58,10 @@ def deliver(made, entry, *versions):
 
 
 def test_it_greets_with_its_token_and_says_nothing_else_before_the_ack():
-    made = ClientSession("secret", lambda _: None)
+    made = ClientSession(lambda _: None)
     entry, question = subscription(made), ClientQuestion(made.name(), {"entity_type": "order"})
     entry.wanted = 5
-    (greeting,) = said(made.begin())
+    (greeting,) = said(made.begin("secret"))
     assert greeting["payload"]["token"] == "secret"
     assert made.subscribe(entry) == made.ask(question) == made.request(entry) == []
     asked, subscribed = said(say(made, type="connection_ack"))

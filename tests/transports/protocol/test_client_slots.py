@@ -13,7 +13,7 @@ GIVEN = '{"type":"subscribed","id":"1","log":"shop","epoch":1,"cursor":"c1","old
 
 @pytest.fixture
 def session():
-    session = ClientSession(None, lambda _attempt: 0.0)
+    session = ClientSession(lambda _attempt: 0.0)
     session.begin()
     session.receive(ACK)
     return session
