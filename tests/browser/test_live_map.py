@@ -31,7 +31,7 @@ def follow(tab, wish=None):
     tab.run(f"""
       globalThis.orders = client.liveMap("order", {json.dumps(wish or {})});
       for (const name of ["change", "ready", "error"]) {{
-        orders.addEventListener(name, ({{ detail }}) => told.push(name === "change" ? `${{detail.operation}} ${{detail.key}}` : name));
+        orders.addEventListener(name, ({{ detail }}) => told.push(...(name === "change" ? detail.changes.map((one) => `${{one.operation}} ${{one.key}}`) : [name])));
       }}
       globalThis.shown = () => Object.fromEntries([...orders].sort());
       true
@@ -221,3 +221,42 @@ def test_rows_come_in_place_of_history_that_is_missing(airport, tab):
     assert tab.run("seen[0]") == "begin "
     assert tab.run("seen.filter((one) => one.startsWith('READ')).length") == there
     assert tab.run("changes.ready") is True
+
+
+def test_a_map_tells_a_message_once_and_is_a_store(place, tab):
+    """F88: the documented reader is linear, and a store of React, Svelte or Vue sees what the map shows."""
+    count = 3000
+    place.log.commit([upsert("order", str(number), {}) for number in range(count)])
+    tab.run("""
+      globalThis.orders = client.liveMap("order");
+      globalThis.rows = globalThis.visits = 0;
+      orders.addEventListener("change", ({ detail }) => { rows += detail.changes.length; visits += [...orders].length; globalThis.last = detail; });
+      globalThis.shots = [];
+      globalThis.leave = orders.subscribe((entities) => shots.push(entities));
+      true
+    """)
+    tab.until("orders.complete")
+    assert tab.run("[rows, shots[0].size, shots.at(-1).size, shots.at(-1) === orders.snapshot()]") == [
+        count,
+        0,
+        count,
+        True,
+    ]
+    assert tab.run("visits") <= count * count // 20
+    place.log.commit([remove("order", "1"), upsert("order", "2", {"n": 2})])
+    tab.until("orders.size === 2999")
+    assert tab.run("last") == {
+        "version": 2,
+        "changes": [
+            {"operation": "REMOVE", "key": "1"},
+            {"operation": "UPSERT", "key": "2", "value": {"n": 2}},
+        ],
+    }
+    assert tab.run("[shots.at(-2).has('1'), shots.at(-1).has('1'), shots.at(-1).get('2')]") == [
+        True,
+        False,
+        {"n": 2},
+    ]
+    tab.run("leave(); globalThis.known = shots.length; client.close(); true")
+    tab.until("orders.error?.code === 'CLOSED'")
+    assert tab.run("shots.length === known")

@@ -1821,11 +1821,20 @@ function isMark(item) {
  */
 
 /**
+ * @typedef {object} MapChange
+ * @property {number} version The version of the last change.
+ * @property {{operation: string, key: string | undefined, value: any}[]} changes The changes, in order; TRUNCATE has no key.
+ */
+
+/**
  * The current entities of a type by key: from the state of the log, and then by every change. While the connection is lost
  * the map keeps its content. If it cannot resume, it keeps its content until the current state is complete.
  *
- * Fires `change` (`detail`: `{operation, key, value}`, without a key for TRUNCATE), `ready` once it shows all entities and
- * again each time that it has started over, and `error` (`detail`: the error) when it has ended for good.
+ * Fires `change` once for each message (`detail`: a `MapChange`), `ready` once it shows all entities and again each time that it
+ * has started over, and `error` (`detail`: the error) when it has ended for good.
+ *
+ * `subscribe` and `snapshot` are what stores of web frameworks need: `useSyncExternalStore(map.subscribe, map.snapshot)` in React,
+ * `$map` in Svelte, `map.subscribe((entities) => (reference.value = entities))` in Vue.
  *
  * @implements {Iterable<[string, any]>}
  */
@@ -1837,6 +1846,14 @@ export class LiveMap extends EventTarget {
   #shown = new Map();
   #complete = false;
   #over = false;
+  /** @type {Error | null} */
+  #error = null;
+  /** @type {MapChange} */
+  #changed = { version: 0, changes: [] };
+  /** @type {ReadonlyMap<string, any> | null} */
+  #snapshot = null;
+  /** @type {Set<(entities: ReadonlyMap<string, any>) => void>} */
+  #subscribers = new Set();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #later;
 
@@ -1866,6 +1883,27 @@ export class LiveMap extends EventTarget {
   get complete() {
     return this.#complete;
   }
+
+  /** Why the map has ended for good; null before, and after `close`. */
+  get error() {
+    return this.#error;
+  }
+
+  /** The entities as they are now, in a map that never changes; the same one until they change. */
+  snapshot = () => (this.#snapshot ??= new Map(this.#shown));
+
+  /**
+   * Calls a function with the snapshot: now, after each message, and when the map is complete or has ended.
+   *
+   * @param {(entities: ReadonlyMap<string, any>) => void} run
+   * @returns {() => void} A function that ends this.
+   */
+  subscribe = (run) => {
+    const own = (/** @type {ReadonlyMap<string, any>} */ entities) => run(entities);
+    this.#subscribers.add(own);
+    own(this.snapshot());
+    return () => void this.#subscribers.delete(own);
+  };
 
   /** The cursor behind the last change that the map shows. */
   get cursor() {
@@ -1912,22 +1950,28 @@ export class LiveMap extends EventTarget {
     try {
       const changes = (this.#changes = this.#subscribe());
       changes.addEventListener("ready", () => {
+        this.#flush();
         this.#shown = entities;
         this.#complete = true;
-        this.dispatchEvent(new Event("ready"));
+        this.#tell(new Event("ready"));
       });
-      for await (const event of changes) this.#apply(entities, event);
+      for await (const event of changes) {
+        this.#apply(entities, event);
+        if (changes.buffered === 0) this.#flush();
+      }
       if (!this.#over) throw new PenstockError("CLOSED", "the client was closed");
     } catch (error) {
       const { code } = /** @type {PenstockError} */ (error);
       if (this.#over) return;
       this.#complete = false;
+      this.#flush();
       if (BEGUN_AGAIN.has(code)) {
         this.#later = setTimeout(() => this.#follow(), AGAIN_MS);
         return;
       }
       this.#over = true;
-      this.dispatchEvent(new CustomEvent("error", { detail: error }));
+      this.#error = /** @type {Error} */ (error);
+      this.#tell(new CustomEvent("error", { detail: error }));
     }
   }
 
@@ -1935,12 +1979,29 @@ export class LiveMap extends EventTarget {
    * @param {Map<string, any>} entities
    * @param {ChangeEvent} event
    */
-  #apply(entities, { operation, key, body, field }) {
+  #apply(entities, { operation, key, body, field, version }) {
     if (field !== undefined) return; // the change of its entity came before
     if (operation === "TRUNCATE") entities.clear();
     else if (operation === "REMOVE" || operation === "EXPIRE") entities.delete(/** @type {string} */ (key));
     else entities.set(/** @type {string} */ (key), body);
-    if (entities === this.#shown) this.dispatchEvent(new CustomEvent("change", { detail: { operation, key, value: body } }));
+    if (entities !== this.#shown) return;
+    this.#changed.version = version;
+    this.#changed.changes.push({ operation, key, value: body });
+  }
+
+  /** Tells of the changes that are not told yet. */
+  #flush() {
+    const detail = this.#changed;
+    if (detail.changes.length === 0) return;
+    this.#changed = { version: detail.version, changes: [] };
+    this.#tell(new CustomEvent("change", { detail }));
+  }
+
+  /** @param {Event} event */
+  #tell(event) {
+    this.#snapshot = null;
+    this.dispatchEvent(event);
+    for (const run of [...this.#subscribers]) run(this.snapshot());
   }
 }
 
