@@ -11,6 +11,20 @@ from transports.errors import CloseCode
 
 BROWSER = Path(__file__).parents[2] / "transports" / "browser"
 KINDS = ("own", "ws")
+TSC = [
+    "--allowJs",
+    "--checkJs",
+    "--strict",
+    "--declaration",
+    "--emitDeclarationOnly",
+    "--skipLibCheck",
+    "--target",
+    "es2022",
+    "--module",
+    "nodenext",
+    "--lib",
+    "es2022,dom,dom.iterable",
+]
 
 
 @pytest.fixture
@@ -34,3 +48,18 @@ def test_a_client_survives_what_a_socket_can_do_and_ends_at_the_codes_that_pytho
     """E55: the same close codes are final for both clients."""
     told = json.loads(script("sockets.mjs", kind, *map(int, CloseCode)))
     assert told == {str(int(code)): "open" if code.retryable else "closed" for code in CloseCode}
+
+
+def test_its_types_are_those_of_its_code_and_find_mistakes(node, tmp_path):
+    """E55: TypeScript accepts penstock.js by its comments; penstock.d.ts is what it declares then.
+
+    Costs four seconds of CPU time: the compiler reads its libraries.
+    """
+    for file in (BROWSER / "penstock.js", BROWSER / "penstock.d.ts", Path(__file__).with_name("typed.ts")):
+        shutil.copy(file, tmp_path)
+    command = [node / "node_modules" / ".bin" / "tsc", *TSC, "--outDir", "made", "penstock.js", "typed.ts"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "made" / "penstock.d.ts").read_text() == (BROWSER / "penstock.d.ts").read_text(), (
+        f"write it anew in transports/browser: tsc {' '.join(TSC)} penstock.js"
+    )

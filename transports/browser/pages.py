@@ -19,11 +19,13 @@ _KINDS: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
+    "ts": "text/plain; charset=utf-8",
     "svg": "image/svg+xml",
 }
 _OWN: Final = {
     "/": "index.html",
     "/board/penstock.js": "penstock.js",
+    "/board/penstock.d.ts": "penstock.d.ts",
     "/favicon.ico": "icon.svg",  # browsers request it for any page
 }
 
@@ -69,7 +71,7 @@ class Page:
         """Reads a file, which is a path or a package resource.
 
         Raises:
-            InvalidOption: If its name does not end in html, css, js or svg.
+            InvalidOption: If its name does not end in html, css, js, ts or svg.
             OSError: If it cannot be read.
         """
         kind = _KINDS.get(file.name.rpartition(".")[2])

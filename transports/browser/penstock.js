@@ -16,7 +16,7 @@
  * arrived: no event is lost or delivered twice.
  *
  * `const orders = client.liveMap("order")` is a map of the current entities, kept up to date; the server has to keep the
- * state of the log. Use `await orders.ready`, then `orders.get("42")`, and the event `change` for each change.
+ * state of the log. Use `await orders.ready`, then `orders.get("42")`, and the event `change` for each message.
  *
  * `await client.commit([{ entity_type: "order", key: "42", body: { total: 12 } }])` appends a transaction exactly once,
  * whatever happens to the connection, if the server grants writes to the client.

@@ -117,7 +117,7 @@ def test_a_page_is_read_with_the_type_that_its_name_tells(tmp_path):
         (tmp_path / name).write_text(name)
         assert Page.read(tmp_path / name) == Page(name.encode(), f"{kind}; charset=utf-8")
     with pytest.raises(
-        InvalidOption, match=r"page is 'notes', but must be a name that ends in html, css, js, svg"
+        InvalidOption, match=r"page is 'notes', but must be a name that ends in html, css, js, ts, svg"
     ):
         Page.read(tmp_path / "notes")
 
