@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from publishers import ChangeLog, remove, upsert
+from tests.clients.conftest import EXAMPLES, running
+from transports import serve
 from transports.errors import CloseCode
 
 BROWSER = Path(__file__).parents[2] / "transports" / "browser"
@@ -63,3 +66,26 @@ def test_its_types_are_those_of_its_code_and_find_mistakes(node, tmp_path):
     assert (tmp_path / "made" / "penstock.d.ts").read_text() == (BROWSER / "penstock.d.ts").read_text(), (
         f"write it anew in transports/browser: tsc {' '.join(TSC)} penstock.js"
     )
+
+
+async def test_the_hook_for_react_shows_each_state_under_strict_mode_and_leaves_nothing_behind(
+    node, tmp_path, until
+):
+    """F88: StrictMode mounts twice; one subscription is left, and none when the component has gone."""
+    for file in (BROWSER / "penstock.js", EXAMPLES / "browser" / "use_live_map.js"):
+        shutil.copy(file, node)
+    with ChangeLog.open(tmp_path / "shop", state=True, state_interval=0.0) as log:
+        log.commit([upsert("order", str(number), {"n": number}) for number in range(3)])
+        with serve(log) as server:
+            async with running("node", node / "strict.mjs", server.url) as client:
+                (first,) = await client.lines(1)
+                assert first == {"orders": {str(n): {"n": n} for n in range(3)}, "opened": 2}
+                await until(lambda: len(log.statistics().subscriptions) == 1)
+                log.commit([remove("order", "0"), upsert("order", "last", {})])
+                (second,) = await client.lines(1)
+                assert second["orders"] == {"1": {"n": 1}, "2": {"n": 2}, "last": {}}
+                assert await client.ended() == 0
+                assert [
+                    one for one in client.complaints if "react-test-renderer is deprecated" not in one
+                ] == []
+            await until(lambda: not log.statistics().subscriptions)
