@@ -11,14 +11,18 @@ from typing import Annotated, Any, Final, Literal
 from publishers.errors import InvalidOption
 
 __all__ = [
+    "KEEP_HISTORY",
+    "KEPT",
     "KIB",
     "MIB",
     "LogOptions",
     "Readers",
     "SyncPolicy",
     "check_directory",
+    "check_kept",
     "check_label",
     "check_switches",
+    "check_wait",
     "check_whole",
 ]
 
@@ -27,6 +31,36 @@ MIB: Final = 1024 * KIB
 
 SyncPolicy = Literal["always", "interval", "os"]
 Readers = Literal["owner", "group", "all"]
+
+KEPT: Final = (
+    "retain_bytes",
+    "retain_age",
+    "slot_keep_bytes",
+    "slot_keep_age",
+    "held_max_bytes",
+    "producers",
+    "producer_ttl",
+    "sync",
+    "sync_interval",
+    "ack_sync",
+    "ack_every",
+    "segment_bytes",
+    "segment_age",
+    "frame_bytes",
+    "compress",
+    "origin",
+)
+"""The options that the log itself keeps: they decide what of it stays, how it is synced, and what is written into it. All others are
+of the process that opens it. See ``publishers.wal.files.own_options``."""
+
+KEEP_HISTORY: Final[Mapping[str, Any]] = {
+    "retain_bytes": None,
+    "retain_age": None,
+    "slot_keep_bytes": None,
+    "slot_keep_age": None,
+    "held_max_bytes": 2**62,
+}
+"""Options with which an opening deletes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +280,28 @@ def check_whole(parameter: str, value: object, right: str, least: int = 0, most:
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidOption(parameter, value, right)
+
+
+def check_kept(options: Mapping[str, Any]) -> None:
+    """Checks options that a log is to keep.
+
+    Raises:
+        InvalidOption: If a log does not keep an option of that name, or a value is out of its bounds.
+    """
+    for name, value in options.items():
+        if name not in KEPT:
+            raise InvalidOption(name, value, _nearest(name, KEPT))
+    LogOptions.chosen(None, options)
+
+
+def check_wait(value: object) -> None:
+    """Checks the time to wait for another writer.
+
+    Raises:
+        InvalidOption: If it is no number of seconds from 0 to a day.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 86400:
+        raise InvalidOption("wait", value, "seconds, from 0 to 86400")
 
 
 def check_directory(path: object) -> Path:

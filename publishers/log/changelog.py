@@ -41,7 +41,15 @@ from publishers.log.statistics import LogStatistics, Produced, statistics_of
 from publishers.log.tailing import Following
 from publishers.log.transaction_writer import Committing, Labelled, Tracer, TransactionWriter, check_tracer
 from publishers.mutations.mutation import Mutation
-from publishers.options import KIB, LogOptions, check_directory, check_switches, check_whole
+from publishers.options import (
+    KEEP_HISTORY,
+    KIB,
+    LogOptions,
+    check_directory,
+    check_switches,
+    check_wait,
+    check_whole,
+)
 from publishers.schemas.registry import Schemas, SchemaVersion
 from publishers.slots import Slots
 from publishers.wal import (
@@ -53,6 +61,7 @@ from publishers.wal import (
 )
 from publishers.wal.disk.filesystem import full, means_full
 from publishers.wal.disk.modes import kept_readers
+from publishers.wal.files.own_options import OwnOptions
 
 __all__ = ["ChangeLog"]
 
@@ -135,6 +144,8 @@ class ChangeLog(KeepingLog):
         *,
         read_only: bool = False,
         consumer: str | None = None,
+        borrowed: bool = False,
+        wait: float = 0.0,
         options: LogOptions | None = None,
         filesystem: FileSystem | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -148,11 +159,16 @@ class ChangeLog(KeepingLog):
             read_only: Follow the commits of another process (or of another opening in this one), and serve subscribers. The
                 follower and all its subscriptions end when the directory is replaced or removed; see ``failure``.
             consumer: With ``read_only``: read through the hard links of this name, which no retention deletes.
-            options: Bounds and policies; ``LogOptions()`` if None.
+            borrowed: The log is another program's, as for a command: options given here apply to this opening only, except those
+                in ``options`` if the log is made here; and nothing is deleted where the log keeps no options.
+            wait: Seconds to wait for another writer to close the log, before ``LogBusy``; at most a day.
+            options: Bounds and policies. Those that decide what stays of the log, and how it is synced, stand in the log
+                (``penstock log options DIR``). They are the log's where nothing else is given here; what differs from the
+                default here replaces them.
             filesystem: Holds the files; the real one if None.
             clock: Source of the time.
             tracer: Wraps each write, such as ``publishers.tracing.CommitSpans()``; None for no tracing.
-            overrides: Single options by name, such as ``ring_events=256``.
+            overrides: Single options by name, such as ``ring_events=256``; these are given whatever their value.
 
         Raises:
             InvalidOption: If an option is unknown or out of its bounds, or there are no links for the consumer.
@@ -164,31 +180,31 @@ class ChangeLog(KeepingLog):
             WalCorrupted, LogUnreadable: If acknowledged data are damaged; if a file of the log cannot be opened.
             LogFull: If the disk has no room to open it; LogExhausted: if descriptors, memory or a thread are lacking for it.
         """
-        check_switches(read_only=read_only)
+        check_switches(read_only=read_only, borrowed=borrowed)
+        check_wait(wait)
         chosen = LogOptions.chosen(options, overrides)
         directory = check_directory(path)
-        if not all(callable(getattr(clock, name, None)) for name in ("now_us", "monotonic")):
-            raise InvalidOption("clock", clock, "a flow.clock.Clock")
-        if filesystem is not None and not callable(getattr(filesystem, "make_directory", None)):
-            raise InvalidOption("filesystem", filesystem, "a publishers.wal.FileSystem, or None")
-        check_tracer(tracer)
+        _check_given(filesystem, clock, tracer)
         storage = filesystem or RealFileSystem()
         if not read_only and type(storage) is RealFileSystem:
-            chosen = LogOptions.chosen(chosen, {"readers": kept_readers(directory, chosen.readers)})
-            storage = RealFileSystem(chosen.readers)
+            overrides["readers"] = kept_readers(directory, chosen.readers)
+            storage = RealFileSystem(overrides["readers"])
         files: Wal | Follower
+        own = OwnOptions(storage, directory, options, overrides, borrowed=borrowed)
         if read_only:
             files = Follower.open(directory, filesystem=storage, consumer=consumer)
         elif consumer is not None:
             raise InvalidOption("consumer", consumer, "given with read_only=True only")
         else:
-            files = Wal.open(directory, chosen, filesystem=storage, clock=clock)
+            files = Wal.open(directory, own.choose, filesystem=storage, clock=clock, wait=wait)
+            chosen = files.options
         log = None
         try:
             with SHIELD:  # from its first thread on, the caller must hold the log in order to close it
                 log = cls(directory, files, storage, chosen, clock)
                 log._tracer = tracer
-            if not read_only:
+            if isinstance(files, Wal):
+                own.store(files.insist)
                 log._schemas.load()
                 log._schemas.settle()
                 assert log._slots is not None
@@ -203,14 +219,14 @@ class ChangeLog(KeepingLog):
         return log
 
     def _beside(self, path: Path) -> "ChangeLog":
-        """Opens the log for the dead letters of a group; its retention deletes nothing."""
+        """Opens the log for the dead letters of a group, which deletes nothing unless its own options are set so."""
         return ChangeLog.open(
             path,
+            borrowed=True,
             filesystem=self._storage,
             clock=self._service.clock,
+            options=LogOptions(**KEEP_HISTORY),
             fill_step=64 * KIB,
-            retain_age=None,
-            retain_bytes=None,
         )
 
     @property
@@ -578,3 +594,11 @@ class ChangeLog(KeepingLog):
             self._oldest = oldest
             for subscription in self._service.registry.subscriptions():
                 subscription.prune(oldest)
+
+
+def _check_given(filesystem: object, clock: object, tracer: object) -> None:
+    if not all(callable(getattr(clock, name, None)) for name in ("now_us", "monotonic")):
+        raise InvalidOption("clock", clock, "a flow.clock.Clock")
+    if filesystem is not None and not callable(getattr(filesystem, "make_directory", None)):
+        raise InvalidOption("filesystem", filesystem, "a publishers.wal.FileSystem, or None")
+    check_tracer(tracer)

@@ -20,7 +20,7 @@ from publishers.errors import InvalidOption, LogReadOnly
 from publishers.log.changelog import ChangeLog
 from publishers.losses import LINES_MAX, log_changes
 from publishers.mutations.mutation import Mutation, upsert
-from publishers.options import check_whole
+from publishers.options import KEEP_HISTORY, LogOptions, check_whole
 from publishers.spark.arrow import ENTITY_TYPE_MAX, keyless, operation_names
 from publishers.spark.errors import TooManyBadRows
 from publishers.spark.schema import Encoding
@@ -173,7 +173,8 @@ class Aside:
             return
         # Opened for this commit only: the sink has no close(), and other sinks of the same log need the dead-letter log too.
         assert isinstance(self._log, ChangeLog)  # target_of refuses "dead_letter" for the log of a server
-        with _lock, ChangeLog.open(f"{self._log.path.resolve()}.dead") as opened:
+        path, keep = f"{self._log.path.resolve()}.dead", LogOptions(**KEEP_HISTORY)
+        with _lock, ChangeLog.open(path, borrowed=True, options=keep) as opened:
             opened.commit(changes, producer=numbered, durable=True, trust=True)
 
 

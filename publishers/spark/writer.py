@@ -21,6 +21,7 @@ from publishers.errors import InvalidOption, LogBusy
 from publishers.log.changelog import ChangeLog
 from publishers.lossless import key_text
 from publishers.model.change import Operation
+from publishers.options import KEEP_HISTORY
 from publishers.spark.arguments import column_names
 from publishers.spark.arrow import columns_of, pieces
 from publishers.spark.errors import RowRefused, SchemaRefused
@@ -149,7 +150,7 @@ class ChangeWriter(DataSourceArrowWriter):
         try:
             if rows:
                 # No retention: only the owner of the log decides what to delete.
-                with ChangeLog.open(options.path, retain_bytes=None, retain_age=None) as log:
+                with ChangeLog.open(options.path, borrowed=True, **KEEP_HISTORY) as log:
                     cut = pieces(self._batches(messages), log.options.frame_bytes)
                     columns: Iterator[Columns] = (
                         columns_of(piece, options.encoding, options.entity_type) for piece in cut

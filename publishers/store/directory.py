@@ -81,15 +81,15 @@ class StoreDirectory:
             case "nothing" if not missing:
                 raise NotAStore(self.path, f"there is no {SYSTEM_DIRECTORY} in it")
 
-    def own(self) -> None:
-        """Makes the directory if it is missing, and acquires its lock.
+    def own(self, wait: float = 0.0) -> None:
+        """Makes the directory if it is missing, and acquires its lock, for which it waits ``wait`` seconds.
 
         Raises:
             LogBusy: If another process, or another ``ChangeStore`` in this process, owns the store.
             OSError: From the file system.
         """
         self._filesystem.make_directory(self.path)
-        self._lock = take_lock(self._filesystem, self.path)
+        self._lock = take_lock(self._filesystem, self.path, wait)
         sign(self._lock, self._filesystem, 0)
 
     def names(self) -> list[str]:

@@ -70,7 +70,7 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         directory: Its directory in the store: its first name, or that name and a number if such a directory existed.
         type: The kind of log, chosen by the application.
         labels: Further texts by name, chosen by the application.
-        options: The options given at its creation, where they differ from the store's.
+        options: The options given at its creation, or set since, where they differ from the store's.
     """
 
     name: str
@@ -117,7 +117,7 @@ def dropped(entry: LogEntry) -> Mutation:
 
 
 def replaced(before: LogEntry, after: LogEntry) -> Mutation:
-    """The change that renames a log, or replaces its type or labels."""
+    """The change that renames a log, or replaces its type, labels or options."""
     what = {"event": "RETYPED"} if before.name == after.name else {"event": "RENAMED", "from": before.name}
     return _engine(upsert(ENTITY_TYPE, after.name, after.body(), before=before.body(), meta=what))
 

@@ -4,8 +4,9 @@ import contextlib
 import logging
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace as replace_entry
 
@@ -50,6 +51,7 @@ class OpenLogs:
         system: The system log.
         entries: The logs, as of the last change that was read from the system log.
         disk: The directory of the store.
+        filesystem: The file system.
         lock: Guards everything here; never held while user code may run.
         eager: Whether a log is opened as soon as it appears.
         refused: The error of the last attempt to open a log, by log id; without the logs that are open.
@@ -59,9 +61,10 @@ class OpenLogs:
 
     disk: StoreDirectory
     system: SystemLog
-    _options: LogOptions
+    _options: Mapping[str, Any]
     _read_only: bool
-    _filesystem: FileSystem
+    _borrowed: bool
+    filesystem: FileSystem
     _clock: Clock
     _tracer: Tracer | None
     entries: LogEntries = field(default_factory=LogEntries)
@@ -121,16 +124,17 @@ class OpenLogs:
             name: value for name, value in entry.options.items() if name in LogOptions.__dataclass_fields__
         }
         try:
-            if entry.log_id and kind_of(self._filesystem, self.disk.path / entry.directory) == "nothing":
+            if entry.log_id and kind_of(self.filesystem, self.disk.path / entry.directory) == "nothing":
                 # Opening would create the files again.
                 raise NotALog(self.disk.path / entry.directory, "its files are gone")
             log = ChangeLog.open(
                 self.disk.path / entry.directory,
                 read_only=self._read_only,
-                options=LogOptions.chosen(self._options, known),
-                filesystem=self._filesystem,
+                borrowed=self._borrowed and bool(entry.log_id),
+                filesystem=self.filesystem,
                 clock=self._clock,
                 tracer=self._tracer,
+                **{**self._options, **known},
             )
             if entry.log_id and log.log_id.hex != entry.log_id:
                 log.close()

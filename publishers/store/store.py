@@ -14,13 +14,14 @@ from publishers.errors import LogDropped, LogFailed, LogReadOnly, PenstockError
 from publishers.log.changelog import ChangeLog
 from publishers.log.statistics import LogStatistics
 from publishers.log.transaction_writer import Tracer, check_tracer
-from publishers.options import KIB, LogOptions, check_directory, check_switches
+from publishers.options import KIB, LogOptions, check_directory, check_kept, check_switches, check_wait
 from publishers.store.directory import SYSTEM_DIRECTORY, StoreDirectory
 from publishers.store.log_entries import LogEntries, LogEntry, check_labels, created, dropped, replaced
 from publishers.store.open_logs import OpenLogs
 from publishers.store.system import SystemLog
 from publishers.wal import FileSystem, RealFileSystem
 from publishers.wal.disk.modes import kept_readers
+from publishers.wal.files.own_options import write_own
 
 __all__ = ["KEEP", "ChangeStore", "StoreStatistics"]
 
@@ -30,8 +31,10 @@ _SYSTEM_OPTIONS: Final = {
     "publish": True,
     "sync": "always",
     "fill_step": 64 * KIB,
+    "state": False,
 }
-"""The options of the system log: it is small, and is never truncated by retention, since it is the list of the logs."""
+"""The options of the system log: it is small, and is never truncated by retention, since it is the list of the logs; the present
+list is in memory, so it needs no compacted state."""
 
 
 class _Keep:
@@ -76,7 +79,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
         system: The system log.
     """
 
-    def __init__(self, logs: OpenLogs, options: LogOptions, *, read_only: bool) -> None:
+    def __init__(self, logs: OpenLogs, options: Mapping[str, Any], *, read_only: bool) -> None:
         """Internal; use ``open``."""
         self.path = logs.disk.path
         self.read_only = read_only
@@ -90,6 +93,8 @@ class ChangeStore(Mapping[str, ChangeLog]):
         path: str | Path,
         *,
         read_only: bool = False,
+        borrowed: bool = False,
+        wait: float = 0.0,
         filesystem: FileSystem | None = None,
         clock: Clock = SYSTEM_CLOCK,
         tracer: Tracer | None = None,
@@ -100,10 +105,13 @@ class ChangeStore(Mapping[str, ChangeLog]):
         Args:
             path: The directory of the store.
             read_only: Follow the process that owns the store, and serve subscribers.
+            borrowed: The store is another program's, as for a command: see ``ChangeLog.open``.
+            wait: Seconds to wait for another owner to close the store, before ``LogBusy``; at most a day.
             filesystem: The file system; the real one if None.
             clock: The source of time.
             tracer: The tracer of each log; see ``ChangeLog.open``.
-            options: Fields of ``LogOptions``; an option given at the creation of a log takes precedence.
+            options: Fields of ``LogOptions``. They are given to each log that is opened, which keeps some of them
+                (``ChangeLog.open``); an option given at the creation of a log takes precedence.
 
         Raises:
             InvalidOption: If an option is unknown or out of its bounds.
@@ -111,18 +119,19 @@ class ChangeStore(Mapping[str, ChangeLog]):
             LogBusy: If another process, or another ``ChangeStore`` in this process, owns the store.
             WalCorrupted: If the system log is damaged.
         """
-        check_switches(read_only=read_only)
+        check_switches(read_only=read_only, borrowed=borrowed)
+        check_wait(wait)
         check_tracer(tracer)
         chosen, directory = LogOptions.chosen(None, options), check_directory(path)
         if not read_only and filesystem is None:  # new logs are for those who may read the others
-            readers = kept_readers(directory / SYSTEM_DIRECTORY, chosen.readers)
-            chosen = LogOptions.chosen(chosen, {"readers": readers})
+            options["readers"] = kept_readers(directory / SYSTEM_DIRECTORY, chosen.readers)
+            chosen = LogOptions.chosen(None, options)
         storage = filesystem or RealFileSystem(chosen.readers)
         disk = StoreDirectory(directory, storage)
         disk.check(missing=not read_only)
         with contextlib.ExitStack() as stack:
             if not read_only:
-                disk.own()
+                disk.own(wait)
                 stack.callback(disk.close)
             kept = LogOptions.chosen(chosen, _SYSTEM_OPTIONS)
             system = SystemLog.open(
@@ -133,7 +142,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
                 clock=clock,
             )
             stack.callback(system.close)
-            logs = OpenLogs(disk, system, chosen, read_only, storage, clock, tracer)
+            logs = OpenLogs(disk, system, options, read_only, borrowed, storage, clock, tracer)
             logs.catch_up()
             logs.carry_out()
             if read_only:
@@ -141,7 +150,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
             else:
                 logs.decide()
             stack.pop_all()
-        return cls(logs, chosen, read_only=read_only)
+        return cls(logs, options, read_only=read_only)
 
     @property
     def failure(self) -> Exception | None:
@@ -190,7 +199,7 @@ class ChangeStore(Mapping[str, ChangeLog]):
         with self._changing() as entries:
             entries.check_free(name)
             said = check_labels(type, labels)
-            LogOptions.chosen(self._options, options)
+            LogOptions.chosen(None, {**self._options, **options})
             directory = entries.free_directory(name, self._logs.disk.names())
             self._logs.disk.doubt(directory)
             entry = LogEntry(name, "", directory, type, said, options)
@@ -275,6 +284,31 @@ class ChangeStore(Mapping[str, ChangeLog]):
             kind = entry.type if isinstance(type, _Keep) else type
             said = check_labels(kind, entry.labels if isinstance(labels, _Keep) else labels)
             self._logs.record(replaced(entry, replace(entry, type=kind, labels=said)))
+
+    def set_options(self, name: str, **options: Any) -> None:
+        """Changes options that a log keeps; they count from its next opening on.
+
+        Args:
+            name: The log.
+            options: Those fields of ``LogOptions`` that a log keeps (``penstock log options``).
+
+        Raises:
+            NoSuchLog: If there is no log of the name.
+            InvalidOption: If the log does not keep an option of that name, or the value is out of its bounds.
+            LogBusy: If another process writes to the log.
+            LogReadOnly, LogFull, LogFailed: If the change cannot be committed to the system log.
+            OSError: If it cannot be written into the log; its next opening by the owner of the store does that.
+        """
+        check_kept(options)
+        with self._changing() as entries:
+            entry = entries.find(name)
+            lock = self._logs.disk.lock_log(entry.directory) if self._logs.handle(entry) is None else None
+            try:
+                self._logs.record(replaced(entry, replace(entry, options={**entry.options, **options})))
+                write_own(self._logs.filesystem, self.path / entry.directory, options)
+            finally:
+                if lock is not None:
+                    lock.close()
 
     def names(self) -> list[str]:
         """The names of all logs, sorted."""

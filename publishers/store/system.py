@@ -41,9 +41,11 @@ class SystemLog(ChangeLog):
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:
+        self._pen = (
+            threading.local()
+        )  # held by the thread that records something for the store; `_writer` asks from the start
         super().__init__(*args, **named)
         self.name = SYSTEM
-        self._pen = threading.local()  # held by the thread that records something for the store
         self.board = HostBoard(lambda: self.head.version - 1, SYSTEM_CLOCK.now_us)
 
     def _feed(self, wishes: Iterable[Wishes], *args: Any) -> ChangeFeed:

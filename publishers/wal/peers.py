@@ -27,6 +27,7 @@ class Peers:
     Attributes:
         tail: TAIL, which holds the visible position of the previous writer until this one publishes. The check before each
             commit that no other writer has claimed it is one read of memory.
+        options: The options of the log.
         unannounced: Whether TAIL has moved since followers were notified.
     """
 
@@ -35,8 +36,9 @@ class Peers:
         filesystem: FileSystem,
         directory: Path,
         files: ExitStack,
-        options: LogOptions,
+        options: LogOptions | Callable[[], LogOptions],
         clock: Callable[[], float],
+        wait: float,
     ) -> None:
         """Acquires the lock; ``files`` releases it.
 
@@ -44,8 +46,9 @@ class Peers:
             filesystem: The file system of the log.
             directory: Its directory.
             files: Closes what is opened here.
-            options: The options of the log.
+            options: The options of the log; or what chooses them once earlier owners are fenced off.
             clock: The monotonic clock of this machine.
+            wait: Seconds to wait for the lock.
 
         Raises:
             LogBusy: If another writer holds it.
@@ -53,12 +56,13 @@ class Peers:
         """
         self._filesystem = filesystem
         self._directory = directory
-        self._lock = take_lock(filesystem, directory)
+        self._lock = take_lock(filesystem, directory, wait)
         files.callback(self._lock.close)
         self.tail = Tail.create(filesystem, directory)
         files.callback(self.tail.close)
         self.tail.claim()
         self._clock = clock
+        self.options = options = options() if callable(options) else options
         self._lasts = _LASTS + 2 * options.sync_interval  # the longest time between two steps of housekeeping
         self._until = -inf
         self._live()

@@ -58,6 +58,7 @@ class Wal:
     Attributes:
         log_id: The unique id of the log, made at its creation.
         directory: The directory of the log.
+        options: Its bounds and policies.
         reader: Reads durable transactions that are not withheld.
         retention: Deletes segments that no hold, and no bound, keeps.
         torn_bytes: Bytes that recovery truncated: writes that were never acknowledged.
@@ -74,30 +75,32 @@ class Wal:
     def __init__(
         self,
         directory: Path,
-        options: LogOptions,
+        options: LogOptions | Callable[[], LogOptions],
         filesystem: FileSystem,
         clock: Clock,
         files: contextlib.ExitStack,
+        wait: float,
     ) -> None:
         """Internal; use `open`. Makes the parts of an open log, in the order in which they are opened.
 
         Args:
             directory: The directory of the log.
-            options: Bounds and policies.
+            options: Bounds and policies, or what chooses them.
             filesystem: The file system of the directory.
             clock: Stamps commits, and measures durations.
             files: Closes the files that are opened here, in reverse order.
+            wait: Seconds to wait for the lock.
         """
         self.directory = directory
         self.space_low = self._closed = self._stamps_ahead = False
         self._writing = threading.Lock()  # held by the one writer, which never waits for it
         self.begun = 0
         self._files = files
-        self._options = options
         self._filesystem = filesystem
         self._clock = clock.monotonic
         # The lock comes first, and earlier owners are fenced off before any other file is read.
-        self._peers = peers = Peers(filesystem, directory, files, options, clock.monotonic)
+        self._peers = peers = Peers(filesystem, directory, files, options, clock.monotonic, wait)
+        self.options = options = peers.options
         self._tail = peers.tail
         self.notify = peers.notify
         self._reserve = reserve = Reserve(filesystem, directory, options)
@@ -141,18 +144,20 @@ class Wal:
     def open(
         cls,
         directory: Path | str,
-        options: LogOptions | None = None,
+        options: LogOptions | Callable[[], LogOptions] | None = None,
         *,
         filesystem: FileSystem | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        wait: float = 0.0,
     ) -> "Wal":
         """Opens a log, with recovery after a crash, or creates one in a new or empty directory.
 
         Args:
             directory: The directory of the log.
-            options: Bounds and policies.
+            options: Bounds and policies; or what chooses them while the lock is held, before any other file is read.
             filesystem: The file system; the real one if None.
             clock: Stamps commits, and measures durations.
+            wait: Seconds to wait for another writer to close the log.
 
         Raises:
             LogBusy: If the log is open for writing elsewhere.
@@ -166,13 +171,13 @@ class Wal:
         options = options or LogOptions()
         filesystem = filesystem or RealFileSystem()
         path = Path(directory)
-        with _refusing(filesystem, path, options), contextlib.ExitStack() as files:
+        with _refusing(filesystem, path), contextlib.ExitStack() as files:
             try:
                 filesystem.make_directory(path)
                 check_names(path, filesystem.listing(path))
             except (FileExistsError, NotADirectoryError):
                 raise NotALog(path, "it is not a directory") from None
-            wal = cls(path, options, filesystem, clock, files)
+            wal = cls(path, options, filesystem, clock, files, wait)
             wal.publish_tail(wal.visible)
             DESCRIPTORS.fill()  # a log whose own files have taken them could not go on
             wal._files = files.pop_all()
@@ -464,7 +469,7 @@ class Wal:
                 if isinstance(error, LogFull):
                     lacks = error
                 elif means_full(error):
-                    lacks = full(error, self._free(), self._options.fill_step)
+                    lacks = full(error, self._free(), self.options.fill_step)
                 else:
                     health.fail(error)
         self.space_low = lacks is not None
@@ -483,7 +488,7 @@ class Wal:
     def _fill(self) -> bool:
         """Writes zeros ahead when less than half of ``fill_step`` is left; after a refusal, as many as that commit needed, or a page."""
         active = self._writer.active
-        options, lacks = self._options, self.lacks
+        options, lacks = self.options, self.lacks
         end = active.offset + options.fill_step
         if lacks is not None:
             free = self._free()
@@ -497,7 +502,7 @@ class Wal:
     def _make_spare(self) -> bool:
         """Makes the spare segment once the active segment is half full."""
         writer = self._writer
-        if not writer.spares.wanted or 2 * writer.active.offset < self._options.segment_bytes:
+        if not writer.spares.wanted or 2 * writer.active.offset < self.options.segment_bytes:
             return False
         writer.spares.make()
         return True
@@ -519,7 +524,7 @@ class Wal:
         _, segment, offset = self._writer.evidence()
         if (segment, offset) <= (head.state.segment, head.state.offset) and head.even:
             return False
-        if self._clock() - self._head_at < self._options.head_sync:
+        if self._clock() - self._head_at < self.options.head_sync:
             return False
         self._head_writer.write()
         self._head_at = self._clock()
@@ -577,7 +582,7 @@ class Wal:
 
 
 @contextlib.contextmanager
-def _refusing(filesystem: FileSystem, path: Path, options: LogOptions) -> Iterator[None]:
+def _refusing(filesystem: FileSystem, path: Path) -> Iterator[None]:
     """Converts an error of the disk to the error of opening a log."""
     try:
         yield
@@ -586,7 +591,7 @@ def _refusing(filesystem: FileSystem, path: Path, options: LogOptions) -> Iterat
             free = None
             with contextlib.suppress(OSError):
                 free = filesystem.free_bytes(path)
-            raise full(error, free, options.fill_step) from error
+            raise full(error, free, LogOptions().fill_step) from error
         if isinstance(error, OSError):
             check_openable(error, path)
         raise LogFailed("refused", str(error), opening=True) from error

@@ -1,22 +1,31 @@
-"""``penstock log``: manages the logs of a store."""
+"""``penstock log``: manages the logs of a store, and the options that a log keeps."""
 
 import argparse
 import contextlib
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from publishers.errors import InvalidOption, PenstockError
+from publishers.options import KEPT, KIB, MIB, LogOptions, check_kept
 from publishers.store.store import ChangeStore
-from publishers.wal import Follower
+from publishers.wal import Follower, RealFileSystem
+from publishers.wal.files.directory import take_lock
+from publishers.wal.files.own_options import read_own, write_own
 from transports.cli.arguments import ArgumentParser, readers_of
 from transports.cli.output import print_json, show
-from transports.cli.source import check_directory
+from transports.cli.source import check_directory, directory_of, is_store
 
 __all__ = ["add_arguments"]
 
 _DONE: Final = 0
+_SETTING: Final = "OPTION=VALUE"
+_UNITS: Final = {
+    "KiB": KIB, "MiB": MIB, "GiB": 1024 * MIB, "TiB": 1024 * 1024 * MIB, "s": 1, "m": 60, "h": 3600, "d": 86400
+}  # fmt: skip
+_NUMBER: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", re.ASCII)
 _HEADS: Final = ("NAME", "TYPE", "OLDEST", "NEWEST", "LABELS", "DIRECTORY")
 
 
@@ -30,6 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     making.readers("a store that it makes")
     making.value("--type", "TEXT", "what kind of log it is, in your own words")
     making.each("--label", "KEY=VALUE", "what else to say of it")
+    making.each("--set", _SETTING, "option that the log is to keep, such as retain_bytes=20GiB")
     dropping = _add(commands, "drop var/shop orders --yes", "drop a log with everything in it", _drop, "NAME")
     dropping.flag("--yes", "without asking")
     _add(
@@ -40,6 +50,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "OLD",
         "NEW",
     )
+    setting = _add(
+        commands,
+        "options var/orders --set retain_bytes=20GiB --set retain_age=none",
+        "print the options that a log keeps, and change them while no program writes to it",
+        _options,
+    )
+    setting.value("name", "NAME", "name of a log, of a store", nargs="?")
+    setting.each(
+        "--set", _SETTING, "change an option; bytes with KiB, MiB or GiB, seconds or with m, h or d, or none"
+    )
 
 
 def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> ArgumentParser:
@@ -47,7 +67,7 @@ def _add(commands: Any, example: str, what: str, run: Any, *names: str) -> Argum
     parser: ArgumentParser = commands.add_parser(
         name, help=what, description=what, example=f"penstock log {example}"
     )
-    parser.value("directory", "DIR", "directory of a store")
+    parser.value("directory", "DIR", "directory of a store" + (", or of a log" if name == "options" else ""))
     for one in names:
         parser.value(one.lower(), one, "name of a log")
     parser.json()
@@ -99,8 +119,9 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 def _create(chosen: argparse.Namespace) -> int:
     check_directory(chosen.directory)
     labels = dict(_label(text) for text in chosen.label)
+    options = dict(map(_setting, chosen.set))
     with ChangeStore.open(chosen.directory, **readers_of(chosen)) as store:
-        log = store.create(chosen.name, type=chosen.type, labels=labels)
+        log = store.create(chosen.name, type=chosen.type, labels=labels, **options)
         show(chosen, {"created": _log_json(store, log.name)}, [f"log {log.name} is there, in {log.path}"])
     return _DONE
 
@@ -143,4 +164,45 @@ def _rename(chosen: argparse.Namespace) -> int:
         store.rename(chosen.old, chosen.new)
         renamed = {"renamed": {"old": chosen.old, "new": chosen.new}}
         show(chosen, renamed, [f"log {chosen.old} is {chosen.new} now"])
+    return _DONE
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """An option that a log is to keep, and its value.
+
+    Raises:
+        InvalidOption: If there is no such option, or the value is not one of its.
+    """
+    name, mark, value = text.partition("=")
+    if not mark:
+        raise InvalidOption("--set", text, _SETTING)
+    found: Any = {"none": None, "true": True, "false": False}.get(value.lower(), value)
+    number = _NUMBER.fullmatch(value)
+    if name in KEPT and number is not None and "str" not in str(LogOptions.__annotations__[name]):
+        if number[2] and number[2] not in _UNITS:
+            raise InvalidOption(name, value, "a number, alone or with " + ", ".join(_UNITS))
+        found = float(number[1]) if "." in number[1] else int(number[1])
+        found *= _UNITS.get(number[2], 1)
+    check_kept({name: found})
+    return name, found
+
+
+def _options(chosen: argparse.Namespace) -> int:
+    given = dict(map(_setting, chosen.set))
+    path = directory_of(chosen.directory, chosen.name)
+    filesystem = RealFileSystem()
+    if given and is_store(chosen.directory):
+        with ChangeStore.open(chosen.directory, borrowed=True) as store:
+            store.set_options(chosen.name or store.names()[0], **given)
+    elif given:
+        with contextlib.closing(take_lock(filesystem, path)):
+            write_own(filesystem, path, given)
+    own = read_own(filesystem, path)
+    kept = {name: own[name] for name in KEPT if name in own} if own is not None else {}
+    lines = [f"{name} = {'none' if value is None else value}" for name, value in kept.items()]
+    if len(kept) < len(KEPT):
+        lines.append(
+            "what is not listed is up to the next program that opens the log; commands delete nothing by it"
+        )
+    show(chosen, {"options": kept}, lines)
     return _DONE

@@ -288,9 +288,9 @@ def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedNam
             raise InvalidOption("--follow-name", True, "left out with --own: an owner keeps what it has open")
         return FollowedName(chosen.directory)
     if is_store(chosen.directory):
-        return ChangeStore.open(chosen.directory, read_only=not chosen.own, **options)
+        return ChangeStore.open(chosen.directory, read_only=not chosen.own, borrowed=True, **options)
     sources = sources_of(chosen.source) if chosen.source else ()
-    log = ChangeLog.open(chosen.directory, read_only=not chosen.own, **options)
+    log = ChangeLog.open(chosen.directory, read_only=not chosen.own, borrowed=True, **options)
     log.snapshots_from(*sources)
     return log
 

@@ -104,7 +104,7 @@ def _run(chosen: argparse.Namespace) -> int:
     before = signal.signal(signal.SIGTERM, lambda *_: finished.set())
     try:
         if declared.lease is None:
-            with _owned(declared, keeps_state=declared.state) as log:
+            with _owned(declared, lasting=True) as log:
                 _carry(declared, log, None, finished, fail)
         else:
             with declared.lease.make() as lease:
@@ -199,7 +199,7 @@ def _stand_by(
         waiting = f"{lease.holder} waits for the lease"
         if lease.held():
             try:
-                with _owned(declared, keeps_state=declared.state) as log:
+                with _owned(declared, lasting=True) as log:
                     _carry(declared, log, lease, finished, fail)
                 said = None
                 continue
@@ -333,12 +333,12 @@ def _tried(one: DeclaredSink, context: SinkContext) -> tuple[str | None, str | N
 
 
 @contextlib.contextmanager
-def _owned(declared: SinksFile, *, keeps_state: bool = False) -> Iterator[ChangeLog]:
-    """Opens the existing log for writing: its owner stores the positions, and keeps the state that rows come from."""
+def _owned(declared: SinksFile, *, lasting: bool = False) -> Iterator[ChangeLog]:
+    """Opens the existing log for writing: its owner stores the positions, and while sinks run keeps the state that rows come from."""
     if not is_store(str(declared.directory)) and kind_of(RealFileSystem(), declared.directory) != "log":
         raise NotALog(declared.directory, "there is none; 'penstock append' makes one")
-    options = {"state": True} if keeps_state else {}
-    with owned(str(declared.directory), declared.log_name, **options) as log:
+    options = {"state": True} if lasting and declared.state else {}
+    with owned(str(declared.directory), declared.log_name, lasting=lasting, **options) as log:
         yield log
 
 

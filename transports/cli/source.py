@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from publishers.errors import InvalidOption, NotALog, NotAStore
 from publishers.log.changelog import ChangeLog
+from publishers.options import KEEP_HISTORY
 from publishers.store.directory import kind_of
 from publishers.store.log_entries import SYSTEM
 from publishers.store.store import ChangeStore
@@ -130,17 +131,21 @@ def directory_of(directory: str, name: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def owned(directory: str, name: str | None, **options: Any) -> Iterator[ChangeLog]:
+def owned(directory: str, name: str | None, *, lasting: bool = False, **options: Any) -> Iterator[ChangeLog]:
     """Opens a log for writing. A store is opened read-only, so that another process may own it and serve the log read-only.
 
     Args:
         directory: A log, which is created if missing, or a store.
         name: The log of a store. May be omitted if the store has one log.
-        options: As for `LogOptions`; they override those that the store keeps.
+        lasting: Whether the command takes the place of the log's program for long, and so deletes what the log's own options say.
+            Any other command deletes nothing: it does not know what the program holds.
+        options: As for `LogOptions`; they apply to this opening only.
     """
+    if not lasting:
+        options = {**KEEP_HISTORY, **options}
     if not is_store(directory):
         _check_single(directory, name)
-        with ChangeLog.open(directory, **options) as log:
+        with ChangeLog.open(directory, borrowed=True, **options) as log:
             yield log
         return
     with ChangeStore.open(directory, read_only=True) as store:
@@ -149,7 +154,8 @@ def owned(directory: str, name: str | None, **options: Any) -> Iterator[ChangeLo
                 "--log", name, "a log: what becomes of the logs is written by the store alone"
             )
         entry = store.entry(_chosen(store, name))
-    with ChangeLog.open(Path(directory) / entry.directory, **{**entry.options, **options}) as log:
+    path = Path(directory) / entry.directory
+    with ChangeLog.open(path, borrowed=True, **{**entry.options, **options}) as log:
         log.name = entry.name
         yield log
 

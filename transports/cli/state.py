@@ -4,13 +4,14 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from publishers.errors import StateIncomplete
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.arguments import key_bytes
+from publishers.options import KEEP_HISTORY
 from publishers.state.file import find_in_file, look_at_file
 from publishers.state.rows import EntityRow
 from publishers.state.table import STATE_DIRECTORY, remove_table
@@ -21,9 +22,6 @@ from transports.cli.output import fields, print_json, show
 from transports.cli.source import directory_of
 
 __all__ = ["add_arguments"]
-
-_KEEPING: Final[Mapping[str, Any]] = {"retain_bytes": None, "retain_age": None}
-"""Keeps the retention of the log, which is its owner's to set."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -108,10 +106,10 @@ def _rebuild(chosen: argparse.Namespace) -> int:
     path = directory_of(chosen.directory, chosen.log)
     with ChangeLog.open(path, read_only=True):
         pass  # raises unless the log exists: this command creates none
-    with ChangeLog.open(path, **_KEEPING) as log:  # raises if another program writes to it
+    with ChangeLog.open(path, borrowed=True, **KEEP_HISTORY) as log:  # raises if another program writes to it
         if log.oldest.version > 1:
             raise StateIncomplete(log.oldest)
         remove_table(path / STATE_DIRECTORY)
-    with ChangeLog.open(path, state=True, **_KEEPING) as log:
+    with ChangeLog.open(path, borrowed=True, state=True, **KEEP_HISTORY) as log:
         log.state.wait(log.visible)
     return _info(chosen)

@@ -32,6 +32,7 @@ from publishers.wal.disk.filesystem import (
 from publishers.wal.files.directory import take_lock
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
+from publishers.wal.files.own_options import OwnOptions
 from publishers.wal.files.segment import remove_segment, segment_name, segment_numbers, write_index
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.keep.hard_links import link_again
@@ -87,7 +88,9 @@ def repair(
         planned = plan(examine(filesystem, path, progress=progress))
         _Work(filesystem, path, planned).run()
     if any(step.action in ("cut", "drop", "reopen") for step in planned.steps):
-        Wal.open(path, filesystem=filesystem).close()
+        Wal.open(
+            path, OwnOptions(filesystem, path, None, {}, borrowed=True).choose, filesystem=filesystem
+        ).close()
     planned.done = True
     planned.after = verify(path, filesystem=filesystem)
     return planned
@@ -146,9 +149,8 @@ class _Work:
                     for name in TWINS:
                         mirrored = MirroredFile(self._filesystem, self._directory, name)
                         text = mirrored.read().text
-                        # The plan contains this step only if one of the copies is intact.
-                        assert text is not None
-                        mirrored.write(text)
+                        if text is not None:  # else there is no such file
+                            mirrored.write(text)
                 case "drop":
                     self._drop()
                 case "index":

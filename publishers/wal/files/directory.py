@@ -23,6 +23,7 @@ _LOG: Final = logging.getLogger("penstock.housekeeping")
 # again, which takes microseconds, and tens of milliseconds on a busy machine.
 _TRIES: Final = 50
 _PAUSE: Final = 0.004  # seconds
+_LONG_PAUSE: Final = 0.05  # seconds; between the tries of an opening that waits for a writer
 _NEIGHBOURS: Final = frozenset({"BELL", "groups", "held", "readers", "sinks", "slots", "snapshots", "state"})
 
 
@@ -99,8 +100,8 @@ def _signed(lock: File) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def take_lock(filesystem: FileSystem, path: Path) -> File:
-    """Acquires the lock of the only writer.
+def take_lock(filesystem: FileSystem, path: Path, wait: float = 0.0) -> File:
+    """Acquires the lock of the only writer, for which it waits ``wait`` seconds.
 
     Raises:
         LogBusy: If another writer holds it; with the process id that the file names.
@@ -109,12 +110,13 @@ def take_lock(filesystem: FileSystem, path: Path) -> File:
     """
     file = open_file(filesystem, path / LOCK_NAME, "private")
     try:
-        tries = _TRIES
+        tries, end = _TRIES, time.monotonic() + wait
         while not file.lock():
             tries -= 1
-            if not tries:
+            if tries <= 0 and time.monotonic() >= end:
                 raise LogBusy(path, _signed(file))
-            time.sleep(_PAUSE)  # noqa: TID251 - no condition signals that the lock is free
+            pause = _PAUSE if tries > 0 else _LONG_PAUSE
+            time.sleep(pause)  # noqa: TID251 - no condition signals that the lock is free
     except BaseException:
         file.close()
         raise

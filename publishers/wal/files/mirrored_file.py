@@ -14,7 +14,7 @@ from publishers.wal.disk.filesystem import FileSystem, put_file, read_file, sync
 __all__ = ["COPY_SUFFIX", "TWINS", "MirroredFile", "MirroredState"]
 
 COPY_SUFFIX: Final = ".copy"
-TWINS: Final = ("SCHEMAS",)
+TWINS: Final = ("SCHEMAS", "OPTIONS")
 """The names of all mirrored files; their content is defined by higher layers."""
 
 

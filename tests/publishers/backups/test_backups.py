@@ -40,7 +40,7 @@ def test_a_backup_beside_an_open_log_holds_what_is_shown_and_only_files_of_a_log
     assert (done.verdict, one.since, one.report.version) == (Verdict.SOUND, 0, log.head.version - 1)
     assert (one.linked, one.copied, one.kept) == (len(segments(log.path)) - 1, 1, 0)
     assert shared(target, log.path) == [path.name for path in segments(target)[:-1]]
-    assert all(name == "HEAD" or name.startswith("wal-") for name in files(target))
+    assert all(name.startswith(("HEAD", "OPTIONS", "wal-")) for name in files(target))
     assert keys(target) == keys(log.path)
 
 
