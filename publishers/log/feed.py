@@ -93,8 +93,8 @@ class ChangeFeed(IterablePublisher[Change]):
             executor: Runs the signals: an executor, an event loop, or ``flow.INLINE`` (on the committing or requesting thread,
                 which couples the writer to the subscriber). None: the running event loop if there is one, else the log's small
                 pool.
-            max_lag: Makes the subscriber gate: writers that ask for admission wait while it lags by more changes than this, or
-                while the oldest change that it has not processed was committed longer ago than this ``timedelta``.
+            max_lag: Makes the subscriber gate, whatever its criteria: writers of every entity type that ask for admission wait
+                while it lags by more changes than this, or its oldest change was committed longer ago than this ``timedelta``.
             batch_events: Most changes that one poll pulls for it, by default the log's ``batch_events``.
             batch_bytes: Most bytes that one poll pulls for it, by default the log's ``batch_bytes``.
             name: Its name in errors and statistics.

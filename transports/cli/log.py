@@ -12,6 +12,7 @@ from publishers.errors import InvalidOption, PenstockError
 from publishers.options import KEPT, KIB, MIB, LogOptions, check_kept
 from publishers.store.store import ChangeStore
 from publishers.wal import Follower, RealFileSystem
+from publishers.wal.disk.modes import kept_readers
 from publishers.wal.files.directory import take_lock
 from publishers.wal.files.own_options import read_own, write_own
 from transports.cli.arguments import ArgumentParser, readers_of
@@ -190,7 +191,7 @@ def _setting(text: str) -> tuple[str, Any]:
 def _options(chosen: argparse.Namespace) -> int:
     given = dict(map(_setting, chosen.set))
     path = directory_of(chosen.directory, chosen.name)
-    filesystem = RealFileSystem()
+    filesystem = RealFileSystem(kept_readers(path))
     if given and is_store(chosen.directory):
         with ChangeStore.open(chosen.directory, borrowed=True) as store:
             store.set_options(chosen.name or store.names()[0], **given)

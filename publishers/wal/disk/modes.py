@@ -32,15 +32,18 @@ _LOG: Final = logging.getLogger("penstock.housekeeping")
 _WORDS: Final[dict[Readers, str]] = {"owner": "its owner alone", "group": "its group", "all": "all users"}
 
 
-def kept_readers(path: Path, asked: Readers) -> Readers:
+def kept_readers(path: Path, asked: Readers | None = None) -> Readers:
     """Returns who may read what is made in the directory of a log: as asked, or, if there is a log, as before.
 
     Args:
         path: The directory of the log, which need not exist.
-        asked: Who may read a new log. One line in the log of the program says if an existing one differs.
+        asked: Who may read a new log. One line in the log of the program says if an existing one differs. None: the owner, and
+            nothing is said.
     """
     head, directory = _mode(path / "HEAD"), _mode(path)
-    kept = asked if head is None else _readers(head)
+    kept = (asked or "owner") if head is None else _readers(head)
+    if asked is None:
+        return kept
     if head is not None and kept != asked:
         _say(path, kept, asked)
     elif directory is not None and DIRECTORY_MODES[asked] & ~directory & 0o777:

@@ -2,11 +2,12 @@
 
 import contextlib
 import shutil
+from dataclasses import fields
 
 import pytest
 
 import flow
-from publishers import Area, ChangeLog, Content, Criterion, LogBusy, LogReadOnly, upsert
+from publishers import Area, ChangeLog, Content, Criterion, LogBusy, LogOptions, LogReadOnly, upsert
 from publishers.errors import (
     InvalidChange,
     InvalidName,
@@ -37,6 +38,30 @@ def follow(log, *wishes, **options):
 
 def told(probe):
     return [(change.meta or {}).get("event", change.operation.name) for change in probe.changes]
+
+
+# Options.
+
+
+def least(field):
+    """Another value of an option than its default: the other switch, the other word, or the least number."""
+    words = {"sync": "os", "origin": "here", "readers": "group"}
+    default = field.default
+    if isinstance(default, bool):
+        return not default
+    return words[field.name] if field.name in words else getattr(field.type, "__metadata__", (1,))[0]
+
+
+@pytest.mark.parametrize("field", fields(LogOptions), ids=lambda field: field.name)
+def test_a_store_opens_with_every_option(place, field):
+    """Given to the store, an option reaches the system log too: ``state=True`` asked it for what was not there yet."""
+    given = {field.name: least(field)}
+    for options in (given, {}, given):
+        with ChangeStore.open(place, **{**QUICK, **options}) as store:
+            log = store["orders"] if "orders" in store else store.create("orders")
+            assert getattr(log.options, field.name) == least(field) or not options
+            log.commit([order(1)])
+            assert store.names() == ["orders"]
 
 
 # Logs.

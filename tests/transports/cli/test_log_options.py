@@ -203,6 +203,15 @@ def test_a_wrong_option_is_one_line_and_changes_nothing(tmp_path, capsys, text, 
     assert not (tmp_path / "shop").exists()
 
 
+@pytest.mark.parametrize("readers", ["owner", "group", "all"])
+def test_options_are_for_those_who_may_read_the_log(tmp_path, readers):
+    path = tmp_path / "orders"
+    ChangeLog.open(path, readers=readers).close()
+    for _ in range(2):
+        assert (path / OPTIONS_NAME).stat().st_mode == (path / "HEAD").stat().st_mode
+        assert main(["log", "options", str(path), "--set", "retain_bytes=none"]) == 0
+
+
 def test_options_of_a_log_that_is_open_or_missing_are_not_set(tmp_path, capsys):
     path = tmp_path / "orders"
     with ChangeLog.open(path):

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from publishers import ChangeStore, upsert
 from tests.transports.cli.test_program import LINES, one_line, start
 from transports import connect
 from transports.cli import main
@@ -75,3 +76,22 @@ def test_serve_state_gives_the_state_and_only_an_owner_has_one(log, fill, capsys
         assert "keeps no state" in one_line(capsys)
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=60)
+
+
+def test_serve_own_keeps_the_state_of_each_log_of_a_store(tmp_path):
+    """F146: the logs' alone; the system log keeps none."""
+    with ChangeStore.open(tmp_path / "shop") as store:
+        store.create("orders").commit([upsert("order", "1", {"n": 1})])
+    with start("serve", tmp_path / "shop", "--own", "--state", "--port", "0") as server:
+        url = next(word for word in server.stdout.readline().split() if word.startswith("ws:")).rstrip(",")
+
+        async def rows():
+            async with connect(url) as remote:
+                feed = remote.changes(since="state", snapshot="initial_only")
+                return [(change.operation.name, change.key) async for change in feed]
+
+        assert asyncio.run(rows()) == [("READ", "1")]
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=60)
+    assert (tmp_path / "shop" / "orders" / "state").exists()
+    assert not (tmp_path / "shop" / ".system" / "state").exists()
