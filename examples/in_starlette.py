@@ -21,7 +21,7 @@ from transports import Application
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    with ChangeLog.open("var/orders") as log:
+    with ChangeLog.open("var/orders", wait=20) as log:  # a worker that is replaced still has it
         changes = Application(log, hosts=[])  # further host names of the server, beside this machine's
         app.mount("/live", changes)
         app.state.log = log

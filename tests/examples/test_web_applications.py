@@ -37,6 +37,10 @@ class Running:
                 self.logged += line.decode()
         return found
 
+    async def listens(self):
+        """Waits until it listens."""
+        self.port = int((await self.reads(r"running on http://127.0.0.1:(\d+)"))[1])
+
     async def stops(self):
         """Interrupts it, and returns its exit code."""
         self.process.send_signal(signal.SIGTERM)
@@ -46,7 +50,7 @@ class Running:
 
 
 @asynccontextmanager
-async def uvicorn(example, place, *options):
+async def uvicorn(example, place, *options, ready=True):
     package = example.removeprefix("in_")
     if importlib.util.find_spec(package) is None:
         skip_without(package)
@@ -58,7 +62,8 @@ async def uvicorn(example, place, *options):
     )  # fmt: skip
     running = Running(process)
     try:
-        running.port = int((await running.reads(r"running on http://127.0.0.1:(\d+)"))[1])
+        if ready:
+            await running.listens()
         yield running
     finally:
         if process.returncode is None:
@@ -108,3 +113,17 @@ async def test_orders_that_are_put_are_followed_until_the_server_stops(example, 
         assert "Traceback" not in running.logged
     with ChangeLog.open(tmp_path / "var" / "orders") as log:
         assert log.head.version == 2
+
+
+async def test_a_worker_waits_for_the_one_that_it_replaces(tmp_path):
+    """As under gunicorn: the next worker begins before the one before it has ended, and no order is lost."""
+    async with uvicorn("in_starlette", tmp_path) as running:
+        assert await put(running.port, "0", {"total": "10.00"}) == {"version": 1}
+        async with uvicorn("in_starlette", tmp_path, ready=False) as after:
+            await after.reads("Waiting for application startup")
+            for number in range(1, 100):
+                assert await put(running.port, str(number), {"total": "10.00"}) == {"version": number + 1}
+            assert await running.stops() in (0, -signal.SIGTERM)
+            await after.listens()
+            assert await put(after.port, "100", {"total": "10.00"}) == {"version": 101}
+            assert "Traceback" not in after.logged

@@ -32,7 +32,7 @@ GIVEN = {
     "docs/operating.md": (
         (
             "import transports; from concurrent.futures import ProcessPoolExecutor;"
-            " from multiprocessing import get_context; from publishers import ChangeLog, Position"
+            " from multiprocessing import get_context; from publishers import ChangeLog, ChangeStore, Position"
         ),
         {"log": "ChangeLog", "path": "str", "position": "Position"},
     ),
