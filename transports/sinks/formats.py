@@ -1,4 +1,8 @@
-"""Bodies of requests: a batch as bytes, the same in every attempt. Images are spliced in as the log's own bytes."""
+"""Bodies of requests: a batch as bytes, the same in every attempt. Images are spliced in as the log's own bytes.
+
+Only the fields of `ChangeObject` can tell a field-level change from a whole entity, and a schema from a row, so the other formats
+leave them out. The change of the entity, which is before its field-level changes, has the whole entity.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -168,14 +172,21 @@ def _rqlite(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> by
         {
             "index": version,
             "commit_timestamp": int(batch_time.timestamp() * 1000),
-            "events": [
-                _rqlite_event(change) for change in changes if change.operation is not Operation.TRANSACTION
-            ],
+            "events": [_rqlite_event(change) for change in changes if _is_row(change)],
         }
         for (version, batch_time), group in groupby(batch.changes, key=attrgetter("version", "timestamp"))
         for changes in (list(group),)
     ]
     return msgspec.json.encode({"service_id": source.service, "node_id": source.node, "payload": payload})
+
+
+def _is_row(change: Change) -> bool:
+    """Whether a format can present a change as one of rows."""
+    return (
+        change.field is None
+        and change.area is not Area.SCHEMA
+        and change.operation is not Operation.TRANSACTION
+    )
 
 
 def _rqlite_event(change: Change) -> dict[str, Any]:
@@ -207,12 +218,14 @@ def _row_id(key: str | None) -> int:
 
 def _cloudevents(batch: SinkBatch, context: SinkContext, source: WebhookSource) -> bytes:
     """A batch of CloudEvents 1.0."""
-    return msgspec.json.encode([cloudevent_object(change, context, source) for change in batch.changes])
+    whole = [change for change in batch.changes if change.field is None]
+    return msgspec.json.encode([cloudevent_object(change, context, source) for change in whole])
 
 
 def cloudevent_object(change: Change, context: SinkContext, source: WebhookSource) -> dict[str, Any]:
     """A change as a CloudEvent."""
-    kind = change.entity_type or change.area.name.lower()
+    kind = None if change.area is Area.SCHEMA else change.entity_type  # whose rows are no schemas
+    kind = kind or change.area.name.lower()
     fields = {
         "specversion": "1.0",
         "id": context.change_id(change),
@@ -236,7 +249,7 @@ def _keys(batch: SinkBatch, context: SinkContext, _source: WebhookSource) -> byt
                 "key": _text(change.key),
             }
             for change in batch.changes
-            if change.area is Area.DATA
+            if change.area is Area.DATA and change.field is None
         ]
     )
 

@@ -1,22 +1,20 @@
 """Sends changes as Kafka records: at least once, or exactly once with the position in the transaction (the extra ``kafka``)."""
 
 import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from publishers.errors import InvalidOption, PositionError
-from publishers.model.change import Area, Change, Operation
+from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.views.view import Images
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.formats import WebhookSource
-from transports.sinks.records import RECORDS
+from transports.sinks.kafka_records import KafkaRecord, KafkaRecords
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import SinkBatch, SinkContext, SinkGap
@@ -24,7 +22,6 @@ from transports.sinks.tls import TargetTls
 
 __all__ = ["ExactlyOnceKafkaSink", "KafkaSink"]
 
-_DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
 # librdkafka's own error codes begin with an underscore.
 _FENCED_HERE: Final = KafkaError._FENCED  # noqa: SLF001 - see above
 _NO_LOGIN: Final = KafkaError._AUTHENTICATION  # noqa: SLF001 - see above
@@ -59,6 +56,8 @@ class KafkaSink:
         topic: The topic of an entity type: a text with ``{entity_type}`` or without.
         form: The format of values: ``native``, ``debezium`` or ``cloudevents``.
         tombstones: Whether a record without a value follows the record of a removed entity, so that compaction deletes the key.
+        field_changes: Whether ``native`` also sends field-level changes, as records with the key ``[entity_type, key, field, version,
+            index]`` in the partition of their entity. The other forms cannot tell them from whole entities.
         schema_topic: The topic of schemas, which must have one partition; a marker then goes to each partition of the topic of the
             entity type, before the first change that needs the schema. None: schemas are left out.
         settings: Further settings of librdkafka; a value may be a reference to a secret, ``env:NAME`` or ``file:PATH``.
@@ -83,6 +82,7 @@ class KafkaSink:
         *,
         form: str = "native",
         tombstones: bool = True,
+        field_changes: bool = False,
         schema_topic: str | None = None,
         settings: Mapping[str, str | int | float | bool] | None = None,
         source: WebhookSource | None = None,
@@ -91,14 +91,6 @@ class KafkaSink:
     ) -> None:
         if not isinstance(servers, str) or not servers:
             raise InvalidOption("servers", servers, "HOST:PORT, or several with commas")
-        if (
-            not isinstance(topic, str)
-            or not topic.replace("{entity_type}", "x")
-            or "{" in topic.replace("{entity_type}", "")
-        ):
-            raise InvalidOption("topic", topic, "the name of a topic, with or without {entity_type}")
-        if form not in RECORDS:
-            raise InvalidOption("form", form, f"one of {', '.join(RECORDS)}")
         check_seconds("timeout", timeout, 0.5, 600.0)
         for name in settings or {}:
             if name in _OURS:
@@ -106,10 +98,17 @@ class KafkaSink:
         if tls is not None and tls.server_name is not None:
             raise InvalidOption("server_name", tls.server_name, "left out: brokers have their own names")
         self._tls = tls
-        self._servers, self._topic, self._form = servers, topic, RECORDS[form]
-        self._tombstones, self._schema_topic = tombstones, schema_topic
+        self._servers = servers
+        self._records = KafkaRecords(
+            topic,
+            form=form,
+            tombstones=tombstones,
+            field_changes=field_changes,
+            schema_topic=schema_topic,
+            source=source or WebhookSource(),
+        )
         self._settings = dict(settings or {})
-        self._source, self._timeout = source or WebhookSource(), float(timeout)
+        self._timeout = float(timeout)
         self._context: SinkContext | None = None
         self._producer: Producer | None = None
         self._partitions: dict[str, int] = {}
@@ -240,44 +239,24 @@ class KafkaSink:
     def _send(self, changes: Sequence[Change], gap: SinkGap | None) -> None:
         """Sends records, each with the gap before them if there is one, and returns when all are confirmed."""
         self._gap = gap
+        self._partitions = {}  # a topic gets more partitions at any time
         for change in changes:
-            if change.area is Area.SCHEMA:
-                self._send_schema(change)
-            elif change.area is Area.DATA and change.entity_type is not None:
-                self._send_change(change)
+            for record in self._records.of(change, self._opened):
+                if record.alone:
+                    self._settle()
+                self._send_record(record, change)
+                if record.alone:
+                    self._settle()
         self._settle()
 
-    def _send_change(self, change: Change) -> None:
-        assert change.entity_type is not None
-        topic = self._topic.replace("{entity_type}", change.entity_type)
-        value = msgspec.json.encode(self._form(change, self._opened, self._source))
-        if change.key is None:
-            self._everywhere(topic, change, value)
-            return
-        self._produce(topic, change, value)
-        if self._tombstones and change.operation in _DELETES:
-            self._produce(topic, change, None)
-
-    def _send_schema(self, change: Change) -> None:
-        """Sends a schema, and after it a marker to each partition that may hold changes of its entity type."""
-        if self._schema_topic is None:
-            return
-        value = msgspec.json.encode(RECORDS["native"](change, self._opened, self._source))
-        self._settle()  # confirms the records before the schema
-        self._produce(self._schema_topic, change, value, 0)
-        self._settle()
-        if change.entity_type is not None:
-            topic = self._topic.replace("{entity_type}", change.entity_type)
-            options = {
-                "marker": "schema",
-                "entity_type": change.entity_type,
-                "id": self._opened.change_id(change),
-            }
-            self._everywhere(topic, change, msgspec.json.encode(options))
-
-    def _everywhere(self, topic: str, change: Change, value: bytes) -> None:
-        for partition in range(self._partitions_of(topic)):
-            self._produce(topic, change, value, partition)
+    def _send_record(self, record: KafkaRecord, change: Change) -> None:
+        if record.alone:
+            self._produce(record, change, 0)
+        elif record.everywhere or record.beside is not None:
+            for partition in record.partitions(self._partitions_of(record.topic)):
+                self._produce(record, change, partition)
+        else:
+            self._produce(record, change, None)
 
     def _partitions_of(self, topic: str) -> int:
         if topic not in self._partitions:
@@ -287,7 +266,7 @@ class KafkaSink:
             self._partitions[topic] = len(found.partitions)
         return self._partitions[topic]
 
-    def _produce(self, topic: str, change: Change, value: bytes | None, partition: int = -1) -> None:
+    def _produce(self, record: KafkaRecord, change: Change, partition: int | None) -> None:
         headers = {
             "penstock-position": str(change.position),
             "penstock-operation": change.operation.name,
@@ -298,15 +277,14 @@ class KafkaSink:
         changes: list[tuple[str, str | bytes | None]] = [
             (name, text.encode("utf-8", "surrogateescape")) for name, text in headers.items()
         ]
-        arguments: dict[str, Any] = {"partition": partition} if partition >= 0 else {}
-        key = json.dumps([change.entity_type, change.key], ensure_ascii=False, separators=(",", ":"))
+        arguments = {} if partition is None else {"partition": partition}
         producer = self._connected
         while True:
             try:
                 producer.produce(
-                    topic,
-                    value,
-                    key.encode("utf-8", "surrogateescape"),
+                    record.topic,
+                    record.value,
+                    record.key,
                     headers=changes,
                     on_delivery=self._delivered,
                     **arguments,

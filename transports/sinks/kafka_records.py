@@ -1,0 +1,121 @@
+"""The records of Kafka that a change becomes; no client of Kafka is needed here."""
+
+import json
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from publishers.errors import InvalidOption
+from publishers.model.change import Area, Change, Operation
+from transports.sinks.formats import WebhookSource
+from transports.sinks.partitions import partition_of
+from transports.sinks.records import RECORDS
+from transports.sinks.sink import SinkContext
+
+__all__ = ["KafkaRecord", "KafkaRecords"]
+
+_DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
+_TYPE: Final = "{entity_type}"
+
+
+class KafkaRecord(NamedTuple):
+    """One record, or the same one for each partition of its topic.
+
+    Attributes:
+        topic: The topic.
+        key: The key.
+        value: The value; None for a tombstone.
+        beside: The key whose partition the record goes to, if that is not its own key.
+        everywhere: Whether it goes to each partition of the topic.
+        alone: Whether it goes to partition 0, is sent when all records before it are confirmed, and confirmed before the next is sent.
+    """
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    beside: bytes | None = None
+    everywhere: bool = False
+    alone: bool = False
+
+    def partitions(self, count: int) -> range:
+        """Returns the partitions that it goes to, of the ``count`` of its topic."""
+        if self.everywhere:
+            return range(count)
+        place = partition_of(self.key if self.beside is None else self.beside, count)
+        return range(place, place + 1)
+
+
+class KafkaRecords:
+    """Makes the records of changes; the arguments are those of `KafkaSink`.
+
+    Raises:
+        InvalidOption: If an argument is out of its bounds.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        form: str,
+        tombstones: bool,
+        field_changes: bool,
+        schema_topic: str | None,
+        source: WebhookSource,
+    ) -> None:
+        if not isinstance(topic, str) or not topic.replace(_TYPE, "x") or "{" in topic.replace(_TYPE, ""):
+            raise InvalidOption("topic", topic, "the name of a topic, with or without {entity_type}")
+        if form not in RECORDS:
+            raise InvalidOption("form", form, f"one of {', '.join(RECORDS)}")
+        if field_changes and form != "native":
+            raise InvalidOption(
+                "field_changes", field_changes, f"left out with form={form!r}: only native can say them"
+            )
+        self._topic, self._form, self._source = topic, RECORDS[form], source
+        self._tombstones, self._field_changes = tombstones, field_changes
+        self._schema_topic = schema_topic
+
+    def of(self, change: Change, context: SinkContext) -> Iterator[KafkaRecord]:
+        """Yields the records of a change, in their order."""
+        if change.entity_type is None and change.area is Area.DATA:
+            return
+        if change.area is Area.SCHEMA:
+            yield from self._schema(change, context)
+        elif change.area is Area.DATA and (change.field is None or self._field_changes):
+            yield from self._change(change, context)
+
+    def _change(self, change: Change, context: SinkContext) -> Iterator[KafkaRecord]:
+        topic, key = self._topic_of(change), _key(change)
+        value = msgspec.json.encode(self._form(change, context, self._source))
+        if change.field is not None:
+            # The compaction of a topic must not take a piece of an entity for the newest record of the entity, or of another piece.
+            own = _key(change, change.field, change.version, change.index)
+            yield KafkaRecord(topic, own, value, beside=key)
+            return
+        yield KafkaRecord(topic, key, value, everywhere=change.key is None)
+        if self._tombstones and change.key is not None and change.operation in _DELETES:
+            yield KafkaRecord(topic, key, None)
+
+    def _schema(self, change: Change, context: SinkContext) -> Iterator[KafkaRecord]:
+        """Yields a schema, and a marker for each partition that may hold changes of its entity type."""
+        if self._schema_topic is None:
+            return
+        value = msgspec.json.encode(RECORDS["native"](change, context, self._source))
+        yield KafkaRecord(self._schema_topic, _key(change), value, alone=True)
+        if change.entity_type is not None:
+            marker = {
+                "marker": "schema",
+                "entity_type": change.entity_type,
+                "id": context.change_id(change),
+            }
+            yield KafkaRecord(
+                self._topic_of(change), _key(change), msgspec.json.encode(marker), everywhere=True
+            )
+
+    def _topic_of(self, change: Change) -> str:
+        return self._topic.replace(_TYPE, change.entity_type or "")
+
+
+def _key(change: Change, *more: str | int) -> bytes:
+    text = json.dumps([change.entity_type, change.key, *more], ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogateescape")
