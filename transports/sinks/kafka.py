@@ -277,7 +277,7 @@ class KafkaSink:
         changes: list[tuple[str, str | bytes | None]] = [
             (name, text.encode("utf-8", "surrogateescape")) for name, text in headers.items()
         ]
-        arguments = {} if partition is None else {"partition": partition}
+        arguments: dict[str, Any] = {} if partition is None else {"partition": partition}
         producer = self._connected
         while True:
             try:
