@@ -29,7 +29,7 @@ from transports.sinks.rejects import DeadLetterFile, DeadLetterStore
 from transports.sinks.retry import RetryPolicy
 from transports.sinks.runner import SinkRunner
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
+from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
 from transports.sinks.state import SinkState
 from transports.sinks.status import SinkCounters, SinkStatus
 from transports.sinks.stream import StreamSink
@@ -37,6 +37,7 @@ from transports.sinks.stream import StreamSink
 __all__ = [
     "DeadLetterFile",
     "DeadLetterStore",
+    "EntitySpace",
     "FileLeases",
     "FileSink",
     "ItemResult",

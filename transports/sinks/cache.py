@@ -17,13 +17,15 @@ from transports.sinks.effects import EntityEffect, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext
+from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, SinkBatch, SinkContext
 from transports.sinks.tls import TargetTls
 
 __all__ = ["CacheSink"]
 
 _URLS: Final = "redis://HOST:PORT/DB, rediss://..., unix://PATH, or a reference to one: env:NAME or file:PATH"
-_TEMPLATES: Final = "a text with {key}, and with {entity_type} if keys of several types could be the same"
+_TEMPLATES: Final = (
+    "a text with {key}, and with {entity_type} if the sink has changes of several entity types"
+)
 _LATER: Final = (
     "OOM",
     "READONLY",
@@ -46,7 +48,7 @@ class CacheSink:
 
     Args:
         url: ``redis://HOST:PORT/DB``, or a reference to it: ``env:NAME`` or ``file:PATH``.
-        template: The template of keys: a text with ``{entity_type}`` and ``{key}``.
+        template: The template of keys: a text with ``{key}``, and with ``{entity_type}`` unless all changes are of one entity type.
         values: Whether to set keys to the body; otherwise they are deleted, and the next reader fills the cache.
         ttl: Seconds after which a set key expires, from 1; None: it does not.
         timeout: Seconds in which the server must answer, from 0.05 to 600.
@@ -116,10 +118,14 @@ class CacheSink:
         """See `Sink.write`."""
         places: list[int] = []
         answers: list[Any] = []
+        refused: list[ItemResult] = []
         pipeline = self._client.pipeline(transaction=False)
         try:
             for place, change in enumerate(batch.changes):
                 if effect_of(change) is EntityEffect.CLEAR:
+                    if self.space(change.entity_type or "").everything:
+                        refused.append(ItemResult(place, ItemVerdict.REJECT, self._boundless))
+                        continue
                     answers += pipeline.execute(raise_on_error=False)  # before the scan
                     for keys in self._keys_of_type(change):
                         pipeline.unlink(*keys)
@@ -129,7 +135,15 @@ class CacheSink:
             answers += pipeline.execute(raise_on_error=False)
         except redis.RedisError as error:
             raise self._failure(error) from None
-        return list(self._judged(zip(places, answers, strict=True)))
+        return [*refused, *self._judged(zip(places, answers, strict=True))]
+
+    def space(self, entity_type: str) -> EntitySpace:
+        """See `Sink`."""
+        front, _, rest = self._template.partition("{key}")
+        begin, end = (
+            part.replace("{entity_type}", entity_type) for part in (front, rest.rpartition("{key}")[2])
+        )
+        return EntitySpace("keys", begin, end)
 
     def flush(self) -> None:
         """Does nothing: the durability of a cache is its own concern."""
@@ -158,6 +172,10 @@ class CacheSink:
             return str(self._kept_url)
         parts = urlsplit(self._url or "")
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    @property
+    def _boundless(self) -> str:
+        return f"the template {self._template} is that of any key, so a TRUNCATE would delete all keys of the database"
 
     def _key(self, entity_type: str | None, key: str) -> bytes:
         made = self._template.format(entity_type=entity_type or "", key=key)

@@ -97,7 +97,7 @@ class LogSinks(Mapping[str, SinkRunner]):
         self.remove(name)
         if name in self._log.slots:
             self._log.slots.drop(name)
-        SinkNotes(self._log.path, name).write(off=None, gap=None, rows=None, done=None)
+        SinkNotes(self._log.path, name).clear()
 
     def try_out(self, name: str, timeout: float = 60.0) -> str:
         """Sends an example to a target, if that is harmless, and returns the answer.

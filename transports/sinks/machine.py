@@ -12,6 +12,7 @@ from publishers.errors import PenstockError
 from publishers.model.position import Position
 from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, shown_error
 from transports.sinks.failures import SinkFailures
+from transports.sinks.held import HeldTypes
 from transports.sinks.intake import SinkIntake, SinkProgress
 from transports.sinks.leading import SinkLeading
 from transports.sinks.lease import Lease
@@ -68,7 +69,8 @@ class SinkMachine:
         view = options.view_for(sink)
         context = SinkContext.of(log, name, view, clock, options.in_flight)
         self._target = SinkTarget(sink, context)
-        self._outbox = SinkOutbox(sink, options, context, self.counters)
+        notes = SinkNotes(log.path, name)
+        self._outbox = SinkOutbox(sink, options, context, self.counters, HeldTypes(sink, notes))
         self._failures = SinkFailures(options.retry, clock)
         self._progress = SinkProgress()
         self._stored_at = clock.monotonic()
@@ -78,7 +80,7 @@ class SinkMachine:
             name,
             options,
             view,
-            SinkNotes(log.path, name),
+            notes,
             take_over=options.take_over or lease is not None,
             wake=wake,
         )

@@ -10,8 +10,9 @@ from publishers.errors import InvalidOption, PenstockError
 from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from transports.sinks.directory import replace_file
+from transports.sinks.sink import EntitySpace
 
-__all__ = ["GapNote", "RowsNote", "SinkNote", "SinkNotes"]
+__all__ = ["GapNote", "HeldNote", "RowsNote", "SinkNote", "SinkNotes"]
 
 _FOLDER: Final = "sinks"
 _RIGHT: Final = "a note that a sink has written; delete it if what it says is of no use any more"
@@ -45,6 +46,18 @@ class RowsNote(msgspec.Struct, frozen=True, omit_defaults=True):
     until: str | None = None
 
 
+class HeldNote(msgspec.Struct, frozen=True):
+    """What a target holds.
+
+    Attributes:
+        target: The target, as it is shown.
+        spaces: The entity types, with the space of each.
+    """
+
+    target: str
+    spaces: dict[str, EntitySpace]
+
+
 class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
     """The whole note.
 
@@ -53,12 +66,14 @@ class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
         gap: The range that was left out while it was off, until the target has confirmed it.
         rows: The rows that are being carried.
         done: The position behind the rows, for a sink of rows only that has carried them.
+        held: The entity types that the target holds, if it keeps them under names; None before the first.
     """
 
     off: str | None = None
     gap: GapNote | None = None
     rows: RowsNote | None = None
     done: str | None = None
+    held: HeldNote | None = None
 
     def place(self, position_of: Callable[[str], Position]) -> Position | None:
         """Returns the position of the sink when its slot was dropped; None if it was not, or if the history is another one."""
@@ -97,6 +112,10 @@ class SinkNotes:
     def current(self) -> SinkNote:
         """The note."""
         return self._current
+
+    def clear(self) -> None:
+        """Forgets everything, because the sink is dropped."""
+        self.write(**msgspec.structs.asdict(SinkNote()))
 
     def write(self, **changed: Any) -> None:
         """Changes the note; durable when it returns.

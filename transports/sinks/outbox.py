@@ -9,6 +9,7 @@ from typing import Final
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget, shown_error
+from transports.sinks.held import HeldTypes
 from transports.sinks.options import SinkOptions
 from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch, SinkContext
 from transports.sinks.status import SinkCounters
@@ -28,12 +29,18 @@ class SinkOutbox:
         options: The options, with the transform and the reaction to refused changes.
         context: The context of the sink.
         counters: The counters to update.
+        held: The entity types that the target holds.
     """
 
     def __init__(
-        self, sink: Sink, options: SinkOptions, context: SinkContext, counters: SinkCounters
+        self,
+        sink: Sink,
+        options: SinkOptions,
+        context: SinkContext,
+        counters: SinkCounters,
+        held: HeldTypes,
     ) -> None:
-        self._sink, self._options = sink, options
+        self._sink, self._options, self._held = sink, options, held
         self._context, self._counters = context, counters
         self._batches: deque[SinkBatch] = deque()
         self._lanes = options.lanes_of(sink)
@@ -75,10 +82,16 @@ class SinkOutbox:
             The batch if the transform leaves nothing of it to send; else None.
 
         Raises:
-            TargetRefused: If the transform fails for a change, and the options do not allow to leave it out.
+            TargetRefused: If the transform fails for a change, or the target cannot hold its entity type beside another one, and the
+                options do not allow to leave it out.
         """
         self.read = batch
-        kept = self._transformed(batch)
+        kept, refused = self._checked(batch)
+        for change, why in refused:
+            if self._options.on_reject == "pause":
+                raise TargetRefused(f"{change!r}: {why}")
+            self._reject(change, why)
+        self._held.note()
         self.read = None
         if not kept:
             return batch
@@ -141,24 +154,26 @@ class SinkOutbox:
             self._batches[0] = batch.only({*later, *left}).again()
             raise _worst(left.values()) or TargetUnavailable(_first_error(batch, later) if later else _BEHIND)
 
-    def _transformed(self, batch: SinkBatch) -> Sequence[Change]:
+    def _checked(self, batch: SinkBatch) -> tuple[Sequence[Change], Sequence[tuple[Change, str]]]:
+        """Returns the changes to send, transformed, and those that cannot be sent."""
         transform = self._options.transform
-        if transform is None:
-            return batch.changes
         kept: list[Change] = []
         refused: list[tuple[Change, str]] = []
         for change in batch.changes:
             try:
-                made = transform(change)
-                if made is not None:
-                    kept.append(_checked(change, made))
+                made = change if transform is None else transform(change)
+                if made is None:
+                    continue
+                made = _at_its_place(change, made)
             except Exception as error:  # noqa: BLE001 - the user's function: a change that it fails for is refused
                 refused.append((change, f"the transform failed: {shown_error(error)}"))
-        for change, why in refused:
-            if self._options.on_reject == "pause":
-                raise TargetRefused(f"{change!r}: {why}")
-            self._reject(change, why)
-        return kept
+                continue
+            flaw = self._held.flaw(made)
+            if flaw is None:
+                kept.append(made)
+            else:
+                refused.append((made, flaw))
+        return kept, refused
 
     def _reject(self, change: Change, error: str) -> None:
         letters = self._options.dead_letters
@@ -193,7 +208,7 @@ def _first_error(batch: SinkBatch, errors: dict[int, str]) -> str:
     return f"{batch.changes[place]!r}: {errors[place]}{more}"
 
 
-def _checked(change: Change, made: object) -> Change:
+def _at_its_place(change: Change, made: object) -> Change:
     if isinstance(made, Change):
         same = (made.version, made.index, made.count) == (change.version, change.index, change.count)
         if same:

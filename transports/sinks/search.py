@@ -17,7 +17,7 @@ from transports.sinks.effects import EntityEffect, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
+from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
 from transports.sinks.tls import TargetTls
 
 __all__ = ["SearchSink"]
@@ -40,7 +40,7 @@ class SearchSink:
 
     Args:
         url: ``https://HOST:9200``, or a reference to it: ``env:NAME`` or ``file:PATH``.
-        index: The index of an entity type: a text with ``{entity_type}`` or without.
+        index: The index of an entity type: a text with ``{entity_type}``, or without for one entity type.
         timeout: Seconds in which the engine must answer, from 0.05 to 600.
         tls: TLS to the engine; None for the authorities of the system.
 
@@ -114,6 +114,10 @@ class SearchSink:
                     results.append(ItemResult(place, ItemVerdict.REJECT, str(error)))
         return results + self._bulk(lines, places)
 
+    def space(self, entity_type: str) -> EntitySpace:
+        """See `Sink`."""
+        return EntitySpace("index", self._named(entity_type))
+
     def flush(self) -> None:
         """Does nothing: what was answered is synced in the engine's translog."""
 
@@ -133,10 +137,19 @@ class SearchSink:
     # Requests.
 
     def _name(self, change: Change) -> str:
-        name = self._index.replace("{entity_type}", (change.entity_type or "").lower())
+        name = self._named(change.entity_type or "")
         if _INDEX.fullmatch(name) is None:
             raise ValueError(f"no index can be called {name!r}, after its entity type")
+        if name == self._gaps:
+            raise ValueError(f"index {name} holds the gaps of the sink")
         return name
+
+    def _named(self, entity_type: str) -> str:
+        return self._index.replace("{entity_type}", entity_type.lower())
+
+    @property
+    def _gaps(self) -> str:
+        return self._named(_GAPS) if "{" in self._index else f"{self._index}-{_GAPS}"
 
     def _action(self, change: Change, effect: EntityEffect) -> list[bytes]:
         key = (change.key or "").encode("utf-8", "strict")
@@ -177,10 +190,11 @@ class SearchSink:
 
     def _note(self, gap: SinkGap) -> None:
         """Writes a document for a gap; the same document at each repetition."""
-        name = self._index.replace("{entity_type}", _GAPS) if "{" in self._index else f"{self._index}-{_GAPS}"
         context = self._context
         document = {"log": context.log_name, "log_id": context.log_id, "sink": context.name, **gap._asdict()}
-        self._asked(lambda: self._client.index(index=name, id=f"{context.name}:{gap.first}", body=document))
+        self._asked(
+            lambda: self._client.index(index=self._gaps, id=f"{context.name}:{gap.first}", body=document)
+        )
 
     def _clear(self, change: Change) -> None:
         """Deletes the documents of lower positions; refreshes the index before, so that the search finds all of them."""

@@ -12,7 +12,16 @@ from publishers.model.position import Position
 from publishers.snapshots import SnapshotChange
 from publishers.views.view import Images, View
 
-__all__ = ["ItemResult", "ItemVerdict", "Sink", "SinkBatch", "SinkContext", "SinkGap", "SinkLog"]
+__all__ = [
+    "EntitySpace",
+    "ItemResult",
+    "ItemVerdict",
+    "Sink",
+    "SinkBatch",
+    "SinkContext",
+    "SinkGap",
+    "SinkLog",
+]
 
 
 class SinkLog(Protocol):
@@ -103,6 +112,36 @@ class SinkContext:
             log.idempotency_key,
             in_flight,
         )
+
+
+class EntitySpace(NamedTuple):
+    """Where a target keeps the entities of one type.
+
+    Attributes:
+        what: What it is, for errors: ``table`` or the like.
+        begin: Its name; or, with ``end``, the beginning of the names of its entities.
+        end: The end of the names of its entities; None for a space with one name.
+    """
+
+    what: str
+    begin: str
+    end: str | None = None
+
+    def meets(self, other: "EntitySpace") -> bool:
+        """Whether an entity of one space can have the name of one of the other space."""
+        if self.end is None or other.end is None:
+            return self == other
+        return (self.begin.startswith(other.begin) or other.begin.startswith(self.begin)) and (
+            self.end.endswith(other.end) or other.end.endswith(self.end)
+        )
+
+    @property
+    def everything(self) -> bool:
+        """Whether every name is in it."""
+        return not self.begin and self.end == ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.begin}" + ("" if self.end is None else f"*{self.end}")
 
 
 class SinkGap(NamedTuple):
@@ -205,6 +244,8 @@ class Sink(Protocol):
         images: The images that the sink needs; None for those that the user chooses.
 
     A sink whose ``write`` several threads may call has ``parallel = True``; see ``SinkOptions.in_flight``.
+    A sink that keeps entities under names has ``space(entity_type)``: the `EntitySpace` of an entity type, or None if it keeps none of
+    that type. A change whose entity type would be in the space of another one is refused.
     A sink may have ``finish()``, which is called when all rows of ``snapshot="initial_only"`` are written.
     """
 

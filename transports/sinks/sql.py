@@ -19,9 +19,9 @@ from transports.sinks.effects import EntityEffect, Unfit, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
+from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
 from transports.sinks.sql_places import SqlPlaces
-from transports.sinks.sql_table import EntityTable, SqlTable, check_identifier
+from transports.sinks.sql_table import IDENTIFIERS, EntityTable, SqlTable, check_identifier
 from transports.sinks.tls import TargetTls
 
 __all__ = ["SqlSink", "SqlTable"]
@@ -56,7 +56,8 @@ class SqlSink:
 
     Args:
         url: ``postgresql://USER:PASSWORD@HOST/DATABASE``, ``sqlite:///FILE``, or a reference: ``env:NAME`` or ``file:PATH``.
-        tables: The table, or its name, of each entity type; other types are skipped. None: each type has a table of its name.
+        tables: The table, or its name, of each entity type; other types are skipped, and no two share one. None: each type has a table
+            of its name.
         create_tables: Whether to create missing tables; columns of fields are texts then.
         tombstone_ttl: Seconds for which the row of a removed entity stays, from 1; None: it is deleted at once.
         places: The table of the positions; several sinks may share it.
@@ -96,6 +97,7 @@ class SqlSink:
         if tables is not None and not isinstance(tables, Mapping):
             raise InvalidOption("tables", tables, "entity types, with the table of each")
         self._declared = None if tables is None else {kind: _table(one) for kind, one in tables.items()}
+        _check_apart(self._declared or {})
         self._create, self._ttl, self._timeout = create_tables, tombstone_ttl, float(timeout)
         self._tls = tls
         self._places = SqlPlaces(places, gaps, create=create_tables)
@@ -144,6 +146,16 @@ class SqlSink:
         refused = ItemResult(bad[0], ItemVerdict.REJECT, bad[1])
         rest = range(bad[0] + 1, len(batch))
         return [refused, *(ItemResult(one, ItemVerdict.RETRY, "behind one that was refused") for one in rest)]
+
+    def space(self, entity_type: str) -> EntitySpace | None:
+        """See `Sink`."""
+        table = self._spec_of(entity_type)
+        if table is None:
+            return None
+        assert self._engine is not None
+        schema = table.schema or self._engine.dialect.default_schema_name
+        folds = self._engine.dialect.name == "sqlite"
+        return EntitySpace("table", f"{schema}.{table.name.lower() if folds else table.name}")
 
     def flush(self) -> None:
         """See `Sink.flush`: what was committed is durable. Deletes expired tombstones now and then."""
@@ -276,15 +288,20 @@ class SqlSink:
         if kind is None:
             return None
         if kind not in self._tables:
-            if self._declared is None:
-                try:
-                    table: SqlTable | None = SqlTable(name=kind)
-                except InvalidOption as error:
-                    raise Unfit(f"no table has the name of its entity type: {error}") from None
-            else:
-                table = self._declared.get(kind)
+            table = self._spec_of(kind)
+            if table is None and self._declared is None:
+                raise Unfit(f"no table has the name of its entity type: {kind!r} is not {IDENTIFIERS}")
             self._tables[kind] = None if table is None else self._found(table)
         return self._tables[kind]
+
+    def _spec_of(self, entity_type: str) -> SqlTable | None:
+        """Returns the declaration of the table of an entity type; None if it has none, or if none can have its name."""
+        if self._declared is not None:
+            return self._declared.get(entity_type)
+        try:
+            return SqlTable(name=entity_type)
+        except InvalidOption:
+            return None
 
     def _found(self, table: SqlTable) -> EntityTable:
         with self._transaction() as connection:
@@ -355,6 +372,15 @@ def _url(text: object) -> sa.URL:
 
 def _table(table: SqlTable | str) -> SqlTable:
     return table if isinstance(table, SqlTable) else SqlTable(name=check_identifier("tables", table))
+
+
+def _check_apart(tables: Mapping[str, SqlTable]) -> None:
+    """Raises ``InvalidOption`` if two entity types have one table; schemas and letters that a database takes for equal are judged later."""
+    kinds: dict[tuple[str | None, str], str] = {}
+    for kind, table in tables.items():
+        other = kinds.setdefault((table.schema, table.name), kind)
+        if other != kind:
+            raise InvalidOption("tables", table.name, f"a table of its own for each of {other} and {kind}")
 
 
 @contextlib.contextmanager

@@ -16,9 +16,11 @@ from transports.sinks.effects import EntityEffect, Unfit
 from transports.sinks.errors import TargetRefused
 from transports.sinks.sql_values import converter
 
-__all__ = ["EntityTable", "SqlTable", "check_identifier"]
+__all__ = ["IDENTIFIERS", "EntityTable", "SqlTable", "check_identifier"]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+IDENTIFIERS: Final = "1 to 63 letters, digits and '_', the first no digit"
+"""What a name of a table or a column is."""
 _DECODER: Final = msgspec.json.Decoder(float_hook=Decimal)
 
 
@@ -29,7 +31,7 @@ def check_identifier(parameter: str, name: object) -> str:
         InvalidOption: If the name is invalid.
     """
     if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None:
-        raise InvalidOption(parameter, name, "1 to 63 letters, digits and '_', the first no digit")
+        raise InvalidOption(parameter, name, IDENTIFIERS)
     return name
 
 

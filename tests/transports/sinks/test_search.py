@@ -64,7 +64,7 @@ def engine():
     with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
         server.plan, server.lines, server.documents = [], [], []
         server.released = threading.Event()
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
         server.shutdown()
