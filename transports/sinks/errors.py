@@ -24,6 +24,7 @@ __all__ = [
     "TargetRefused",
     "TargetUnavailable",
     "TooLargeForTarget",
+    "plain_error",
     "shown_error",
 ]
 
@@ -90,6 +91,11 @@ class SinkStopped(SinkError):
     def __init__(self, name: str) -> None:
         super().__init__(f"sink {name!r} has stopped; start it again")
         self.name = name
+
+
+def plain_error(error: BaseException) -> Exception:
+    """Returns an error that a runner can judge: an exit or a cancellation in a sink ends neither the sink nor its thread in silence."""
+    return error if isinstance(error, Exception) else TargetRefused(shown_error(error))
 
 
 def shown_error(error: BaseException) -> str:

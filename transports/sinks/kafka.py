@@ -17,7 +17,7 @@ from transports.sinks.formats import WebhookSource
 from transports.sinks.kafka_records import KafkaRecord, KafkaRecords
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import SinkBatch, SinkContext, SinkGap
+from transports.sinks.sink import ItemResult, SinkBatch, SinkContext, SinkGap
 from transports.sinks.tls import TargetTls
 
 __all__ = ["ExactlyOnceKafkaSink", "KafkaSink"]
@@ -30,10 +30,14 @@ _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - see above
 _NEVER: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.INVALID_RECORD, _NO_LOGIN,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_LOGIN,
         KafkaError.INVALID_CONFIG, _BAD_ARGUMENT, KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )  # fmt: skip
+# One record is the reason, and smaller batches tell which one.
+_HALVED: Final = frozenset(
+    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
+)
 _FENCED: Final = frozenset({_FENCED_HERE, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 _HANGING: Final = (
     "neither committed nor aborted. If it stays, a broker that died has lost its end: abort it by kafka-transactions.sh on "
@@ -71,7 +75,7 @@ class KafkaSink:
 
     stores_position: ClassVar[bool] = False
     idempotent: ClassVar[bool] = False
-    partial: ClassVar[bool] = False
+    partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
     images: ClassVar[Images | None] = None
 
@@ -126,9 +130,20 @@ class KafkaSink:
         self._producer = self._made_producer()
         return None
 
-    def write(self, batch: SinkBatch) -> None:
-        """See `Sink.write`."""
-        self._guarded(lambda: self._send(batch.changes, batch.gap))
+    def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
+        """See `Sink.write`. Sends up to the first change that no topic can hold, so that a stored position never passes one."""
+        for place, change in enumerate(batch.changes):
+            flaw = self._records.flaw(change)
+            if flaw is not None:
+                if place:
+                    self._guarded(lambda: self._deliver(batch.changes[:place], change.position, batch.gap))  # noqa: B023 - called at once
+                return batch.refused_at(place, flaw)
+        self._guarded(lambda: self._deliver(batch.changes, batch.next, batch.gap))
+        return None
+
+    def _deliver(self, changes: Sequence[Change], _place: Position, gap: SinkGap | None) -> None:
+        """Sends changes; ``_place`` is the position behind them."""
+        self._send(changes, gap)
 
     def flush(self) -> None:
         """Does nothing: what was written is confirmed."""
@@ -228,7 +243,7 @@ class KafkaSink:
         if not isinstance(reason, KafkaError):
             return TargetUnavailable(f"{self._servers}: {error}")
         why = f"{self._servers}: {reason.str()}"
-        if reason.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+        if reason.code() in _HALVED:
             return TooLargeForTarget(why)
         if reason.code() in _FENCED:
             return TargetRefused(f"a newer runner of sink {self._opened.name} sends: {why}")
@@ -340,10 +355,6 @@ class ExactlyOnceKafkaSink(KafkaSink):
             self._guarded(self._inspect)
         return self._stored
 
-    def write(self, batch: SinkBatch) -> None:
-        """See `Sink.write`. After an attempt with an unknown outcome, sends only what was not committed."""
-        self._guarded(lambda: self._transact(batch.changes, batch.next, batch.gap))
-
     def close(self) -> None:
         """See `Sink.close`."""
         self._close_reader()
@@ -389,6 +400,10 @@ class ExactlyOnceKafkaSink(KafkaSink):
         self._stored = self._read_place()
         self._check_kept(self._stored)
         self._unseen = None  # the reader got it, and does not get it again
+
+    def _deliver(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
+        """Sends changes in a transaction; after an attempt with an unknown outcome, only what was not committed."""
+        self._transact(changes, place, gap)
 
     def _transact(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
         if self._producer is None:

@@ -1,6 +1,7 @@
 """The records of Kafka that a change becomes; no client of Kafka is needed here."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -17,6 +18,8 @@ __all__ = ["KafkaRecord", "KafkaRecords"]
 
 _DELETES: Final = (Operation.REMOVE, Operation.EXPIRE)
 _TYPE: Final = "{entity_type}"
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+_TOPICS: Final = "1 to 249 of the letters a to z, digits, '.', '_' and '-', and neither '.' nor '..'"
 
 
 class KafkaRecord(NamedTuple):
@@ -63,8 +66,12 @@ class KafkaRecords:
         schema_topic: str | None,
         source: WebhookSource,
     ) -> None:
-        if not isinstance(topic, str) or not topic.replace(_TYPE, "x") or "{" in topic.replace(_TYPE, ""):
-            raise InvalidOption("topic", topic, "the name of a topic, with or without {entity_type}")
+        if not isinstance(topic, str) or _TOPIC.fullmatch(topic.replace(_TYPE, "x")) is None:
+            raise InvalidOption("topic", topic, f"a name with or without {{entity_type}}: {_TOPICS}")
+        if schema_topic is not None and (
+            not isinstance(schema_topic, str) or _TOPIC.fullmatch(schema_topic) is None
+        ):
+            raise InvalidOption("schema_topic", schema_topic, f"a name: {_TOPICS}")
         if form not in RECORDS:
             raise InvalidOption("form", form, f"one of {', '.join(RECORDS)}")
         if field_changes and form != "native":
@@ -74,6 +81,17 @@ class KafkaRecords:
         self._topic, self._form, self._source = topic, RECORDS[form], source
         self._tombstones, self._field_changes = tombstones, field_changes
         self._schema_topic = schema_topic
+
+    def flaw(self, change: Change) -> str | None:
+        """Returns why no record can be made of a change; None if it can."""
+        if change.entity_type is None or not (
+            change.area is Area.DATA or (change.area is Area.SCHEMA and self._schema_topic is not None)
+        ):
+            return None
+        topic = self._topic_of(change)
+        if _TOPIC.fullmatch(topic) is None:
+            return f"no topic can be called {topic!r}, after its entity type: a name has {_TOPICS}"
+        return None
 
     def of(self, change: Change, context: SinkContext) -> Iterator[KafkaRecord]:
         """Yields the records of a change, in their order."""

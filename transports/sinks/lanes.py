@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from zlib import crc32
 
 from publishers.model.change import Area, Change
-from transports.sinks.errors import TooLargeForTarget
+from transports.sinks.errors import TooLargeForTarget, plain_error
 from transports.sinks.sink import ItemResult, ItemVerdict, Sink, SinkBatch
 
 __all__ = ["LaneOutcome", "SinkLanes", "SinkOrdering"]
@@ -99,8 +99,9 @@ class SinkLanes:
                     waiting += [piece[middle:], piece[:middle]]
                 else:
                     outcome.results.append(ItemResult(piece[0][0], ItemVerdict.REJECT, error.why))
-            except Exception as error:  # noqa: BLE001 - the caller raises it
-                outcome.left.update((place, error) for one in (piece, *waiting) for place, _ in one)
+            except BaseException as caught:  # noqa: BLE001 - the caller raises it
+                reason = plain_error(caught)
+                outcome.left.update((place, reason) for one in (piece, *waiting) for place, _ in one)
                 break
             if self._by_key and outcome.results:
                 outcome.left.update((place, None) for one in waiting for place, _ in one)

@@ -10,7 +10,7 @@ from flow.clock import Clock
 from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
 from publishers.model.position import Position
-from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, shown_error
+from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, plain_error, shown_error
 from transports.sinks.failures import SinkFailures
 from transports.sinks.held import HeldTypes
 from transports.sinks.intake import SinkIntake, SinkProgress
@@ -247,7 +247,10 @@ class SinkMachine:
         """Calls ``work``, and handles its error by its verdict."""
         try:
             return work()
-        except Exception as error:  # noqa: BLE001 - the runner survives the errors of a sink and of user code
+        except KeyboardInterrupt:  # of the caller who steps the sink
+            raise
+        except BaseException as caught:  # noqa: BLE001 - the runner survives the errors of a sink and of user code, SystemExit too
+            error = plain_error(caught)
             match verdict_of(error):
                 case SinkVerdict.ROWS:
                     self._intake.rows_anew()
@@ -464,7 +467,7 @@ class SinkMachine:
         if self._target.opened and self._intake.slot is not None:
             try:
                 self._store()
-            except Exception as error:  # noqa: BLE001 - what is not stored is sent again
+            except BaseException as error:  # noqa: BLE001 - what is not stored is sent again
                 _LOG.warning("sink %s: its last position is not stored: %s", self.name, shown_error(error))
 
     def _rest(self, event: SinkEvent, reason: str) -> None:

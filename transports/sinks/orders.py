@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from transports.sinks.errors import SinkStopped
+from transports.sinks.errors import SinkStopped, plain_error
 
 __all__ = ["SinkOrders"]
 
@@ -47,8 +47,8 @@ class SinkOrders:
                 work, future = self._waiting.popleft()
             try:
                 future.set_result(work())
-            except Exception as error:  # noqa: BLE001 - passed on to the ordering thread
-                future.set_exception(error)
+            except BaseException as error:  # noqa: BLE001 - passed on to the ordering thread
+                future.set_exception(plain_error(error))
 
     def close(self) -> None:
         """Refuses the queued calls, and all later ones."""

@@ -18,7 +18,7 @@ from transports.sinks.supply import SinkSupply
 __all__ = ["SinkOutbox"]
 
 _LOG: Final = logging.getLogger("penstock.sinks")
-_BEHIND: Final = "changes behind one that was left out are sent again"
+_BEHIND: Final = "the target has not taken changes, and refused none before them"
 
 
 class SinkOutbox:
@@ -102,7 +102,7 @@ class SinkOutbox:
         """Sends the first batch.
 
         Returns:
-            The batch, if the target has accepted all of it; None if it was split and its parts are to be sent.
+            The batch, if the target has accepted all of it; None if a part of it is to be sent at once.
 
         Raises:
             TargetUnavailable, OSError: If all or some of it must be sent again.
@@ -132,15 +132,18 @@ class SinkOutbox:
             _ease(supply, worst)
         elif not left:
             supply.room = min(supply.room + max(supply.room // 10, 1), self._options.room)
-        self._judge(batch, results, left)
+        if not self._judge(batch, results, left):
+            return None
         self._batches.popleft()
         return batch
 
     def _judge(
         self, batch: SinkBatch, results: Sequence[ItemResult], left: dict[int, Exception | None]
-    ) -> None:
+    ) -> bool:
+        """Leaves out refused changes; returns whether nothing of the batch is left to send."""
         refused = {one.place: one.error for one in results if one.verdict is ItemVerdict.REJECT}
         later = {one.place: one.error for one in results if one.verdict is ItemVerdict.RETRY}
+        left = left | {one.place: None for one in results if one.verdict is ItemVerdict.BEHIND}
         taken = len(batch) - len({*refused, *later, *left})
         self._counters.changes += taken
         self._counters.batches += taken > 0
@@ -150,9 +153,14 @@ class SinkOutbox:
             raise TargetRefused(_first_error(batch, refused))
         for place, error in sorted(refused.items()):
             self._reject(batch.changes[place], error)
-        if later or left:
-            self._batches[0] = batch.only({*later, *left}).again()
-            raise _worst(left.values()) or TargetUnavailable(_first_error(batch, later) if later else _BEHIND)
+        if not (later or left):
+            return True
+        rest, worst = batch.only({*later, *left}), _worst(left.values())
+        if refused and not later and worst is None:
+            self._batches[0] = rest  # nothing has failed: what was behind a change that is left out follows
+            return False
+        self._batches[0] = rest.again()
+        raise worst or TargetUnavailable(_first_error(batch, later) if later else _BEHIND)
 
     def _checked(self, batch: SinkBatch) -> tuple[Sequence[Change], Sequence[tuple[Change, str]]]:
         """Returns the changes to send, transformed, and those that cannot be sent."""
@@ -165,7 +173,9 @@ class SinkOutbox:
                 if made is None:
                     continue
                 made = _at_its_place(change, made)
-            except Exception as error:  # noqa: BLE001 - the user's function: a change that it fails for is refused
+            except KeyboardInterrupt:  # of the caller who steps the sink
+                raise
+            except BaseException as error:  # noqa: BLE001 - the user's function: a change that it fails for is refused
                 refused.append((change, f"the transform failed: {shown_error(error)}"))
                 continue
             flaw = self._held.flaw(made)

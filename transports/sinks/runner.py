@@ -193,7 +193,7 @@ class SinkRunner:
             self._awake.clear()
             try:
                 delay = self.step()
-            except Exception as error:  # noqa: BLE001 - a defect here: logged, and ends this sink only
+            except BaseException as error:  # noqa: BLE001 - a defect here: logged, and ends this sink only
                 _LOG.exception("sink %s has failed", self.name)
                 self.machine.stop(f"internal error: {type(error).__name__}: {error}")
                 return

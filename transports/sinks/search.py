@@ -13,7 +13,7 @@ from publishers.model.change import Change
 from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.views.view import Images
-from transports.sinks.effects import EntityEffect, effect_of
+from transports.sinks.effects import EntityEffect, Unfit, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
@@ -102,16 +102,17 @@ class SearchSink:
         places: list[int] = []
         for place, change in enumerate(batch.changes):
             effect = effect_of(change)
-            if effect is EntityEffect.CLEAR:
-                results += self._bulk(lines, places)
-                lines, places = [], []
-                self._clear(change)
-            elif effect is not EntityEffect.NONE:
-                try:
+            try:
+                if effect is EntityEffect.CLEAR:
+                    name, most = self._name(change), _version(change)
+                    results += self._bulk(lines, places)
+                    lines, places = [], []
+                    self._clear(name, most)
+                elif effect is not EntityEffect.NONE:
                     lines += self._action(change, effect)
                     places.append(place)
-                except ValueError as error:
-                    results.append(ItemResult(place, ItemVerdict.REJECT, str(error)))
+            except Unfit as error:
+                results.append(ItemResult(place, ItemVerdict.REJECT, str(error)))
         return results + self._bulk(lines, places)
 
     def space(self, entity_type: str) -> EntitySpace:
@@ -139,9 +140,9 @@ class SearchSink:
     def _name(self, change: Change) -> str:
         name = self._named(change.entity_type or "")
         if _INDEX.fullmatch(name) is None:
-            raise ValueError(f"no index can be called {name!r}, after its entity type")
+            raise Unfit(f"no index can be called {name!r}, after its entity type")
         if name == self._gaps:
-            raise ValueError(f"index {name} holds the gaps of the sink")
+            raise Unfit(f"index {name} holds the gaps of the sink")
         return name
 
     def _named(self, entity_type: str) -> str:
@@ -152,9 +153,12 @@ class SearchSink:
         return self._named(_GAPS) if "{" in self._index else f"{self._index}-{_GAPS}"
 
     def _action(self, change: Change, effect: EntityEffect) -> list[bytes]:
-        key = (change.key or "").encode("utf-8", "strict")
+        try:
+            key = (change.key or "").encode("utf-8")
+        except UnicodeEncodeError:
+            raise Unfit(f"its key is not UTF-8: {change.key!r}") from None
         if not key or len(key) > _KEY_BYTES:
-            raise ValueError(f"its key has {len(key)} bytes; an id has 1 to {_KEY_BYTES}")
+            raise Unfit(f"its key has {len(key)} bytes; an id has 1 to {_KEY_BYTES}")
         what = {
             "_index": self._name(change),
             "_id": change.key,
@@ -164,7 +168,7 @@ class SearchSink:
         if effect is EntityEffect.DELETE:
             return [msgspec.json.encode({"delete": what})]
         if change.body_bytes is None:
-            raise ValueError("the log does not hold the whole entity")
+            raise Unfit("the log does not hold the whole entity")
         # A newline ends a document; JSON may contain some outside of strings.
         return [
             msgspec.json.encode({"index": what}),
@@ -196,9 +200,8 @@ class SearchSink:
             lambda: self._client.index(index=self._gaps, id=f"{context.name}:{gap.first}", body=document)
         )
 
-    def _clear(self, change: Change) -> None:
+    def _clear(self, name: str, most: int) -> None:
         """Deletes the documents of lower positions; refreshes the index before, so that the search finds all of them."""
-        name, most = self._name(change), _version(change)
         if not self._asked(lambda: self._client.indices.exists(index=name)):
             return
         self._asked(lambda: self._client.indices.refresh(index=name))
@@ -248,7 +251,7 @@ class SearchSink:
 
 def _version(change: Change) -> int:
     if change.index >= _INDICES or change.version >= _VERSIONS:
-        raise TargetRefused(
+        raise Unfit(
             f"{change.position} is beyond what the version of a document can hold: 2^43 versions of 2^20 changes"
         )
     return change.version * _INDICES + change.index

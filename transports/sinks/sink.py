@@ -188,6 +188,15 @@ class SinkBatch:
     def __len__(self) -> int:
         return len(self.changes)
 
+    def refused_at(self, place: int, error: str) -> "list[ItemResult]":
+        """Returns the results of a batch that was written up to a change that the target refuses: the rest was not tried."""
+        rest = range(place + 1, len(self.changes))
+        refused = ItemResult(place, ItemVerdict.REJECT, error)
+        return [
+            refused,
+            *(ItemResult(one, ItemVerdict.BEHIND, "behind one that was refused") for one in rest),
+        ]
+
     def again(self) -> "SinkBatch":
         """Returns the batch for the next attempt."""
         return replace(self, attempt=self.attempt + 1)
@@ -211,6 +220,8 @@ class ItemVerdict(enum.Enum):
 
     RETRY = "RETRY"
     """Transient: the change is sent again."""
+    BEHIND = "BEHIND"
+    """Not tried, because it is behind a refused change: the change is sent once that is left out."""
     REJECT = "REJECT"
     """Permanent: the target will never accept the change."""
 

@@ -73,5 +73,5 @@ class SinkTarget:
         self.opened = False
         try:
             self._sink.close()
-        except Exception as error:  # noqa: BLE001 - any error of a sink
+        except BaseException as error:  # noqa: BLE001 - any error of a sink
             _LOG.warning("sink %s: its target is not closed: %s", self._context.name, shown_error(error))

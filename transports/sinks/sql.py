@@ -19,8 +19,9 @@ from transports.sinks.effects import EntityEffect, Unfit, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
-from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
+from transports.sinks.sink import EntitySpace, ItemResult, SinkBatch, SinkContext, SinkGap
 from transports.sinks.sql_places import SqlPlaces
+from transports.sinks.sql_refusals import refuses_values, said_of
 from transports.sinks.sql_table import IDENTIFIERS, EntityTable, SqlTable, check_identifier
 from transports.sinks.tls import TargetTls
 
@@ -35,6 +36,7 @@ _LATER: Final = frozenset(
 )  # fmt: skip
 _READ_ONLY: Final = "25006"  # a PostgreSQL standby: a primary will take over
 _PURGE_EVERY: Final = 60.0  # seconds
+_Bad = tuple[int, str]  # the place of a refused change in its batch, and the error
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +139,8 @@ class SqlSink:
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
         """See `Sink.write`. Writes up to the first misfit change, so that the stored position never passes one."""
         steps, bad = self._steps(batch)
-        try:
-            self._apply(steps, _end(batch, bad), batch.gap)
-        except _Misfit:
-            bad = self._apply_singly(steps, batch, bad)
-        if bad is None:
-            return None
-        refused = ItemResult(bad[0], ItemVerdict.REJECT, bad[1])
-        rest = range(bad[0] + 1, len(batch))
-        return [refused, *(ItemResult(one, ItemVerdict.RETRY, "behind one that was refused") for one in rest)]
+        bad = self._write(steps, batch, _end(batch, bad)) or bad
+        return None if bad is None else batch.refused_at(*bad)
 
     def space(self, entity_type: str) -> EntitySpace | None:
         """See `Sink`."""
@@ -223,16 +218,22 @@ class SqlSink:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
         """A transaction on the one connection, which is closed after an error."""
+        committing = False
         try:
             if self._connection is None:
                 assert self._engine is not None
                 self._connection = self._connected(self._engine)
             with _deadline(self._connection, self._timeout), self._connection.begin():
                 yield self._connection
-        except (sa.exc.IntegrityError, sa.exc.DataError) as error:
-            raise _Misfit(_said(error)) from None
-        except sa.exc.SQLAlchemyError as error:
+                committing = True
+        except Exception as error:
+            if committing:
+                self._let_go()  # SQLite keeps a transaction open whose commit it refuses
+            if refuses_values(error):
+                raise _Misfit(said_of(error)) from None
             self._let_go()
+            if not isinstance(error, sa.exc.SQLAlchemyError):
+                raise
             raise self._judged(error) from None
         except BaseException:
             self._let_go()
@@ -254,7 +255,7 @@ class SqlSink:
                 connection.close()
 
     def _judged(self, error: sa.exc.SQLAlchemyError) -> Exception:
-        why = f"{self._shown}: {_said(error)}"
+        why = f"{self._shown}: {said_of(error)}"
         if not isinstance(error, sa.exc.DBAPIError):
             return TargetRefused(why)
         code = getattr(error.orig, "sqlite_errorcode", None)
@@ -269,7 +270,7 @@ class SqlSink:
 
     # Rows.
 
-    def _steps(self, batch: SinkBatch) -> tuple[list[_Step], tuple[int, str] | None]:
+    def _steps(self, batch: SinkBatch) -> tuple[list[_Step], _Bad | None]:
         """Returns the effects of the changes, up to the first misfit."""
         now, steps = self._opened.clock.now_us(), []
         for place, change in enumerate(batch.changes):
@@ -325,35 +326,64 @@ class SqlSink:
             for (table, effect), given in grouped.items():
                 connection.execute(table.statement(effect), given)
 
-    def _apply_singly(
-        self, steps: Sequence[_Step], batch: SinkBatch, bad: tuple[int, str] | None
-    ) -> tuple[int, str] | None:
-        """Applies the steps one by one, up to the first one that the database refuses."""
+    def _write(self, steps: Sequence[_Step], batch: SinkBatch, end: Position) -> _Bad | None:
+        """Applies steps up to the first one that the database refuses, which is returned; ``end`` is the position behind them."""
+        try:
+            self._apply(steps, end, batch.gap)
+        except _Misfit as error:
+            if not steps:
+                raise
+            if len(steps) == 1:
+                bad = steps[0].place, error.why
+                self._apply((), _end(batch, bad), batch.gap)
+                return bad
+        else:
+            return None
+        try:
+            return self._apply_singly(steps, batch, end)
+        except (
+            _Misfit
+        ):  # of the commit, or of a trigger that ends the transaction: halves tell which step is the reason
+            cut = _cut(steps, batch)
+            middle = batch.changes[steps[cut].place].position
+            return self._write(steps[:cut], batch, middle) or self._write(steps[cut:], batch, end)
+
+    def _apply_singly(self, steps: Sequence[_Step], batch: SinkBatch, end: Position) -> _Bad | None:
+        """Applies the steps one by one in one transaction, up to the first one that the database refuses."""
         with self._transaction() as connection:
-            self._places.store(connection, self._opened, _end(batch, bad), batch.gap)
+            self._places.store(connection, self._opened, end, batch.gap)
             for step in steps:
+                nested = connection.begin_nested()
                 try:
-                    with connection.begin_nested():
-                        connection.execute(step.table.statement(step.effect), step.parameters)
-                except (sa.exc.IntegrityError, sa.exc.DataError) as error:
-                    bad = (step.place, _said(error))
+                    connection.execute(step.table.statement(step.effect), step.parameters)
+                except Exception as error:
+                    if not refuses_values(error):
+                        raise
+                    try:
+                        nested.rollback()
+                    except sa.exc.SQLAlchemyError:
+                        raise error from None  # a trigger has ended the transaction
+                    bad = step.place, said_of(error)
                     self._places.store(connection, self._opened, _end(batch, bad))
-                    break
-        return bad
+                    return bad
+                nested.commit()
+        return None
 
 
-class _Misfit(Exception):
+class _Misfit(TargetRefused):
     """The database refuses a value."""
 
 
-def _end(batch: SinkBatch, bad: tuple[int, str] | None) -> Position:
+def _cut(steps: Sequence[_Step], batch: SinkBatch) -> int:
+    """Returns where to cut steps in two: between transactions of the log, as constraints may hold only behind a whole one."""
+    versions = [batch.changes[step.place].version for step in steps]
+    cuts = [cut for cut in range(1, len(steps)) if versions[cut - 1] != versions[cut]]
+    middle = len(steps) // 2
+    return min(cuts, key=lambda cut: abs(cut - middle), default=middle)
+
+
+def _end(batch: SinkBatch, bad: _Bad | None) -> Position:
     return batch.next if bad is None else batch.changes[bad[0]].position
-
-
-def _said(error: sa.exc.SQLAlchemyError) -> str:
-    """Returns the message of the database, without the statement and its values."""
-    origin = getattr(error, "orig", None)
-    return " ".join(str(error if origin is None else origin).split())
 
 
 def _url(text: object) -> sa.URL:

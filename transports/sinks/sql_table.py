@@ -1,5 +1,6 @@
 """Tables that hold the entities of a type: their columns, and the statements that change them."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -224,11 +225,21 @@ class EntityTable:
         if self._spec.body is not None:
             values["b"] = change.body_bytes.decode("utf-8")
         if self._spec.columns:
-            body = _DECODER.decode(change.body_bytes)
+            body = _fields_of(change.body_bytes)
             if not isinstance(body, dict):
                 raise Unfit("the body is no object, so it has no fields")
             for number, (name, source) in enumerate(self._spec.columns.items()):
                 values[f"c{number}"] = self._convert[name](body.get(source))
+
+
+def _fields_of(body: bytes) -> Any:
+    try:
+        try:
+            return _DECODER.decode(body)
+        except msgspec.ValidationError:  # a whole number with more digits than msgspec takes
+            return json.loads(body, parse_int=Decimal, parse_float=Decimal)
+    except (ValueError, ArithmeticError, RecursionError, msgspec.MsgspecError) as error:
+        raise Unfit(f"the body cannot be split into fields: {type(error).__name__}: {error}") from None
 
 
 def _text(key: str | None) -> str:

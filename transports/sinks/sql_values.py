@@ -14,6 +14,7 @@ from transports.sinks.effects import Unfit
 __all__ = ["converter"]
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_SHOWN: Final = 200  # characters
 _SINGLE: Final = 24  # bits of precision up to which a FLOAT of PostgreSQL is a REAL
 
 Convert = Callable[[Any], Any]
@@ -44,7 +45,8 @@ def converter(column: sa.Column[Any], *, postgres: bool, key: bool = False) -> C
 
 
 def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else _as_json(value)
+    text = repr(value) if isinstance(value, str) else _as_json(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _reading(kind: Any, *, postgres: bool, key: bool) -> Convert:
