@@ -172,15 +172,24 @@ def truncate(
     *,
     meta: Mapping[str, Any] | None = None,
     schema_version: int | None = None,
+    entry_version: int | None = None,
     origin: str | None = None,
 ) -> Mutation:
     """Removes all entities of a type: one change without a key, in order with the changes around it.
+
+    Args:
+        entity_type: The entity type.
+        meta: Attached metadata.
+        schema_version: Version of the schema.
+        entry_version: Version of the change, as that of an entity.
+        origin: Where the change was made.
 
     Raises:
         InvalidChange: If an argument cannot be stored.
     """
     check_entity_type(entity_type)
-    return Mutation(TRUNCATE, entity_type, b"", meta=meta_of(meta, schema_version, origin=origin))
+    extras = meta_of(meta, schema_version, entry_version, origin)
+    return Mutation(TRUNCATE, entity_type, b"", meta=extras, entry_version=entry_version)
 
 
 def rekey(

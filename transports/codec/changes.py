@@ -191,13 +191,14 @@ def _mutation(said: _Said) -> Mutation:
         "meta": said.meta,
         "schema_version": said.schema_version,
         "origin": said.origin,
+        "entry_version": _entry_version(said),
     }
     if said.operation == "TRUNCATE":
         return truncate(said.entity_type, **arguments)
     if said.key is None:
         raise InvalidChange("key", None, "given")
     before, body = _given(said.before), _given(said.body)
-    arguments |= {"before": before, "entry_version": _entry_version(said)}
+    arguments["before"] = before
     if said.field is not None or said.linked is not None:
         return _part(said, said.entity_type, said.key, body)
     if said.operation in ("REMOVE", "EXPIRE"):
