@@ -197,7 +197,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     def __repr__(self) -> str:
         what = f"{self.operation.name} {self.entity_type}" if self.entity_type else self.operation.name
-        key = f" {self.key}" if self.key is not None else ""
+        # Any log and terminal can write it, also if the key is not UTF-8.
+        key = f" {self.key.encode('utf-8', 'backslashreplace').decode()}" if self.key is not None else ""
         # An item removed from an array is a removal with a body.
         none = self.operation in _BODILESS and self.action is not Action.DISCARD
         shown = "" if none or self.body_bytes is not None else ", body not shown"

@@ -110,6 +110,7 @@ def test_a_time_keeps_its_microseconds():
 
 def test_a_change_says_what_it_is():
     assert repr(change()) == "<Change 3:1 UPSERT order 42>"
+    assert repr(change(key="\udcff")) == r"<Change 3:1 UPSERT order \udcff>"
     assert "TRANSACTION" in repr(change(operation=Operation.TRANSACTION, entity_type=None, key=None))
 
 
