@@ -1,7 +1,7 @@
 """Deletes or sets keys of Redis or Valkey when entities change (the extra ``redis``)."""
 
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -38,13 +38,15 @@ _LATER: Final = (
     "CLUSTERDOWN",
 )
 _REFUSED: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
-_SCANNED: Final = 500  # keys a step
+_SCANNED: Final = 500  # keys a step, and a command that deletes them
 
 
 class CacheSink:
     """Deletes the key of each changed entity, or sets it to the body.
 
-    A change that arrives twice has the effect of one. TRUNCATE finds all keys of the template by ``SCAN``.
+    A change that arrives twice has the effect of one. TRUNCATE finds all keys of the template by ``SCAN``. With ``values`` each batch
+    is one transaction that also sets ``penstock:place:LOG_ID:SINK`` to the position behind it, so that no value goes back to an older
+    one after a crash; the sink then takes one batch at a time.
 
     Args:
         url: ``redis://HOST:PORT/DB``, or a reference to it: ``env:NAME`` or ``file:PATH``.
@@ -62,7 +64,6 @@ class CacheSink:
     idempotent: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
-    parallel: ClassVar[bool] = True
     images: ClassVar[Images | None] = Images.AFTER
 
     def __init__(
@@ -85,14 +86,23 @@ class CacheSink:
         if tls is not None and tls.server_name is not None:
             raise InvalidOption("server_name", tls.server_name, "left out: it is that of the address")
         self._template, self._values, self._ttl, self._tls = template, values, ttl, tls
+        self.stores_position = values  # type: ignore[misc]  # deleting a key twice needs no position
+        self.parallel = not values
         self._timeout = float(timeout)
         self._client: Any = None
+        self._context: SinkContext | None = None
 
     def __repr__(self) -> str:
         return f"<CacheSink {self._shown}>"
 
-    def open(self, context: SinkContext) -> None:
-        """See `Sink.open`. The first batch connects."""
+    def open(self, context: SinkContext) -> Position | None:
+        """See `Sink.open`. Without ``values`` the first batch connects.
+
+        Raises:
+            TargetOfOtherHistory: If the stored position is not of this log's history.
+            HistoryPruned: If the changes behind it are no longer kept.
+        """
+        self._context = context
         if self._kept_url is not None:
             try:
                 self._url = _checked(self._kept_url.value())
@@ -113,29 +123,54 @@ class CacheSink:
             max_connections=context.in_flight,
             **options,
         )
+        if not self._values:
+            return None
+        kept = self._asked(lambda: self._client.get(self._place))
+        if kept is None:
+            return None
+        text = kept if isinstance(kept, str) else kept.decode("utf-8", "replace")
+        return context.place_of(text, f"{self._place} of {self._shown}", "the keys of the sink")
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
         """See `Sink.write`."""
-        places: list[int] = []
-        answers: list[Any] = []
+        effects: dict[
+            bytes, tuple[int, Change | None]
+        ] = {}  # the last one of each key; no change: its key goes
         refused: list[ItemResult] = []
-        pipeline = self._client.pipeline(transaction=False)
-        try:
-            for place, change in enumerate(batch.changes):
-                if effect_of(change) is EntityEffect.CLEAR:
-                    if self.space(change.entity_type or "").everything:
-                        refused.append(ItemResult(place, ItemVerdict.REJECT, self._boundless))
-                        continue
-                    answers += pipeline.execute(raise_on_error=False)  # before the scan
-                    for keys in self._keys_of_type(change):
-                        pipeline.unlink(*keys)
-                        places.append(place)
-                elif self._put(pipeline, change):
-                    places.append(place)
-            answers += pipeline.execute(raise_on_error=False)
-        except redis.RedisError as error:
-            raise self._failure(error) from None
-        return [*refused, *self._judged(zip(places, answers, strict=True))]
+        for place, change in enumerate(batch.changes):
+            effect = effect_of(change)
+            if effect is EntityEffect.CLEAR:
+                if self.space(change.entity_type or "").everything:
+                    refused.append(ItemResult(place, ItemVerdict.REJECT, self._boundless))
+                    continue
+                before = [key for key, (one, _) in effects.items() if _same_type(batch.changes[one], change)]
+                found = self._asked(lambda: list(self._keys_of_type(change)))  # noqa: B023 - called at once
+                effects |= dict.fromkeys((*before, *found), (place, None))
+            elif effect is not EntityEffect.NONE and change.key is not None:
+                put = effect is EntityEffect.PUT and self._values and change.body_bytes is not None
+                effects[self._key(change.entity_type, change.key)] = place, change if put else None
+        pipeline = self._client.pipeline(transaction=self._values)
+        places: list[int] = []
+        gone: dict[int, list[bytes]] = {}
+        for key, (place, kept) in effects.items():
+            if kept is None:
+                gone.setdefault(place, []).append(key)
+            else:
+                pipeline.set(key, kept.body_bytes, ex=self._ttl)
+                places.append(place)
+        for place, keys in gone.items():
+            for first in range(0, len(keys), _SCANNED):
+                pipeline.unlink(*keys[first : first + _SCANNED])
+                places.append(place)
+        if self._values:
+            pipeline.set(self._place, self._opened.token(batch.next), ex=None)
+        answers = self._asked(lambda: pipeline.execute(raise_on_error=False))
+        results = list(self._judged(zip(places, answers[: len(places)], strict=True)))
+        if results and self._values:  # the position must not pass what was not accepted
+            self.move(batch.changes[min(one.place for one in results)].position)
+        elif self._values and isinstance(answers[-1], Exception):
+            raise self._failure(answers[-1])
+        return [*refused, *results]
 
     def space(self, entity_type: str) -> EntitySpace:
         """See `Sink`."""
@@ -149,7 +184,9 @@ class CacheSink:
         """Does nothing: the durability of a cache is its own concern."""
 
     def move(self, position: Position) -> None:
-        """Does nothing: the target stores no position."""
+        """See `Sink.move`."""
+        if self._values:
+            self._asked(lambda: self._client.set(self._place, self._opened.token(position), ex=None))
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -181,30 +218,22 @@ class CacheSink:
         made = self._template.format(entity_type=entity_type or "", key=key)
         return made.encode("utf-8", "surrogateescape")
 
-    def _put(self, pipeline: Any, change: Change) -> bool:
-        """Queues the command for a change; returns whether there is one."""
-        effect = effect_of(change)
-        if effect is EntityEffect.NONE or change.key is None:
-            return False
-        key = self._key(change.entity_type, change.key)
-        if effect is EntityEffect.PUT and self._values and change.body_bytes is not None:
-            pipeline.set(key, change.body_bytes, ex=self._ttl)
-        else:
-            pipeline.unlink(key)
-        return True
-
-    def _keys_of_type(self, change: Change) -> Iterator[list[bytes]]:
-        """Yields all present keys of an entity type, in lists."""
+    def _keys_of_type(self, change: Change) -> Iterator[bytes]:
+        """Yields all present keys of an entity type."""
         pattern = _escaped(self._template).replace("{key}", "*")
         pattern = pattern.replace("{entity_type}", _escaped(change.entity_type or ""))
-        found: list[bytes] = []
         for key in self._client.scan_iter(match=pattern.encode("utf-8", "surrogateescape"), count=_SCANNED):
-            found.append(key)
-            if len(found) == _SCANNED:
-                yield found
-                found = []
-        if found:
-            yield found
+            if key not in (self._place, self._place.encode()):
+                yield key
+
+    @property
+    def _opened(self) -> SinkContext:
+        assert self._context is not None
+        return self._context
+
+    @property
+    def _place(self) -> str:
+        return f"penstock:place:{self._opened.log_id}:{self._opened.name}"
 
     # Answers.
 
@@ -220,12 +249,22 @@ class CacheSink:
             results[place] = ItemResult(place, verdict, str(answer))
         yield from results.values()
 
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except redis.RedisError as error:
+            raise self._failure(error) from None
+
     def _failure(self, error: Exception) -> Exception:
         why = f"{self._shown}: {type(error).__name__}: {error}"
         if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
             return TargetRefused(why)
         later = isinstance(error, redis.ConnectionError | redis.TimeoutError) or _later(error)
         return TargetUnavailable(why) if later else TargetRefused(why)
+
+
+def _same_type(one: Change, other: Change) -> bool:
+    return one.entity_type == other.entity_type
 
 
 def _later(error: Exception) -> bool:

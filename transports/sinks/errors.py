@@ -6,6 +6,7 @@
     `-- SinkError
         |-- TargetUnavailable  transient: the same batch is sent again              (why, retry_after, overloaded)
         |-- TargetRefused      permanent: a retry does not help                     (why)
+        |   `-- TargetOfOtherHistory  the target has changes that the log lacks     (where)
         |-- TooLargeForTarget  the same changes are sent in smaller batches         (why)
         |-- NoSuchSink         there is no sink of that name; a KeyError too        (name, known)
         |-- SinkStandsBy       another runner holds the lease, and takes orders     (name)
@@ -21,6 +22,7 @@ __all__ = [
     "SinkError",
     "SinkStandsBy",
     "SinkStopped",
+    "TargetOfOtherHistory",
     "TargetRefused",
     "TargetUnavailable",
     "TooLargeForTarget",
@@ -59,6 +61,17 @@ class TargetRefused(SinkError):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
+
+
+class TargetOfOtherHistory(TargetRefused):
+    """The target has changes of a history that the log does not have, or not in full: the log or the target was restored or copied."""
+
+    def __init__(self, sink: str, where: str, content: str, why: str) -> None:
+        super().__init__(
+            f"{where} is of another history than this log ({why}), so the target may have changes that the log lacks: "
+            f"empty {content}, then seek sink {sink!r} to the place to continue at, resume it, and send rows again if history is missing"
+        )
+        self.where = where
 
 
 class TooLargeForTarget(SinkError):

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from flow.clock import Clock
+from publishers.errors import HistoryPruned, PositionError
 from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.snapshots import SnapshotChange
 from publishers.views.view import Images, View
+from transports.sinks.errors import TargetOfOtherHistory
 
 __all__ = [
     "EntitySpace",
@@ -112,6 +114,25 @@ class SinkContext:
             log.idempotency_key,
             in_flight,
         )
+
+    def place_of(self, text: str, where: str, content: str) -> Position:
+        """Returns the position that a target stores, as the text of a token.
+
+        Args:
+            text: The text.
+            where: What stores it, for the error.
+            content: What an operator empties if the target has changes that the log lacks.
+
+        Raises:
+            HistoryPruned: If the changes behind it are no longer kept.
+            TargetOfOtherHistory: If the log does not have the changes before it.
+        """
+        try:
+            return self.position_of(text)
+        except HistoryPruned:
+            raise
+        except PositionError as error:
+            raise TargetOfOtherHistory(self.name, where, content, str(error)) from None
 
 
 class EntitySpace(NamedTuple):

@@ -7,7 +7,7 @@ import redis
 
 from publishers import InvalidOption, remove, truncate, upsert
 from tests.transports.sinks.targets import rigged
-from transports.sinks import SinkState
+from transports.sinks import SinkOptions, SinkState
 from transports.sinks.cache import CacheSink
 
 
@@ -16,18 +16,34 @@ class Server:
 
     def __init__(self):
         self.keys = {}
+        self.places = {}
+        self.lost = 0  # answers that do not arrive
+        self.transactions = []
+        self.seen = []  # the values of keys, in the order in which a reader may see them
         self.fails = []  # what is raised, or answered for a command
         self.options = None
 
     def pipeline(self, transaction):
-        assert transaction is False
+        self.transactions.append(transaction)
         return Pipeline(self)
+
+    def get(self, key):
+        return self.places.get(key)
+
+    def set(self, key, value, ex):
+        (self.places if key.startswith("penstock:") else self.keys)[key] = (
+            value if ex is None else (value, ex)
+        )
 
     def scan_iter(self, match, count):
         pattern = match.decode().replace("\\*", "[*]")
         return iter(
             [key for key in self.keys if fnmatch.fnmatchcase(key.decode("utf-8", "replace"), pattern)]
         )
+
+    def put(self, key, value, ex):
+        self.keys[key] = (value, ex)
+        self.seen.append((key, value))
 
     def ping(self):
         if self.fails:
@@ -43,7 +59,10 @@ class Pipeline:
         self.server, self.todo = server, []
 
     def set(self, key, value, ex):
-        self.todo.append(lambda: self.server.keys.__setitem__(key, (value, ex)))
+        if isinstance(key, str):
+            self.todo.append(lambda: self.server.places.__setitem__(key, value.encode()))
+        else:
+            self.todo.append(lambda: self.server.put(key, value, ex))
 
     def unlink(self, *keys):
         self.todo.append(lambda: [self.server.keys.pop(key, None) for key in keys])
@@ -57,6 +76,9 @@ class Pipeline:
             if isinstance(error, redis.ConnectionError | redis.AuthenticationError):
                 raise error
             answers.append(one() if error is None else error)
+        if self.server.lost and todo:
+            self.server.lost -= 1
+            raise redis.ConnectionError("no answer")
         return answers
 
 
@@ -91,6 +113,48 @@ def test_keys_may_be_set_to_the_body(server, tmp_path):
         rig.log.commit([truncate("a*"), remove("order", "unknown")])
         rig.drained()
         assert server.keys == {b"ab:1": (b'{"n":2}', 60), b"order:\xff": (b"{}", 60)}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+@pytest.mark.parametrize("unanswered", [False, True])
+def test_values_never_go_back_after_a_crash(server, tmp_path, batch, unanswered):
+    """F110: the position is set with them, so that nothing before it is set again, also where the answer was lost."""
+    with rigged(tmp_path / "log", CacheSink(URL, values=True), batch_changes=batch) as rig:
+        for n in range(1, 6):
+            rig.log.commit([upsert("a", "1", {"n": n})])
+        rig.drained()
+        if unanswered:
+            server.lost = 1
+        rig.log.commit([truncate("a"), upsert("a", "2", {"n": 6}), upsert("a", "1", {"n": 7})])
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING) if unanswered else rig.drained()
+        rig.died()
+        rig.log.commit([upsert("a", "1", {"n": 8})])
+        rig.drained()
+        seen = [int(value[5:-1]) for key, value in server.seen if key == b"a:1"]
+        assert seen == sorted(set(seen))
+        assert server.keys == {b"a:1": (b'{"n":8}', None), b"a:2": (b'{"n":6}', None)}
+        assert set(server.transactions) == {True}
+
+
+def test_a_server_that_came_back_without_its_newest_keys_gets_them_again(server, tmp_path):
+    """F178: its position went back with them, and replaces that of the slot."""
+    with rigged(tmp_path / "log", CacheSink(URL, values=True)) as rig:
+        rig.commit("a")
+        rig.drained()
+        before = dict(server.places), dict(server.keys)
+        rig.commit("b")
+        rig.drained()
+        rig.stored()
+        server.places, server.keys = before
+        rig.again()
+        rig.drained()
+        assert list(server.keys) == [b"order:a", b"order:b"]
+
+
+def test_a_cache_of_values_takes_one_batch_at_a_time(tmp_path):
+    """F110: several could not be set together with one position."""
+    with pytest.raises(InvalidOption, match="in_flight"):
+        SinkOptions(in_flight=2, ordering="key").lanes_of(CacheSink(URL, values=True))
 
 
 @pytest.mark.parametrize(
