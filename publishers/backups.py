@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from publishers.errors import BackupRefused, InvalidOption, NotALog
 from publishers.options import check_directory, check_switches
+from publishers.slots.backup import backed_up_places
 from publishers.store.directory import SYSTEM_DIRECTORY, kind_of
 from publishers.store.store import ChangeStore
 from publishers.wal import FileSystem, RealFileSystem
@@ -25,7 +26,7 @@ __all__ = ["BackupReport", "backup", "restore"]
 
 _ATTEMPTS: Final = 8
 
-_Copy = Callable[[Path, Path], Copied]
+_CopyLog = Callable[[Path, Path], Copied]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def backup(
     storage = filesystem or RealFileSystem()
     source, place = _apart(path, target, "target")
     began = time.monotonic()
-    make = partial(copy_log, storage, links=not copy, progress=progress)
+    make = partial(_copy, storage, links=not copy, progress=progress)
     if kind_of(storage, source) == "store":
         _check_store(storage, source, place)
         logs = _copy_store(storage, source, place, make)
@@ -145,7 +146,7 @@ def restore(
     storage = filesystem or RealFileSystem()
     source, place = _apart(backup, path, "path")
     began = time.monotonic()
-    make = partial(copy_log, storage, links=False, progress=progress)
+    make = partial(_copy, storage, links=False, progress=progress)
     if kind_of(storage, source) != "store":
         check_backup(storage, source, progress)
         replaced = make_room(storage, place, replace=replace)
@@ -163,6 +164,13 @@ def restore(
         replaced = make_room(storage, place, replace=replace, unfinished=unfinished)
         logs = _copy_store(storage, source, place, make)
     return BackupReport(source, place, logs, replaced, time.monotonic() - began)
+
+
+def _copy(
+    storage: FileSystem, source: Path, target: Path, *, links: bool, progress: Progress | None
+) -> Copied:
+    places = partial(backed_up_places, storage, source)
+    return copy_log(storage, source, target, links=links, progress=progress, places=places)
 
 
 def _apart(source: str | Path, target: str | Path, parameter: str) -> tuple[Path, Path]:
@@ -201,7 +209,7 @@ def _check_store(storage: FileSystem, source: Path, target: Path) -> None:
         )
 
 
-def _copy_store(storage: FileSystem, source: Path, target: Path, make: _Copy) -> tuple[Copied, ...]:
+def _copy_store(storage: FileSystem, source: Path, target: Path, make: _CopyLog) -> tuple[Copied, ...]:
     done: dict[str, Copied] = {}
     for _ in range(_ATTEMPTS):
         for name in sorted(_directories(storage, source) - done.keys()):

@@ -184,9 +184,9 @@ class SlotBook:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    def raised(self, kept: SlotEntry, place: str) -> SlotRecord:
-        """The record of a slot at a position in its next generation."""
-        generation = kept.record.generation + 1
+    def raised(self, kept: SlotEntry, place: str, least: int = 1) -> SlotRecord:
+        """The record of a slot at a position in its next generation, from ``least`` on."""
+        generation = max(kept.record.generation + 1, least)
         return msgspec.structs.replace(kept.record, generation=generation, place=place, lost=False)
 
     def place_of(self, kept: SlotEntry) -> str:

@@ -116,6 +116,7 @@ class Slots:
         take_over: bool = False,
         owner: str | None = None,
         generation: int | None = None,
+        least_generation: int = 1,
     ) -> Slot:
         """Opens a slot with a new generation, which is durable when it returns.
 
@@ -124,6 +125,7 @@ class Slots:
             take_over: Whether to fence the consumer that has it open: its subscription ends with ``Fenced``, and its calls raise it.
             owner: Names the consumer in ``SlotBusy``, in 1 to 256 printable characters; the process by default.
             generation: The generation of an interrupted opening to continue; refused if the slot was opened since.
+            least_generation: The least new generation; for a consumer whose target has those of a slot that was created before this one.
 
         Raises:
             NoSuchSlot: If there is no such slot.
@@ -141,7 +143,7 @@ class Slots:
             if generation is not None and generation != kept.record.generation:
                 raise Fenced(name, generation, kept.record.generation)
             after = self._checked(kept, SlotEvent.TAKE_OVER if take_over else SlotEvent.OPEN)
-            record = self.book.raised(kept, self.book.place_of(kept))
+            record = self.book.raised(kept, self.book.place_of(kept), least_generation)
             self.book.append(JournalEntry(slots=[record]))
             slot = Slot(self, self._log, kept, record.generation)
             with self.book.lock:

@@ -13,7 +13,7 @@ truncated (see 1).
 1. HEAD of the previous backup gets the flag CUT with its end. Until step 4 an opening for writing truncates the log there, so it
    never writes into a shared segment.
 2. The last segment, then the others from the oldest on. A segment gets its name when it is complete and synced.
-3. The indexes, SCHEMAS, and a sync of the directory.
+3. The indexes, SCHEMAS, PLACES (the positions of slots, whose content the caller gives), and a sync of the directory.
 4. HEAD, by rename.
 
 A repeated backup compares the existing segments instead of copying them. A target that does not fit is refused unchanged.
@@ -21,5 +21,6 @@ A repeated backup compares the existing segments instead of copying them. A targ
 
 from publishers.wal.backups.copy import Copied, copy_log
 from publishers.wal.backups.restore import check_backup, make_room
+from publishers.wal.files.directory import PLACES_NAME
 
-__all__ = ["Copied", "check_backup", "copy_log", "make_room"]
+__all__ = ["PLACES_NAME", "Copied", "check_backup", "copy_log", "make_room"]

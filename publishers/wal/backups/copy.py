@@ -2,10 +2,11 @@
 
 import contextlib
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from publishers.errors import BackupRefused, LogBusy, WalCorrupted
 from publishers.wal.backups.source import Overtaken, ShownVersion, look, open_ahead
@@ -15,13 +16,14 @@ from publishers.wal.checks.verify import Progress, examine
 from publishers.wal.disk.filesystem import (
     File,
     FileSystem,
+    put_file,
     read_blocks,
     read_file,
     sync_file,
     sync_names,
     write_all,
 )
-from publishers.wal.files.directory import LOCK_NAME, take_lock, tidy
+from publishers.wal.files.directory import LOCK_NAME, PLACES_NAME, take_lock, tidy
 from publishers.wal.files.head import CUT, Head, HeadState
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
 from publishers.wal.files.segment import index_name, segment_name, segment_number, write_index
@@ -61,7 +63,13 @@ class Copied(NamedTuple):
 
 
 def copy_log(
-    filesystem: FileSystem, source: Path, target: Path, *, links: bool, progress: Progress | None
+    filesystem: FileSystem,
+    source: Path,
+    target: Path,
+    *,
+    links: bool,
+    progress: Progress | None,
+    places: Callable[[UUID], bytes | None],
 ) -> Copied:
     """Copies the visible part of a log, also while its writer runs.
 
@@ -71,6 +79,7 @@ def copy_log(
         target: Directory of the copy, created if it is missing.
         links: Share closed segments by hard links where possible.
         progress: Called with the progress of the copying, and then of the examination.
+        places: Returns the content of PLACES for the id of the log; empty for no such file, None to leave it as it is.
 
     Raises:
         BackupRefused: If the target holds something else, or retention deletes segments faster than they are copied.
@@ -87,7 +96,7 @@ def copy_log(
             filesystem.make_directory(target)
             with _locked(filesystem, target):
                 plan = CopyComparison(filesystem, source, target, shown, links).plan()
-                work = _Copying(filesystem, source, target, plan, links, progress)
+                work = _Copying(filesystem, source, target, plan, links, progress, places(shown.log_id))
                 work.run()
                 report = examine(filesystem, target, progress=progress)
             since = plan.head.durable if plan.head is not None else 0
@@ -131,6 +140,7 @@ class _Copying:
     _plan: CopyPlan
     _links: bool
     _progress: Progress | None
+    _places: bytes | None
     linked: int = 0
     copied: int = 0
     bytes: int = 0
@@ -151,6 +161,7 @@ class _Copying:
             self._put_index(number)
         for name in TWINS:
             self._put_twin(name)
+        self._put_places()
         sync_names(filesystem, target)
         if self._end is not None:
             self._put_head(_head_of(plan, self._end))
@@ -236,6 +247,15 @@ class _Copying:
         except FileNotFoundError:
             return
         write_index(self._filesystem, target, number, data)
+
+    def _put_places(self) -> None:
+        path = self._target / PLACES_NAME
+        there = PLACES_NAME in self._filesystem.listing(self._target)
+        if self._places:
+            if not there or read_file(self._filesystem, path) != self._places:
+                put_file(self._filesystem, path, self._places)
+        elif there and self._places is not None:
+            self._filesystem.unlink(path)
 
     def _put_twin(self, name: str) -> None:
         """Copies a mirrored file, after the segments: an opening ignores its entries for later versions."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from publishers.errors import BackupRefused, WalCorrupted
 from publishers.wal.backups.source import Overtaken, ShownVersion, overtaking
 from publishers.wal.disk.filesystem import File, FileSystem, read_blocks
-from publishers.wal.files.directory import LOCK_NAME
+from publishers.wal.files.directory import LOCK_NAME, PLACES_NAME
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, TWINS
 from publishers.wal.files.segment import read_header, segment_name, segment_number, segment_numbers
@@ -20,7 +20,7 @@ __all__ = ["CopyComparison", "CopyPlan", "belongs"]
 _ENDING: Final = 64 * 1024
 """Bytes at the beginning and at the end of a segment that are compared. Each frame repeats the previous crc, so the end depends on all frames."""
 
-_OURS: Final = frozenset({HEAD_NAME, LOCK_NAME, *TWINS, *(name + COPY_SUFFIX for name in TWINS)})
+_OURS: Final = frozenset({HEAD_NAME, LOCK_NAME, PLACES_NAME, *TWINS, *(name + COPY_SUFFIX for name in TWINS)})
 _ELSEWHERE: Final = "use another directory, or empty this one if it is not needed"
 
 _WITHOUT_HEAD: Final = (

@@ -13,9 +13,21 @@ from publishers.wal.files.head import HEAD_NAME
 from publishers.wal.files.segment import segment_number
 from publishers.wal.files.tail_page import TAIL_NAME, Tail
 
-__all__ = ["LOCK_NAME", "STAGED", "LogWriter", "check_names", "sign", "take_lock", "tidy", "writer_of"]
+__all__ = [
+    "LOCK_NAME",
+    "PLACES_NAME",
+    "STAGED",
+    "LogWriter",
+    "check_names",
+    "sign",
+    "take_lock",
+    "tidy",
+    "writer_of",
+]
 
 LOCK_NAME: Final = "LOCK"
+PLACES_NAME: Final = "PLACES"
+"""The positions of slots, in a backup and in a log that was restored from one."""
 STAGED: Final = "staged-"
 """Prefix of the names of files into which other processes seal parts of a transaction."""
 _LOG: Final = logging.getLogger("penstock.housekeeping")
@@ -42,7 +54,7 @@ def check_names(path: Path, names: list[str]) -> None:
                 )
     if HEAD_NAME in names or any(segment_number(name) is not None for name in names):
         return
-    ours = {LOCK_NAME, TAIL_NAME, *_NEIGHBOURS}
+    ours = {LOCK_NAME, PLACES_NAME, TAIL_NAME, *_NEIGHBOURS}
     strange = [name for name in names if name not in ours and not name.endswith(".tmp")]
     if strange:
         raise NotALog(path, f"it has no HEAD, but other files: {', '.join(strange[:3])}")

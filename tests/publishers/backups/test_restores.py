@@ -1,16 +1,20 @@
 """F144: what a restore makes of a backup, and what clients see then."""
 
+import json
+
 import pytest
 
 from publishers import (
     BackupRefused,
     ChangeLog,
     LogBusy,
+    Position,
     PositionAhead,
     PositionForked,
     backup,
     restore,
 )
+from publishers.journal import JOURNAL_NAMES
 from publishers.wal.checks import Verdict, verify
 from tests.publishers.backups.trees import OPTIONS, grow, keys, refused, shared
 from tests.publishers.support import order
@@ -74,3 +78,32 @@ def test_exactly_once_goes_on_from_what_was_restored(log, target, tmp_path):
     with ChangeLog.open(tmp_path / "back", **OPTIONS) as back:
         assert back.commit([order(1)], producer=("etl", 1)).duplicate
         assert not back.commit([order(2)], producer=("etl", 2)).duplicate
+
+
+def test_the_places_of_slots_go_with_a_backup_and_slots_do_not(log, target, tmp_path):
+    """F144, F178: as of the newest backup, also through a restored log; a journal that is damaged stops no backup."""
+    grow(log, 3)
+    log.slots.create("stock", start="earliest")
+    log.slots.create("other")
+    backup(log.path, target)
+    assert read_places(target) == {"stock": str(log.token(log.oldest)), "other": str(log.token(log.head))}
+    log.slots.drop("other")
+    log.slots.reset("stock")
+    grow(log, 1)
+    backup(log.path, target)
+    place = {"stock": str(log.token(Position(4)))}
+    assert read_places(target) == place
+    assert verify(target).verdict is Verdict.SOUND
+    restore(target, tmp_path / "back")
+    with ChangeLog.open(tmp_path / "back", **OPTIONS) as back:
+        assert list(back.slots) == []
+        backup(back.path, tmp_path / "next")
+    assert read_places(tmp_path / "next") == place
+    for name in JOURNAL_NAMES:
+        (log.path / "slots" / name).write_bytes(b"x" * 200)
+    backup(log.path, target)
+    assert read_places(target) == place
+
+
+def read_places(path):
+    return json.loads((path / "PLACES").read_bytes())["slots"]
