@@ -153,7 +153,7 @@ class RedisTarget(TargetServer):
         import redis
 
         with redis.Redis.from_url(self.address(name).removeprefix("redis=")) as client:
-            keys = list(client.scan_iter(count=1000))
+            keys = [key for key in client.scan_iter(count=1000) if not key.startswith(b"penstock:place:")]
             values = client.mget(keys) if keys else []
             return {
                 tuple(key.decode().split(":", 1)): _parsed(value)  # type: ignore[misc]  # two parts

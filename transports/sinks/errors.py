@@ -6,7 +6,9 @@
     `-- SinkError
         |-- TargetUnavailable  transient: the same batch is sent again              (why, retry_after, overloaded)
         |-- TargetRefused      permanent: a retry does not help                     (why)
-        |   `-- TargetOfOtherHistory  the target has changes that the log lacks     (where)
+        |   |-- TargetOfOtherHistory  the target has changes that the log lacks     (where)
+        |   `-- TargetTakenOver       the target knows a later opening of the slot  (generation)
+        |-- SinkPlaceLost      the log was restored, and the target knows no history (name, place)
         |-- TooLargeForTarget  the same changes are sent in smaller batches         (why)
         |-- NoSuchSink         there is no sink of that name; a KeyError too        (name, known)
         |-- SinkStandsBy       another runner holds the lease, and takes orders     (name)
@@ -20,10 +22,12 @@ from publishers.errors import NotThere, PenstockError
 __all__ = [
     "NoSuchSink",
     "SinkError",
+    "SinkPlaceLost",
     "SinkStandsBy",
     "SinkStopped",
     "TargetOfOtherHistory",
     "TargetRefused",
+    "TargetTakenOver",
     "TargetUnavailable",
     "TooLargeForTarget",
     "plain_error",
@@ -74,12 +78,32 @@ class TargetOfOtherHistory(TargetRefused):
         self.where = where
 
 
+class TargetTakenOver(TargetRefused):
+    """The target knows a later opening of the slot: of another runner, or from before the slot was restored or created anew."""
+
+    def __init__(self, why: str, generation: int) -> None:
+        super().__init__(why)
+        self.generation = generation
+
+
 class TooLargeForTarget(SinkError):
     """The target may accept the same changes in smaller batches; a single change that is too large is refused."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
+
+
+class SinkPlaceLost(SinkError):
+    """The log was restored from a backup, and the target cannot tell which changes it has got since."""
+
+    def __init__(self, name: str, place: str) -> None:
+        super().__init__(
+            f"the log was restored from a backup, at which sink {name!r} stood at {place}: its target may have changes behind that which "
+            "this log lacks; undo these there, and seek the sink to that place, which sends what follows again, or to another one"
+        )
+        self.name = name
+        self.place = place
 
 
 class NoSuchSink(SinkError, NotThere):

@@ -116,6 +116,8 @@ class FileSink:
 
         Raises:
             TargetRefused: If the sidecar is damaged, or the file that it names is missing or too short.
+            TargetOfOtherHistory: If the stored position is not of this log's history.
+            HistoryPruned: If the changes behind it are no longer kept.
         """
         self._context = context
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -126,11 +128,14 @@ class FileSink:
             return None
         except msgspec.MsgspecError as error:
             raise TargetRefused(f"{self.place_path} is damaged: {error}") from None
-        position = context.position_of(kept.place)
         if kept.file is not None:
             self._restore(kept, kept.file)
         self._clear(kept.file)
-        self._kept, self._next, self._split = kept, position, position.index != 0
+        self._kept = kept
+        position = context.place_of(
+            kept.place, str(self.place_path), f"{self.directory} of files with such changes"
+        )
+        self._next, self._split = position, position.index != 0
         return position
 
     def write(self, batch: SinkBatch) -> None:

@@ -1,18 +1,23 @@
 """The source of a runner's changes: its slot, which it creates if missing, and the rows of a state before them."""
 
 import contextlib
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from flow.clock import Clock
 from publishers.criteria.criteria import Criteria
-from publishers.errors import PenstockError
+from publishers.errors import HistoryPruned, PenstockError, PositionForked
 from publishers.model.position import Position, Start
+from publishers.slots.backup import forget_restored_place, restored_place
 from publishers.slots.errors import SlotExists
 from publishers.slots.slot import Slot
 from publishers.snapshots.subscription import checked_again
 from publishers.views.view import View
+from publishers.wal import RealFileSystem
+from transports.sinks.errors import SinkPlaceLost
 from transports.sinks.notes import GapNote, RowsNote, SinkNotes
 from transports.sinks.options import SinkOptions
 from transports.sinks.sink import SinkBatch, SinkLog
@@ -20,6 +25,9 @@ from transports.sinks.sink_target import SinkTarget
 from transports.sinks.supply import RowSupply, SinkSupply
 
 __all__ = ["SinkIntake", "SinkProgress"]
+
+_LOG: Final = logging.getLogger("penstock.sinks")
+_FILES: Final = RealFileSystem()
 
 
 class SinkProgress:
@@ -55,8 +63,10 @@ class SinkIntake:
         name: The name of the sink and the slot.
         options: The options of the sink.
         view: The view of the target.
+        clock: The clock of the runner.
         notes: What the sink keeps across restarts besides the position of the slot.
         take_over: Whether to take the slot over from another consumer that has it open.
+        knows_history: Whether the target refuses another history by itself.
         wake: Called on any thread when there may be changes.
 
     Attributes:
@@ -71,13 +81,16 @@ class SinkIntake:
         name: str,
         options: SinkOptions,
         view: View,
+        clock: Clock,
         notes: SinkNotes,
         *,
         take_over: bool,
+        knows_history: bool,
         wake: Callable[[], object],
     ) -> None:
         self._log, self._name, self._options, self._view = log, name, options, view
-        self._take_over, self._wake = take_over, wake
+        self._clock = clock
+        self._take_over, self._knows_history, self._wake = take_over, knows_history, wake
         self._latest = log.head  # what is committed before the first step of the runner belongs to a new sink
         self.notes = notes
         self.slot: Slot | None = None
@@ -103,9 +116,28 @@ class SinkIntake:
         if self.slot is None:
             self.make()
             self.slot = self._log.slots.open(
-                self._name, take_over=self._take_over, owner=f"sink {self._name}"
+                self._name,
+                take_over=self._take_over,
+                owner=f"sink {self._name}",
+                # Targets keep the generation: one of a slot that was restored or created anew must not be below it.
+                least_generation=self._clock.now_us() // 1_000_000,
             )
         return self.slot
+
+    def surpass(self, generation: int) -> int:
+        """Opens the slot with a later generation than one that the target knows, and returns it.
+
+        Raises:
+            Fenced: If another consumer has opened the slot since.
+        """
+        self.slot = self._log.slots.open(
+            self._name,
+            take_over=True,
+            owner=f"sink {self._name}",
+            generation=self.open().generation,
+            least_generation=generation + 1,
+        )
+        return self.slot.generation
 
     def make(self) -> None:
         """Creates the slot if it does not exist, and notes whether rows come first."""
@@ -113,6 +145,11 @@ class SinkIntake:
         done, start = note.done, self._options.start
         if start == Start.LATEST:
             start = self._latest
+        restored = None if there else self._restored()
+        if restored is not None:
+            if not self._knows_history:
+                raise SinkPlaceLost(self._name, str(self._log.token(restored)))
+            start = restored
         if wanted == "initial_only" or (wanted == "initial" and not there and done is None):
             start = Start.LATEST
             if note.rows is None:
@@ -126,6 +163,21 @@ class SinkIntake:
     def _make(self, start: Any) -> None:
         with contextlib.suppress(SlotExists):
             self._log.slots.create(self._name, self._options.criteria, start=start, granularity="change")
+        forget_restored_place(_FILES, self._log.path, self._name)
+
+    def _restored(self) -> Position | None:
+        """Returns the position that the sink had in the backup from which the log was restored; None if it has none."""
+        token = restored_place(_FILES, self._log.path, self._name)
+        if token is None:
+            return None
+        try:
+            return self._log.position_of(token)
+        except HistoryPruned as error:
+            return error.oldest
+        except PositionForked as error:  # the sink went on while the backup was made
+            return error.end or self._log.head
+        except PenstockError:
+            return None
 
     def begin(self) -> SinkSupply:
         """Returns the supply, which starts at the position of the slot or at the cursor of the rows."""
@@ -152,15 +204,31 @@ class SinkIntake:
                 self.supply = RowSupply(feed, slot.position, rows_request, **bounds)
         return self.supply
 
-    def settle(self, place: Position, target: SinkTarget) -> None:
+    def settle(self, place: Position | None, target: SinkTarget) -> None:
         """Continues at the position that the target stores, which overrides the slot's, unless it lies before the end of a gap."""
         slot, gap = self.open(), self.notes.current.gap
-        if self.gives_rows:
+        if self.gives_rows or place == slot.position:
             return
-        if gap is not None and place < self._log.position_of(gap.next):
-            target.move(slot.position)
-        else:
+        if place is None:
+            self._note_missing(target)
+        elif gap is not None and place < self._log.position_of(gap.next):
+            if target.stores_position:
+                target.move(slot.position)
+        elif target.stores_position or place < slot.position:
             slot.seek(place)
+
+    def _note_missing(self, target: SinkTarget) -> None:
+        """Notes as a gap what the target may lack, because it does not have the position any more that it has stored."""
+        noted, place = self.notes.current, self.open().position
+        if not (target.knows_history and noted.stored) or place <= self._log.oldest:
+            return
+        first = str(self._log.token(self._log.oldest)) if noted.gap is None else noted.gap.first
+        self.notes.write(gap=GapNote(first, str(self._log.token(place))))
+        _LOG.error(
+            "sink %s: its target has lost its position, so what it had before %s may be missing; send rows again, or seek",
+            self._name,
+            place,
+        )
 
     def keep(self, progress: SinkProgress, target: SinkTarget, *, idle: bool) -> None:
         """Stores the position behind what the target has made durable, also past changes that do not match.
@@ -180,10 +248,12 @@ class SinkIntake:
                 self.notes.write(rows=RowsNote(cursor=progress.cursor))
         elif supply is not None and supply.empty and idle:
             place = slot.delivered  # past changes that do not match
-            if target.stores_position and place > max(slot.position, progress.confirmed or slot.position):
+            if target.knows_history and place > max(slot.position, progress.confirmed or slot.position):
                 target.move(place)
         if place is not None and place > slot.position:
             slot.ack(place, durable=not self._options.store_every)
+        if target.knows_history and progress.unsaved:
+            self.notes.write(stored=True)
         progress.unsaved = False
 
     def end_rows(self, position: Position) -> None:
@@ -205,8 +275,11 @@ class SinkIntake:
         elif self._name in slots:
             position = slots.reset(self._name, place).position
         else:
+            restored = self._restored()
             self._make(place)
             position = slots.info(self._name).position
+            if restored is not None and restored < position:
+                self.notes.write(gap=GapNote(str(self._log.token(restored)), str(self._log.token(position))))
         self.notes.write(rows=None, done=None)
         return position
 
@@ -236,7 +309,10 @@ class SinkIntake:
     def rows_after_loss(self) -> None:
         """Carries rows in place of lost history."""
         self.notes.write(rows=RowsNote())
-        self._log.slots.reset(self._name, Start.LATEST)
+        if self._name in self._log.slots:
+            self._log.slots.reset(self._name, Start.LATEST)
+        else:
+            self._make(Start.LATEST)
 
     def switch_off(self) -> None:
         """Drops the slot, so that no history is retained, and notes its position; completes a switch-off that was interrupted."""

@@ -8,11 +8,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from publishers.errors import InvalidOption, PositionError
+from publishers.errors import HistoryPruned, InvalidOption
 from publishers.model.change import Change
 from publishers.model.position import Position
 from publishers.views.view import Images
-from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
+from transports.sinks.errors import TargetOfOtherHistory, TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.formats import WebhookSource
 from transports.sinks.kafka_records import KafkaRecord, KafkaRecords
 from transports.sinks.retry import check_seconds
@@ -345,7 +345,8 @@ class ExactlyOnceKafkaSink(KafkaSink):
         """See `Sink.open`.
 
         Raises:
-            TargetRefused: If the stored position is not of this log's history.
+            TargetOfOtherHistory: If the stored position is not of this log's history.
+            HistoryPruned: If the changes behind it are no longer kept.
         """
         self._context = context
         self._stored = self._unseen = None
@@ -368,7 +369,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
     def move(self, position: Position) -> None:
         """See `Sink.move`."""
         self._stored = self._unseen = None
-        self._guarded(lambda: self._transact((), position, None))
+        self._guarded(lambda: self._replace(position))
 
     @property
     def _places(self) -> str:
@@ -404,6 +405,13 @@ class ExactlyOnceKafkaSink(KafkaSink):
     def _deliver(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
         """Sends changes in a transaction; after an attempt with an unknown outcome, only what was not committed."""
         self._transact(changes, place, gap)
+
+    def _replace(self, position: Position) -> None:
+        if self._producer is None:
+            with contextlib.suppress(TargetOfOtherHistory, HistoryPruned):  # which is what is replaced
+                self._begin()
+        self._stored = None
+        self._transact((), position, None)
 
     def _transact(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
         if self._producer is None:
@@ -488,12 +496,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
         raise TargetUnavailable(f"{self._servers}: {why}")
 
     def _position_of(self, text: str) -> Position:
-        try:
-            return self._opened.position_of(text)
-        except PositionError as error:
-            raise TargetRefused(
-                f"the place in {self._places} is not of this log ({error}); delete that topic to start again"
-            ) from None
+        return self._opened.place_of(text, f"the place in {self._places}", "the topics")
 
 
 def _close(consumer: Consumer) -> None:

@@ -10,7 +10,7 @@ from flow.clock import Clock
 from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
 from publishers.model.position import Position
-from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, plain_error, shown_error
+from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, TargetTakenOver, plain_error, shown_error
 from transports.sinks.failures import SinkFailures
 from transports.sinks.held import HeldTypes
 from transports.sinks.intake import SinkIntake, SinkProgress
@@ -80,8 +80,10 @@ class SinkMachine:
             name,
             options,
             view,
+            clock,
             notes,
             take_over=options.take_over or lease is not None,
+            knows_history=self._target.knows_history,
             wake=wake,
         )
         self._leading = SinkLeading(lease)
@@ -170,9 +172,12 @@ class SinkMachine:
             self._move(SinkEvent.PAUSE, _BY_OPERATOR)
             return 0.0
         if not target.opened:
-            place = target.open(slot.generation)
-            if place is not None and place != slot.position:
-                intake.settle(place, target)
+            try:
+                place = target.open(slot.generation, rows=intake.gives_rows)
+            except TargetTakenOver as error:  # or by this sink, before its slot was restored or created anew
+                target.close()
+                place = target.open(intake.surpass(error.generation), rows=intake.gives_rows)
+            intake.settle(place, target)
         intake.begin()
         self._works()
         return 0.0

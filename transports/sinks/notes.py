@@ -67,6 +67,7 @@ class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
         rows: The rows that are being carried.
         done: The position behind the rows, for a sink of rows only that has carried them.
         held: The entity types that the target holds, if it keeps them under names; None before the first.
+        stored: Whether the target has stored a position, which it must have at the next start.
     """
 
     off: str | None = None
@@ -74,6 +75,7 @@ class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: RowsNote | None = None
     done: str | None = None
     held: HeldNote | None = None
+    stored: bool = False
 
     def place(self, position_of: Callable[[str], Position]) -> Position | None:
         """Returns the position of the sink when its slot was dropped; None if it was not, or if the history is another one."""

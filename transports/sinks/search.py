@@ -1,6 +1,7 @@
 """Keeps entities as documents of OpenSearch, by bulk requests with external versions (the extra ``search``)."""
 
 import re
+import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
@@ -27,6 +28,7 @@ _INDICES: Final = 2**20  # positions of one version that a document's version ca
 _VERSIONS: Final = 2**43
 _KEY_BYTES: Final = 512
 _GAPS: Final = "penstock-gaps"  # in place of an entity type
+_PLACES: Final = "penstock-places"  # likewise
 _LATER: Final = frozenset({408, 429, 502, 503, 504})
 
 
@@ -35,7 +37,8 @@ class SearchSink:
 
     Documents have external versions (``version_type=external``), made of the position: a repeated or late write changes nothing. A gap
     from while the sink was off becomes a document of the index that ``{entity_type}`` makes of ``penstock-gaps``, or of
-    ``INDEX-penstock-gaps`` without it. The engine forgets deletions after ``index.gc_deletes`` (60 s): set that above the longest
+    ``INDEX-penstock-gaps`` without it. A document of ``penstock-places``, named likewise, has the newest position that was written, so
+    that the sink refuses a log that lacks the history before it. The engine forgets deletions after ``index.gc_deletes`` (60 s): set that above the longest
     outage of the target.
 
     Args:
@@ -53,6 +56,7 @@ class SearchSink:
     partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
     parallel: ClassVar[bool] = True
+    marks_history: ClassVar[bool] = True
     images: ClassVar[Images | None] = Images.AFTER
 
     def __init__(
@@ -76,13 +80,21 @@ class SearchSink:
         self._shown = url if kept else f"{scheme}://{re.split('[/?#]', rest.rpartition('@')[2])[0]}"
         self._index, self._timeout, self._tls = index, float(timeout), tls
         self._client: Any = None
+        self._lock = threading.Lock()  # several threads write
+        self._newest: Position | None = None
 
     def __repr__(self) -> str:
         return f"<SearchSink {self._shown} {self._index}>"
 
-    def open(self, context: SinkContext) -> None:
-        """See `Sink.open`. The first batch connects."""
+    def open(self, context: SinkContext) -> Position | None:
+        """See `Sink.open`.
+
+        Raises:
+            HistoryPruned: If the changes behind that position are no longer kept, as after a return to an older copy of the indices.
+            TargetOfOtherHistory: If the newest position that was written is not of this log's history.
+        """
         self._context = context
+        self._newest = None
         options: dict[str, Any] = {}
         if self._tls is not None:
             self._tls.warn(context.name, self)
@@ -92,11 +104,21 @@ class SearchSink:
         self._client = opensearchpy.OpenSearch(
             self._url.value(), timeout=self._timeout, max_retries=0, pool_maxsize=context.in_flight, **options
         )
+        found = self._asked(
+            lambda: self._client.get(index=self._beside(_PLACES), id=self._mark, params={"ignore": 404})
+        )
+        if not found.get("found"):
+            return None
+        where = f"the document {self._mark} of {self._beside(_PLACES)}"
+        self._newest = context.place_of(found["_source"]["place"], where, "the indices")
+        return self._newest
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
         """See `Sink.write`."""
         if batch.gap is not None:
             self._note(batch.gap)
+        with self._lock:
+            self._newest = max(self._newest or batch.next, batch.next, batch.changes[-1].position)
         results: list[ItemResult] = []
         lines: list[bytes] = []
         places: list[int] = []
@@ -123,7 +145,14 @@ class SearchSink:
         """Does nothing: what was answered is synced in the engine's translog."""
 
     def move(self, position: Position) -> None:
-        """Does nothing: the target stores no position."""
+        """Notes that the documents have the history before a position."""
+        with self._lock:
+            self._newest = position
+        self._asked(
+            lambda: self._client.index(
+                index=self._beside(_PLACES), id=self._mark, body=self._place_of(position)
+            )
+        )
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -178,9 +207,16 @@ class SearchSink:
     def _bulk(self, lines: list[bytes], places: list[int]) -> list[ItemResult]:
         if not lines:
             return []
-        answer = self._asked(lambda: self._client.bulk(body=b"\n".join(lines) + b"\n"))
+        newest = self._newest
+        assert newest is not None
+        # Before the documents: what they have must not be newer than what the place says.
+        mark = {"index": {"_index": self._beside(_PLACES), "_id": self._mark}}
+        marked = [msgspec.json.encode(mark), msgspec.json.encode(self._place_of(newest)), *lines]
+        answer = self._asked(lambda: self._client.bulk(body=b"\n".join(marked) + b"\n"))
         found = []
-        for place, item in zip(places, answer["items"], strict=True):
+        (kept, *items) = answer["items"]
+        self._check_marked(kept["index"])
+        for place, item in zip(places, items, strict=True):
             ((what, result),) = item.items()
             status = result["status"]
             if status < 300 or status == 409 or (what == "delete" and status == 404):
@@ -191,6 +227,29 @@ class SearchSink:
                 ItemResult(place, verdict, f"{status} {error.get('type')}: {error.get('reason')}"[:300])
             )
         return found
+
+    def _beside(self, what: str) -> str:
+        """Returns the name of an index beside those of entities."""
+        return self._index.replace("{entity_type}", what) if "{" in self._index else f"{self._index}-{what}"
+
+    @property
+    def _mark(self) -> str:
+        """The id of the document of the place; a log that is made anew under the same name has the same."""
+        return f"{self._context.log_name}:{self._context.name}"
+
+    def _place_of(self, position: Position) -> dict[str, str]:
+        context = self._context
+        return {"log": context.log_name, "sink": context.name, "place": context.token(position)}
+
+    def _check_marked(self, result: dict[str, Any]) -> None:
+        """Raises if the engine has not taken the document of the place."""
+        status = result["status"]
+        if status >= 300:
+            error = result.get("error") or {}
+            why = (
+                f"{self._shown}: {self._beside(_PLACES)}: {status} {error.get('type')}: {error.get('reason')}"
+            )
+            raise TargetUnavailable(why) if status in _LATER or status >= 500 else TargetRefused(why)
 
     def _note(self, gap: SinkGap) -> None:
         """Writes a document for a gap; the same document at each repetition."""

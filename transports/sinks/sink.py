@@ -54,6 +54,11 @@ class SinkLog(Protocol):
         ...
 
     @property
+    def oldest(self) -> Position:
+        """The oldest position that is kept."""
+        ...
+
+    @property
     def head(self) -> Position:
         """The position after the newest visible version."""
         ...
@@ -278,6 +283,8 @@ class Sink(Protocol):
     A sink whose ``write`` several threads may call has ``parallel = True``; see ``SinkOptions.in_flight``.
     A sink that keeps entities under names has ``space(entity_type)``: the `EntitySpace` of an entity type, or None if it keeps none of
     that type. A change whose entity type would be in the space of another one is refused.
+    A sink whose target stores a position behind all that it may have, although not all before it must be there, has
+    ``marks_history = True``: the slot's position is used then, unless that of the target has gone back behind it.
     A sink may have ``finish()``, which is called when all rows of ``snapshot="initial_only"`` are written.
     """
 

@@ -1,11 +1,13 @@
 """The sink of a runner, open or closed."""
 
+import contextlib
 import logging
 from dataclasses import replace
 from typing import Final
 
+from publishers.errors import HistoryPruned
 from publishers.model.position import Position
-from transports.sinks.errors import TargetUnavailable, shown_error
+from transports.sinks.errors import TargetOfOtherHistory, TargetUnavailable, shown_error
 from transports.sinks.sink import Sink, SinkContext
 from transports.sinks.trial import try_out
 
@@ -35,10 +37,28 @@ class SinkTarget:
         """Whether the target stores a position with the data."""
         return self._sink.stores_position
 
-    def open(self, generation: int) -> Position | None:
-        """Opens the sink for an opening of the slot; returns the position that the target stores."""
+    @property
+    def knows_history(self) -> bool:
+        """Whether the target stores to which history its content belongs, so that `open` refuses another one."""
+        return self.stores_position or getattr(self._sink, "marks_history", False)
+
+    def open(self, generation: int, *, rows: bool = False) -> Position | None:
+        """Opens the sink for an opening of the slot.
+
+        Args:
+            generation: The generation of the slot.
+            rows: Whether rows follow, so that it does not matter if the changes behind the position are no longer kept.
+
+        Returns:
+            The position that the target stores.
+        """
         self._context = replace(self._context, generation=generation)
-        place = self._sink.open(self._context)
+        place = None
+        try:
+            place = self._sink.open(self._context)
+        except HistoryPruned:
+            if not rows:
+                raise
         self.opened = True
         return place
 
@@ -52,10 +72,12 @@ class SinkTarget:
         self._sink.flush()
 
     def move(self, position: Position) -> None:
-        """Replaces the position that the target stores, if it stores one."""
-        if self.stores_position:
+        """Replaces the position that the target stores, if it stores one, also one that cannot be read from."""
+        if self.knows_history:
             if not self.opened:
-                self.open(self._context.generation)
+                with contextlib.suppress(TargetOfOtherHistory, HistoryPruned):
+                    self.open(self._context.generation)
+                self.opened = True
             self._sink.move(position)
 
     def finish(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 import sqlalchemy as sa
 
-from publishers.errors import InvalidOption, PositionError
+from publishers.errors import InvalidOption
 from publishers.model.change import Change
 from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
@@ -116,7 +116,9 @@ class SqlSink:
         """See `Sink.open`.
 
         Raises:
-            TargetRefused: If a later opening of the slot has written, or the stored position is not of this log's history.
+            TargetTakenOver: If a later opening of the slot has written.
+            TargetOfOtherHistory: If the stored position is not of this log's history.
+            HistoryPruned: If the changes behind it are no longer kept.
         """
         self._context = context
         if self._kept_url is not None:
@@ -129,12 +131,7 @@ class SqlSink:
             text = self._places.take_over(connection, context)
         if text is None:
             return None
-        try:
-            return context.position_of(text)
-        except PositionError as error:
-            raise TargetRefused(
-                f"the place in {self._places.places.name} is not of this log ({error}); empty the tables and delete its row to start again"
-            ) from None
+        return context.place_of(text, f"the place in {self._places.places.name}", "the tables")
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
         """See `Sink.write`. Writes up to the first misfit change, so that the stored position never passes one."""

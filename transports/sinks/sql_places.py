@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from publishers.model.position import Position
-from transports.sinks.errors import TargetRefused
+from transports.sinks.errors import TargetRefused, TargetTakenOver
 from transports.sinks.sink import SinkContext, SinkGap
 from transports.sinks.sql_table import check_identifier
 
@@ -48,7 +48,8 @@ class SqlPlaces:
         """Returns the position, which from now on only this opening of the slot may move.
 
         Raises:
-            TargetRefused: If a table is missing, or a later opening of the slot has written.
+            TargetRefused: If a table is missing.
+            TargetTakenOver: If a later opening of the slot has written.
         """
         self._find(connection)
         places = self.places
@@ -67,7 +68,7 @@ class SqlPlaces:
         if found is None:
             return None
         if context.generation and found.generation != context.generation:
-            raise TargetRefused(self._replaced(context))
+            raise TargetTakenOver(self._replaced(context), found.generation)
         place: str | None = found.place
         return place
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from publishers.errors import HistoryPruned, LogClosed, PenstockError, PositionError, SnapshotGone
 from publishers.slots.errors import Fenced, SlotForked, SlotLost
-from transports.sinks.errors import TargetUnavailable
+from transports.sinks.errors import SinkPlaceLost, TargetUnavailable
 
 __all__ = ["SinkVerdict", "verdict_of"]
 
@@ -23,7 +23,7 @@ class SinkVerdict(enum.Enum):
 
 _KINDS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], SinkVerdict], ...]] = (
     (SnapshotGone, SinkVerdict.ROWS),
-    ((SlotLost, SlotForked, HistoryPruned), SinkVerdict.LOSE),
+    ((SlotLost, SlotForked, HistoryPruned, SinkPlaceLost), SinkVerdict.LOSE),
     (Fenced, SinkVerdict.FENCED),
     (LogClosed, SinkVerdict.END),
     ((TargetUnavailable, OSError), SinkVerdict.LATER),

@@ -19,6 +19,7 @@ class Server:
         self.places = {}
         self.lost = 0  # answers that do not arrive
         self.transactions = []
+        self.unlinked = set()
         self.seen = []  # the values of keys, in the order in which a reader may see them
         self.fails = []  # what is raised, or answered for a command
         self.options = None
@@ -65,6 +66,7 @@ class Pipeline:
             self.todo.append(lambda: self.server.put(key, value, ex))
 
     def unlink(self, *keys):
+        self.server.unlinked |= set(keys)
         self.todo.append(lambda: [self.server.keys.pop(key, None) for key in keys])
 
     def execute(self, raise_on_error):

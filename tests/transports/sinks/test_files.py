@@ -34,7 +34,8 @@ class FullDisk:
 
 def written(folder):
     """The keys of all lines, in the order of the files' names."""
-    return [line["key"] for path in sorted(folder.glob("*.jsonl*")) for line in lines(path)]
+    told = (line for path in sorted(folder.glob("*.jsonl*")) for line in lines(path))
+    return [line["key"] for line in told if "gap" not in line]
 
 
 def test_lines_are_the_changes_as_other_transports_tell_them(tmp_path):

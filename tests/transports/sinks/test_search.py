@@ -20,8 +20,20 @@ class Engine(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
+    def do_GET(self):
+        place = self.server.place
+        body = json.dumps({"found": place is not None, "_source": place}).encode()
+        self.send_response(404 if place is None else 200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def do_POST(self):
         lines = self.rfile.read(int(self.headers["content-length"])).split(b"\n")
+        mark, place = map(json.loads, lines[:2])
+        assert mark["index"]["_index"].endswith("penstock-places")
+        lines = lines[2:]
         self.server.lines += [json.loads(one) for one in lines if one]
         actions = [one for one in map(json.loads, filter(None, lines)) if set(one) & {"index", "delete"}]
         plan = self.server.plan.pop(0) if self.server.plan else 200
@@ -37,6 +49,9 @@ class Engine(BaseHTTPRequestHandler):
             {next(iter(one)): {"status": each, "error": {"type": "t", "reason": "r"}}}
             for one, each in zip(actions, statuses, strict=False)
         ]
+        if status == 200:
+            self.server.place = place
+        items.insert(0, {"index": {"status": 200}})
         body = json.dumps({"items": items}).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
@@ -45,9 +60,11 @@ class Engine(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_PUT(self):
-        self.server.documents.append(
-            (self.path, json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        )
+        document = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if "place" in document:
+            self.server.place = document
+        else:
+            self.server.documents.append((self.path, document))
         status = self.server.plan.pop(0) if self.server.plan else 201
         self.send_response(status)
         self.send_header("content-type", "application/json")
@@ -62,7 +79,7 @@ class Engine(BaseHTTPRequestHandler):
 @pytest.fixture
 def engine():
     with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        server.plan, server.lines, server.documents = [], [], []
+        server.plan, server.lines, server.documents, server.place = [], [], [], None
         server.released = threading.Event()
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -313,7 +313,7 @@ def test_the_place_of_another_history_is_refused(tmp_path):
             base.execute("UPDATE penstock_places SET place = 'nonsense'")
         rig.died()
         rig.until(lambda: rig.runner.state is SinkState.PAUSED)
-        assert "delete its row" in rig.runner.statistics().reason
+        assert "empty the tables" in rig.runner.statistics().reason
 
 
 def test_an_address_may_be_kept_elsewhere_and_its_password_is_never_shown(tmp_path, monkeypatch):
