@@ -17,7 +17,7 @@ from publishers.slots.slot import Slot
 from publishers.snapshots.subscription import checked_again
 from publishers.views.view import View
 from publishers.wal import RealFileSystem
-from transports.sinks.errors import SinkPlaceLost
+from transports.sinks.errors import SinkPlaceLost, TargetOfOtherHistory, TargetTakenOver
 from transports.sinks.notes import GapNote, RowsNote, SinkNotes
 from transports.sinks.options import SinkOptions
 from transports.sinks.sink import SinkBatch, SinkLog
@@ -124,20 +124,32 @@ class SinkIntake:
             )
         return self.slot
 
-    def surpass(self, generation: int) -> int:
-        """Opens the slot with a later generation than one that the target knows, and returns it.
+    def meet(self, target: SinkTarget) -> None:
+        """Opens the target, and continues where it stands; raises as `Sink.open` does."""
+        self._settle(self._open_target(target), target)
 
-        Raises:
-            Fenced: If another consumer has opened the slot since.
-        """
-        self.slot = self._log.slots.open(
-            self._name,
-            take_over=True,
-            owner=f"sink {self._name}",
-            generation=self.open().generation,
-            least_generation=generation + 1,
-        )
-        return self.slot.generation
+    def move(self, target: SinkTarget, position: Position) -> None:
+        """Replaces the position that the target stores, if it stores one, also one that cannot be read from."""
+        if target.knows_history and not target.opened:
+            with contextlib.suppress(TargetOfOtherHistory, HistoryPruned):
+                self._open_target(target)
+            target.opened = True
+        target.move(position)
+
+    def _open_target(self, target: SinkTarget) -> Position | None:
+        slot = self.open()
+        try:
+            return target.open(slot.generation, rows=self.gives_rows)
+        except TargetTakenOver as error:  # or by this sink, before its slot was restored or created anew
+            target.close()
+            self.slot = self._log.slots.open(
+                self._name,
+                take_over=True,
+                owner=f"sink {self._name}",
+                generation=slot.generation,  # refused if another consumer has opened the slot since
+                least_generation=error.generation + 1,
+            )
+            return target.open(self.slot.generation, rows=self.gives_rows)
 
     def make(self) -> None:
         """Creates the slot if it does not exist, and notes whether rows come first."""
@@ -204,7 +216,7 @@ class SinkIntake:
                 self.supply = RowSupply(feed, slot.position, rows_request, **bounds)
         return self.supply
 
-    def settle(self, place: Position | None, target: SinkTarget) -> None:
+    def _settle(self, place: Position | None, target: SinkTarget) -> None:
         """Continues at the position that the target stores, which overrides the slot's, unless it lies before the end of a gap."""
         slot, gap = self.open(), self.notes.current.gap
         if self.gives_rows or place == slot.position:

@@ -10,7 +10,7 @@ from flow.clock import Clock
 from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
 from publishers.model.position import Position
-from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, TargetTakenOver, plain_error, shown_error
+from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, plain_error, shown_error
 from transports.sinks.failures import SinkFailures
 from transports.sinks.held import HeldTypes
 from transports.sinks.intake import SinkIntake, SinkProgress
@@ -172,12 +172,7 @@ class SinkMachine:
             self._move(SinkEvent.PAUSE, _BY_OPERATOR)
             return 0.0
         if not target.opened:
-            try:
-                place = target.open(slot.generation, rows=intake.gives_rows)
-            except TargetTakenOver as error:  # or by this sink, before its slot was restored or created anew
-                target.close()
-                place = target.open(intake.surpass(error.generation), rows=intake.gives_rows)
-            intake.settle(place, target)
+            intake.meet(target)
         intake.begin()
         self._works()
         return 0.0
@@ -446,7 +441,7 @@ class SinkMachine:
             )
         position = self._intake.seek(place)
         self._outbox.forget()
-        self._target.move(position)
+        self._intake.move(self._target, position)
         self._progress.forget()
         if sink_state_after(self.state, SinkEvent.SEEK) is not None:
             self._move(SinkEvent.SEEK)

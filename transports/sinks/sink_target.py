@@ -1,13 +1,12 @@
 """The sink of a runner, open or closed."""
 
-import contextlib
 import logging
 from dataclasses import replace
 from typing import Final
 
 from publishers.errors import HistoryPruned
 from publishers.model.position import Position
-from transports.sinks.errors import TargetOfOtherHistory, TargetUnavailable, shown_error
+from transports.sinks.errors import TargetUnavailable, shown_error
 from transports.sinks.sink import Sink, SinkContext
 from transports.sinks.trial import try_out
 
@@ -72,12 +71,8 @@ class SinkTarget:
         self._sink.flush()
 
     def move(self, position: Position) -> None:
-        """Replaces the position that the target stores, if it stores one, also one that cannot be read from."""
+        """Replaces the position that the target stores, if it stores one."""
         if self.knows_history:
-            if not self.opened:
-                with contextlib.suppress(TargetOfOtherHistory, HistoryPruned):
-                    self.open(self._context.generation)
-                self.opened = True
             self._sink.move(position)
 
     def finish(self) -> None:

@@ -340,6 +340,25 @@ def test_a_restored_log_stops_its_sinks_which_go_on_after_the_drill(case, tmp_pa
         assert case.values() == {"a", "b", "c", "d", "e", "f"}
 
 
+def test_a_sink_may_be_moved_before_it_meets_its_target(case, tmp_path):
+    """F178: as `penstock sinks seek` does while no sink runs."""
+    with running(case, tmp_path / "log") as rig:
+        commit(rig, "a")
+        settled(rig)
+        rig.log.slots.book.flush()
+        backup(tmp_path / "log", tmp_path / "backup")
+        commit(rig, "lost")
+        settled(rig)
+    restore(tmp_path / "backup", tmp_path / "log", replace=True)
+    with running(case, tmp_path / "log") as rig:
+        commit(rig, "c")
+        case.put_back(None)
+        ordered(rig, "seek", "earliest")
+        rig.again()
+        assert settled(rig) is SinkState.STREAMING
+        assert case.values() == {"a", "c"}
+
+
 @pytest.mark.parametrize("waiting", [(), ("b", "c")])
 def test_where_nothing_is_lost_every_target_gets_the_rest(case, tmp_path, waiting):
     """F178: also what it had not got when the backup was made, which no slot holds in the restored log."""
