@@ -170,7 +170,7 @@ class SearchSink:
         name = self._named(change.entity_type or "")
         if _INDEX.fullmatch(name) is None:
             raise Unfit(f"no index can be called {name!r}, after its entity type")
-        if name == self._gaps:
+        if name in (self._gaps, self._beside(_PLACES)):
             raise Unfit(f"index {name} holds the gaps of the sink")
         return name
 
@@ -179,7 +179,7 @@ class SearchSink:
 
     @property
     def _gaps(self) -> str:
-        return self._named(_GAPS) if "{" in self._index else f"{self._index}-{_GAPS}"
+        return self._beside(_GAPS)
 
     def _action(self, change: Change, effect: EntityEffect) -> list[bytes]:
         try:
