@@ -171,7 +171,7 @@ class SearchSink:
         if _INDEX.fullmatch(name) is None:
             raise Unfit(f"no index can be called {name!r}, after its entity type")
         if name in (self._gaps, self._beside(_PLACES)):
-            raise Unfit(f"index {name} holds the gaps of the sink")
+            raise Unfit(f"index {name} holds the gaps or places of the sink")
         return name
 
     def _named(self, entity_type: str) -> str:
