@@ -24,6 +24,8 @@ from publishers.options import LogOptions
 
 __all__ = ["CommitQueue"]
 
+_FREE, _APPOINTED, _LEADING, _RETURNING = Leadership
+_WAITING, _TAKEN = CommitStage.WAITING, CommitStage.TAKEN
 _PROMPT: Final = 16.0
 """Initial number of threads of a group to wait for, until it is known how many run in time."""
 _AGAIN: Final = 1 / 8
@@ -51,7 +53,7 @@ class CommitQueue:
 
     def __init__(self, options: LogOptions, *, deferring: bool, now: Callable[[], float] = monotonic) -> None:
         self.lock = threading.Lock()
-        self.state = Leadership.FREE
+        self.state = _FREE
         self.leader: object = None
         self.deferring = deferring
         self.failed: str | None = None
@@ -91,7 +93,7 @@ class CommitQueue:
                 if self._waiting and self._bytes + pending.size > self._options.queue_bytes:
                     self.outside.append(pending)
                     return
-            pending.stage = CommitStage.WAITING
+            pending.stage = _WAITING
             if pending.hidden:
                 self.deferring = True
             self._waiting.append(pending)
@@ -102,10 +104,10 @@ class CommitQueue:
     def skip(self, transaction: object) -> bool:
         """Makes the commit of an ordinary transaction lead without entering the queue, if nothing else is going on."""
         with self.lock:
-            if self.state is not Leadership.FREE or self.deferring or self.failed is not None or self.closed:
+            if self.state is not _FREE or self.deferring or self.failed is not None or self.closed:
                 return False
             # The row of SKIP, inlined, because each commit would pay for the look-up.
-            self.state = Leadership.LEADING
+            self.state = _LEADING
             self.leader = transaction
             return True
 
@@ -127,7 +129,7 @@ class CommitQueue:
                 if group and nbytes + first.size > options.group_bytes:
                     break
                 self._waiting.popleft()
-                first.stage = CommitStage.TAKEN
+                first.stage = _TAKEN
                 group.append(first)
                 nbytes += first.size
             self._bytes -= nbytes
@@ -141,7 +143,7 @@ class CommitQueue:
                     self._move(LeadershipEvent.YIELD)
                 else:
                     # The last row of YIELD, inlined as in `skip`.
-                    self.state = Leadership.FREE
+                    self.state = _FREE
                     self.leader = None
 
     def end(self, leader: object, group: Iterable[Pending], until: float) -> None:
@@ -168,7 +170,7 @@ class CommitQueue:
     def _returned(self, pending: Pending) -> None:
         pending.asleep = False
         self._away.discard(pending)
-        if self.state is Leadership.RETURNING:
+        if self.state is _RETURNING:
             if self._now() >= self._until:
                 self._prompt = max(self._prompt - len(self._away) - 1, 0.0)
             self._move(LeadershipEvent.RUN)
@@ -206,10 +208,10 @@ class CommitQueue:
         else:
             return False
         self.state = row.to
-        if row.to is Leadership.APPOINTED:
+        if row.to is _APPOINTED:
             self.leader = first = self._waiting[0]
             first.appoint()
-        elif row.to is not Leadership.LEADING:
+        elif row.to is not _LEADING:
             self.leader = None
         return True
 

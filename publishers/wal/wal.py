@@ -308,7 +308,7 @@ class Wal:
         """
         if self._closed:
             raise LogClosed
-        if not self._writing.acquire(blocking=False):
+        if not self._writing.acquire(False):
             raise LogFailed("refused", _TWO)
         try:
             self.begun += 1

@@ -9,10 +9,7 @@ from tests.model.diagram import NAMES, PAGE, drawn, told
 PLACES = {
     "phase": [("bench.py", "self.phase = Phase.RESYNC"), ("ring.py", "cursor.phase = row.to")],
     # Two rows are inlined; tests/publishers/commits/test_queue.py compares them with the table.
-    "state": [
-        ("queue.py", f"self.state = {to}")
-        for to in (*["Leadership.FREE"] * 2, "Leadership.LEADING", "row.to")
-    ],
+    "state": [("queue.py", f"self.state = {to}") for to in ("_FREE", "_FREE", "_LEADING", "row.to")],
 }
 
 

@@ -131,7 +131,7 @@ CODE = [
     Mutant(
         "two skip the queue at once",
         QUEUE + "skip",
-        "self.state is not Leadership.FREE",
+        "self.state is not _FREE",
         "self.leader is self",
         (),
     ),

@@ -29,14 +29,12 @@ IN_THE_QUEUE = [
         "        self._returned(pending)",
         (),
     ),
-    Mutant(
-        "a commit leaves while it is written", QUEUE + "begin", "first.stage = CommitStage.TAKEN", "pass", ()
-    ),
+    Mutant("a commit leaves while it is written", QUEUE + "begin", "first.stage = _TAKEN", "pass", ()),
     Mutant(
         "only the leader is written",
         QUEUE + "begin",
-        "first.stage = CommitStage.TAKEN",
-        "leader.stage = CommitStage.TAKEN",
+        "first.stage = _TAKEN",
+        "leader.stage = _TAKEN",
         (),
     ),
     Mutant("a commit skips what is withheld", QUEUE + "skip", " or self.deferring", "", ()),

@@ -96,7 +96,7 @@ def segments(path):
 @pytest.mark.parametrize("older", [False, True], ids=["kept", "older"])
 @pytest.mark.parametrize("retention", RETENTIONS)
 def test_no_command_deletes_history_or_changes_options(tmp_path, thorough, capsys, retention, older):
-    """The program may hold history in its memory, so a command deletes nothing of what the program's options let go, too."""
+    """F194: the program may hold history in its memory, so a command deletes nothing of what the program's options let go, too."""
     path = tmp_path / "orders"
     made(path, thorough, retention)
     if older:

@@ -292,7 +292,7 @@ async def test_what_nobody_expected_ends_the_connection_and_every_subscription(
 async def test_a_token_that_expires_is_renewed_and_a_fresh_one_that_is_refused_is_not(
     serving, log, until, kind
 ):
-    """E55: the function is asked before each connection; each change comes once."""
+    """E55, F193: the function is asked before each connection; each change comes once."""
     asked = []
     refusing = False
 
