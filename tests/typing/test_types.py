@@ -23,10 +23,16 @@ GIVEN = {
     ),
     "docs/from-your-database.md": (
         (
-            "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation;"
-            " from publishers.spark import debezium; from pyspark.sql import DataFrame, SparkSession"
+            "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation, Outbox;"
+            " from publishers.spark import debezium; from pyspark.sql import DataFrame, SparkSession;"
+            " from sqlalchemy import Connection, Engine"
         ),
-        {"change": "Callable[..., Mutation]"},
+        {
+            "change": "Callable[..., Mutation]",
+            "tables": "Callable[[Engine, Outbox], None]",
+            "put_order": "Callable[[Connection, Outbox, str, str], int]",
+            "delete_order": "Callable[[Connection, Outbox, str], int]",
+        },
     ),
     "docs/monitoring.md": ("from publishers import ChangeLog, upsert", {"log": "ChangeLog"}),
     "docs/operating.md": (
