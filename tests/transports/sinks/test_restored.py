@@ -411,10 +411,11 @@ def test_a_copied_log_is_refused_by_a_target_that_has_more_than_it(case, tmp_pat
             assert case.values() == {"a", *more, "x", "y", "z"}
 
 
+@pytest.mark.parametrize(
+    "case", [one for one in CASES if one.knows], ids=lambda one: one.__name__, indirect=True
+)
 def test_a_target_that_went_back_gets_the_rest_again(case, tmp_path):
     """F178: its place went back with it, and is believed."""
-    if not case.knows:
-        pytest.skip("it stores no place")
     with running(case, tmp_path / "log") as rig:
         commit(rig, "a")
         settled(rig)
