@@ -20,11 +20,14 @@ MEASURED = (
         f"tests/publishers/{name}.py"
         for name in (
             "log/test_feed",
+            "log/test_health",
             "log/test_history",
             "log/test_lag",
             "log/test_operations",
+            "log/test_other_users",
             "log/test_staging",
             "log/test_start",
+            "log/test_waiting",
             "log/test_withheld",
             "test_pruned_meanwhile",
             "test_replaced",

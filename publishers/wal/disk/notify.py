@@ -204,7 +204,6 @@ class FileNotifier:
             sockets = tuple(str(self._readers / name) for name in names if name.endswith(_SUFFIX))[:_SOCKETS]
             if DESCRIPTORS.low:
                 DESCRIPTORS.refill()
-            sockets = tuple(str(self._readers / name) for name in names if name.endswith(_SUFFIX))
             known, self._sockets = self._sockets, sockets
             watched, self._watched = self._watched, self._is_watched()
         for path in sockets:

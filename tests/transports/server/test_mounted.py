@@ -128,7 +128,7 @@ async def test_what_is_asked_by_http_is_answered_below_a_prefix(log, fill, host,
 @pytest.mark.parametrize(("host", "prefix"), BELOW)
 async def test_pages_find_their_files_below_a_prefix(log, host, prefix):
     with mounted(log, host, prefix) as url:
-        for page, count in ((f"{url}/", 8), (f"{url}/graphql", 2)):
+        for page, count in ((f"{url}/", 9), (f"{url}/graphql", 2)):
             status, headers, body = await ask(page, accept="text/html")
             assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
             named = re.findall(r'(?:href|src)="([^"#:]+)"', body.decode())
