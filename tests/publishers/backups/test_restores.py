@@ -15,6 +15,8 @@ from publishers import (
     restore,
 )
 from publishers.journal import JOURNAL_NAMES
+from publishers.slots.backup import forget_restored_place, restored_place
+from publishers.wal import RealFileSystem
 from publishers.wal.checks import Verdict, verify
 from tests.publishers.backups.trees import OPTIONS, grow, keys, refused, shared
 from tests.publishers.support import order
@@ -107,3 +109,29 @@ def test_the_places_of_slots_go_with_a_backup_and_slots_do_not(log, target, tmp_
 
 def read_places(path):
     return json.loads((path / "PLACES").read_bytes())["slots"]
+
+
+def test_a_place_of_a_backup_ends_with_the_slot_that_takes_its_name(log, target, tmp_path):
+    """F178: each by itself; a backup of a log without any has none, and takes away what was there."""
+    grow(log, 3)
+    for name in ("stock", "other"):
+        log.slots.create(name)
+    places = dict.fromkeys(("stock", "other"), str(log.token(log.head)))
+    backup(log.path, target)
+    backup(log.path, target)  # nothing has changed
+    assert read_places(target) == places
+    back = tmp_path / "back"
+    restore(target, back)
+    storage = RealFileSystem()
+    assert restored_place(storage, back, "stock") == places["stock"]
+    for name in ("stock", "stock", "third"):
+        forget_restored_place(storage, back, name)
+    assert restored_place(storage, back, "stock") is None
+    assert read_places(back) == {"other": places["other"]}
+    forget_restored_place(storage, back, "other")
+    assert not (back / "PLACES").exists()
+    for name in ("stock", "other"):
+        log.slots.drop(name)
+    backup(log.path, target)
+    assert not (target / "PLACES").exists()
+    backup(log.path, target)

@@ -24,6 +24,8 @@ from publishers import (
     SlotState,
     TooCostly,
 )
+from publishers.errors import LogExhausted
+from publishers.journal import Journal
 from tests.publishers.slots.consumers import caught_up, served, take
 from tests.publishers.support import QUICK, Probe, fill, opened, order, scratch, wait_until
 
@@ -409,3 +411,14 @@ def test_the_end_of_the_log_is_told_to_the_consumer(log):
     assert probe.completed
     with ChangeLog.open(log.path, **QUICK) as again:
         assert again.slots.info("stock").position == Position(3)
+
+
+def test_a_journal_for_which_something_is_lacking_refuses_the_opening(monkeypatch):
+    """F147: it is not damaged, so the slots are not taken for broken."""
+
+    def lacking(*_args, **_named):
+        raise LogExhausted("descriptors")
+
+    monkeypatch.setattr(Journal, "load", lacking)
+    with pytest.raises(LogExhausted):
+        ChangeLog.open(scratch() / "log")

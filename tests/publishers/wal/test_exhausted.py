@@ -3,11 +3,13 @@
 import contextlib
 import errno
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
-from publishers.errors import LogExhausted, LogFull
-from publishers.wal import Follower, Wal
+from publishers.errors import LogExhausted, LogFailed, LogFull
+from publishers.wal import Follower, Wal, wal
+from publishers.wal.append import active_segment
 from publishers.wal.append.active_segment import ActiveSegment
 from tests.publishers.wal.logs import commit, contents, opened, options
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
@@ -241,3 +243,69 @@ def test_an_opening_that_lacks_a_descriptor_says_so_and_can_be_repeated(quiet):
         log = opened(system)
         assert contents(log) == [(1, [b"one"])]
         log.abandon()
+
+
+def test_memory_that_ends_behind_the_rename_of_a_segment_fails_the_log(monkeypatch):
+    """F147: the segment has its name, so the log cannot go on as if nothing had been done."""
+    log = opened(SimulatedFileSystem(), options(segment_bytes=65_536))
+    commit(log, b"one")
+
+    def lacking(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(active_segment, "link_segment", lacking)
+    bodies = [b"%06d" % number * 4000 for number in range(9)]
+    with pytest.raises(LogFailed):
+        list(map(partial(commit, log), bodies))
+    assert log.failed is not None
+    log.abandon()
+
+
+def test_a_second_writer_is_refused_while_one_is_writing():
+    """F191: the last line of defence."""
+    log = opened(SimulatedFileSystem())
+    with log._writing, pytest.raises(LogFailed, match="two threads"):
+        commit(log, b"two")
+    assert (commit(log, b"one"), log.failed) == (1, None)
+    log.abandon()
+
+
+def test_a_commit_that_lacks_something_before_it_is_appended_is_refused_by_name():
+    log = opened(SimulatedFileSystem())
+    found = log.refuse(OSError(errno.EMFILE, "no descriptor is free"), 10)
+    assert (type(found), log.lacks) == (LogExhausted, found)
+    log.abandon()
+
+
+def test_a_step_of_the_housekeeping_that_is_refused_is_noted(monkeypatch):
+    """F147: also where the disk cannot say how much is free."""
+    system = SimulatedFileSystem()
+    log = opened(system)
+
+    def refused():
+        raise LogExhausted("threads")
+
+    monkeypatch.setattr(log, "_write_index", refused)
+    log.maintain()
+    assert isinstance(log.lacks, LogExhausted)
+
+    def unknown(_path):
+        raise OSError(errno.EIO, "it does not say")
+
+    def full():
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(system, "free_bytes", unknown)
+    monkeypatch.setattr(log, "_write_index", full)
+    log.maintain()
+    assert (type(log.lacks), log.failed) == (LogFull, None)
+    log.abandon()
+
+
+def test_an_opening_that_finds_no_memory_is_refused_by_name(monkeypatch):
+    def lacking(*_args, **_named):
+        raise MemoryError
+
+    monkeypatch.setattr(wal, "Peers", lacking)
+    with pytest.raises(LogExhausted):
+        opened(SimulatedFileSystem())
