@@ -10,7 +10,7 @@ from publishers.wal import Follower, Wal
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.files.directory import LOCK_NAME, LogWriter, writer_of
 from publishers.wal.files.head import HEAD_NAME
-from publishers.wal.files.tail_page import TAIL_NAME
+from publishers.wal.files.tail_page import TAIL_NAME, Tail
 from tests.publishers.wal.logs import commit, contents, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -166,6 +166,32 @@ def test_what_is_wrong_with_a_lock_is_told_as_not_known(monkeypatch):
         assert writer_of(system, LOG) == LogWriter(alive=None)
     wal.close()
     assert writer_of(system, LOG) == LogWriter(alive=False)
+
+
+def test_a_lock_that_may_not_be_opened_leaves_the_word_to_tail(monkeypatch):
+    """None is not known: an older version has opened the log, which says nothing, or there is no TAIL."""
+    system = SimulatedFileSystem()
+    wal = opened(system)
+    plain = system.open
+
+    def refused(path, mode, /):
+        if path.name == LOCK_NAME:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return plain(path, mode)
+
+    monkeypatch.setattr(system, "open", refused)
+    tail = Tail.create(system, LOG)
+    tail.claim()
+    for until, expected in ((2**62, LogWriter(alive=True, pid=7)), (0, LogWriter(alive=False))):
+        tail.live(until, 7)
+        assert writer_of(system, LOG) == expected
+    tail.live(2**62, 7)
+    Tail.create(system, LOG).claim()  # as an older version opens it
+    assert writer_of(system, LOG) == LogWriter(alive=None)
+    system.unlink(LOG / TAIL_NAME)
+    assert writer_of(system, LOG) == LogWriter(alive=None)
+    monkeypatch.undo()
+    wal.abandon()
 
 
 def test_who_looks_for_a_writer_keeps_none_from_coming(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from zlib import crc32
 import pytest
 
 from publishers.wal.disk.filesystem import RealFileSystem
-from publishers.wal.files.tail_page import _COUNTER, TAIL_NAME, Tail, TailState
+from publishers.wal.files.tail_page import _COUNTER, TAIL_NAME, Tail, TailLife, TailState
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG
 
@@ -58,6 +58,25 @@ def test_a_page_of_another_boot_does_not_count(place):
     assert Tail(page, b"y" * 16).read() is None
     page.release()
     file.close()
+
+
+def test_what_a_writer_says_of_its_life_counts_for_its_own_opening_and_boot(place):
+    system, path = place
+    writer, reader = Tail.create(system, path), Tail.open(system, path)
+    writer.claim()
+    assert reader.life() is None, "it has said nothing yet"
+    writer.live(5, 7)
+    assert reader.life() == TailLife(5, 7)
+    for boot, expected in ((b"y" * 16, TailLife(0, 7)), (bytes(16), None)):
+        assert Tail(reader._page, boot).life() == expected, (
+            "of another boot it is dead, of an unknown one nothing is known"
+        )
+    again = Tail.create(system, path)
+    again.claim()
+    writer.live(9, 7)
+    assert reader.life() is None, "a later opening has said nothing, and an earlier one may not any more"
+    for tail in (writer, reader, again):
+        tail.close()
 
 
 def test_a_page_whose_writer_died_in_the_middle_does_not_count(place):
