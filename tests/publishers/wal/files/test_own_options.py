@@ -1,15 +1,19 @@
 """The options that a log keeps: whose count, what is stored, and what is deleted by whom."""
 
+import errno
 from dataclasses import fields
 
 import pytest
 
 from publishers import ChangeLog, ChangeStore, InvalidOption, LogOptions, backup, restore, schema, upsert
+from publishers.errors import LogExhausted, LogUnreadable
 from publishers.options import KEEP_HISTORY, KEPT
 from publishers.wal import RealFileSystem
 from publishers.wal.checks import Verdict, repair, verify
 from publishers.wal.files.own_options import OPTIONS_NAME, read_own, write_own
 from tests.publishers.support import QUICK
+from tests.simulation.filesystem import SimulatedFileSystem
+from tests.simulation.workload import LOG
 
 OTHERS = {
     "retain_bytes": (2**40, None),
@@ -132,6 +136,31 @@ def test_what_a_later_version_keeps_stays(tmp_path):
     write_own(RealFileSystem(), path, {"sync": "sometimes"})
     with pytest.raises(InvalidOption, match="sometimes"):
         ChangeLog.open(path)
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "told"),
+    [
+        (errno.EACCES, LogUnreadable, "OPTIONS cannot be opened"),
+        (errno.EMFILE, LogExhausted, "no free file descriptor"),
+        (errno.EIO, OSError, "simulated"),
+    ],
+)
+def test_options_that_cannot_be_read_are_not_taken_for_none(monkeypatch, number, error, told):
+    system = SimulatedFileSystem()
+    system.make_directory(LOG)
+    write_own(system, LOG, {"retain_bytes": 5})
+
+    def refuse(*_):
+        raise OSError(number, "simulated")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(system, "open", refuse)
+        for call in (lambda: read_own(system, LOG), lambda: write_own(system, LOG, {"retain_age": 5.0})):
+            with pytest.raises(error, match=told) as caught:
+                call()
+            assert type(caught.value) is error
+    assert read_own(system, LOG) == {"retain_bytes": 5}
 
 
 def test_a_disk_that_has_no_room_for_the_options_has_room_for_the_log(tmp_path, monkeypatch, caplog):
