@@ -3,6 +3,7 @@
 import contextlib
 import errno
 from unittest import mock
+from zlib import crc32
 
 import pytest
 
@@ -10,7 +11,8 @@ from publishers.errors import LogFailed, LogUnreadable, NotALog, WalCorrupted
 from publishers.wal import Follower
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.files.head import HEAD_NAME
-from publishers.wal.files.segment import segment_name
+from publishers.wal.files.segment import DATA_START, segment_name
+from publishers.wal.format.frame import HEADER_BYTES, FrameHeader, seal
 from publishers.wal.read.catalog import Catalog
 from publishers.wal.read.reader import Reader
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options
@@ -168,6 +170,19 @@ def test_damaged_control_frames_are_reported_to_followers():
     system.read_faults = {system.reads + 1}
     with pytest.raises(WalCorrupted, match="simulated"):
         _ = follower.epochs
+
+
+def test_a_control_frame_whose_crc_is_right_and_whose_payload_is_not_is_reported_to_followers():
+    system = SimulatedFileSystem()
+    opened(system)
+    content = system.content(LOG / segment_name(1))
+    frame = FrameHeader.unpack(content, DATA_START)
+    payload = bytes(content[DATA_START + HEADER_BYTES :][: frame.length - 1])  # a byte is missing
+    content[DATA_START : DATA_START + HEADER_BYTES], _ = seal(len(payload), crc32(payload), *frame[2:])
+    follower = Follower.open(LOG, filesystem=system)
+    with pytest.raises(WalCorrupted, match="a checkpoint of") as caught:
+        _ = follower.epochs
+    assert (caught.value.segment, caught.value.offset) == (1, DATA_START)
 
 
 def test_an_empty_directory_is_no_history():

@@ -9,6 +9,7 @@ import pytest
 from publishers.errors import LogClosed, LogFailed, LogFull, PenstockError, WalCorrupted
 from publishers.wal import Follower, Wal, withholding
 from publishers.wal.files.head import CUT, DEFERRED, Head, HeadState, read_head
+from publishers.wal.files.segment import segment_name
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.recover import truncate
 from tests.publishers.wal.logs import commit, contents, opened, options, sealed
@@ -267,6 +268,10 @@ def test_a_log_that_cannot_be_read_is_not_cut():
     unreadable = mock.patch.object(SimulatedFile, "pread", side_effect=OSError(5, "EIO"))
     with unreadable, pytest.raises(WalCorrupted):
         log.forget_after(3)
+    system.content(LOG / segment_name(1))[0] ^= 1
+    with pytest.raises(WalCorrupted, match=r"the header cannot be read \(the crc of the header is wrong\)"):
+        log.forget_after(3)
+    assert log.failed is None
     assert not head_of(system).flags & CUT
 
 
