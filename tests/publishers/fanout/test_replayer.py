@@ -350,6 +350,18 @@ def test_who_waits_or_comes_when_it_is_closed_is_told():
     assert [busy.stopped, waiting.stopped, late.stopped] == [1, 1, 1]  # the first one had more to do
 
 
+def test_who_lacks_something_rests_unless_the_replayer_is_closed_and_it_is_told_once(caplog):
+    replayer = Replayer(1, "lacking", 0.1)
+    with mock.patch.object(replayer._work, "wait") as wait:
+        for _ in range(2):
+            replayer.rest(LogExhausted("descriptors"))
+        assert wait.call_count == 2
+        replayer.close()
+        replayer.rest(LogExhausted("descriptors"))
+        assert wait.call_count == 2, "a closed one keeps nobody"
+    assert caplog.text.count("lacking cannot be read until that passes") == 1
+
+
 def test_a_slice_may_close_the_replayer_that_runs_it():
     """A subscriber closes its log in a signal."""
     replayer = Replayer(2, "inside", 0.1)

@@ -18,6 +18,7 @@ from publishers import (
     Position,
     upsert,
 )
+from publishers.errors import LogExhausted
 from publishers.fanout.gap import GapNotice
 from publishers.fanout.ring import Ring
 from publishers.fanout.subscription import ChangeSubscription
@@ -266,6 +267,27 @@ def test_whatever_a_read_raises_its_subscriber_is_told(log, monkeypatch, error, 
 
     monkeypatch.setattr(log._service.frames, "run", failing)
     assert re.search(told, str(ends(probe, executor)))
+
+
+def test_a_read_for_which_a_descriptor_is_lacking_is_repeated_and_its_subscriber_is_told_nothing(
+    log, monkeypatch
+):
+    fill(log, 3)
+    expected = everything(log)
+    monkeypatch.setattr("publishers.fanout.replayer._REST", 0.0)
+    executor = lagging(log, probe := Probe(first=100))
+    run, asked = log._service.frames.run, []
+
+    def lacking(location, *bounds):
+        asked.append(location)
+        if len(asked) < 3:
+            raise LogExhausted("descriptors")
+        return run(location, *bounds)
+
+    monkeypatch.setattr(log._service.frames, "run", lacking)
+    wait_until(lambda: executor.run_all() < 0 or len(probe.positions) == len(expected), probe.state)
+    assert (probe.positions, probe.error) == (expected, None)
+    assert asked[0] == asked[1] == asked[2]
 
 
 @pytest.mark.parametrize("begun", [False, True])
