@@ -268,6 +268,9 @@ def test_a_log_that_cannot_be_read_is_not_cut():
     unreadable = mock.patch.object(SimulatedFile, "pread", side_effect=OSError(5, "EIO"))
     with unreadable, pytest.raises(WalCorrupted):
         log.forget_after(3)
+    placed = mock.patch.object(withholding, "place_of", return_value=(1, 64))
+    with placed, unreadable, pytest.raises(WalCorrupted, match=r"the header cannot be read .*EIO"):
+        log.forget_after(3)
     system.content(LOG / segment_name(1))[0] ^= 1
     with pytest.raises(WalCorrupted, match=r"the header cannot be read \(the crc of the header is wrong\)"):
         log.forget_after(3)
