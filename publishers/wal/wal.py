@@ -587,13 +587,12 @@ def _refusing(filesystem: FileSystem, path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, MemoryError) as error:
-        if means_full(error) and not (isinstance(error, OSError) and error.errno == errno.EROFS):
+        if isinstance(error, MemoryError) or (means_full(error) and error.errno != errno.EROFS):
             free = None
             with contextlib.suppress(OSError):
                 free = filesystem.free_bytes(path)
             raise full(error, free, LogOptions().fill_step) from error
-        if isinstance(error, OSError):
-            check_openable(error, path)
+        check_openable(error, path)
         raise LogFailed("refused", str(error), opening=True) from error
 
 

@@ -11,7 +11,7 @@ import pytest
 from publishers import ChangeLog, ChangeStore, InvalidOption, LogBusy, upsert
 from publishers.wal import writer_of
 from publishers.wal.disk.filesystem import RealFileSystem
-from publishers.wal.disk.modes import DIRECTORY_MODES, FILE_MODES, MEETING_MODES
+from publishers.wal.disk.modes import DIRECTORY_MODES, FILE_MODES, MEETING_MODES, kept_readers
 from publishers.wal.files.directory import LogWriter
 from tests.publishers.support import QUICK
 from transports.cli import main
@@ -204,3 +204,12 @@ def test_a_command_makes_a_log_or_a_store_for_those_who_may_read_it(tmp_path, re
     if readers is not None:
         assert main(["serve", str(tmp_path / "log"), "--port", "0", *given]) == 2
         assert main(["append", "http://127.0.0.1:1", str(rows), *given]) == 2
+
+
+def test_who_asks_for_no_readers_gets_those_of_the_log_and_no_word(tmp_path, caplog):
+    """As a command does that only looks: the owner alone where there is no log yet."""
+    path = tmp_path / "log"
+    assert kept_readers(path) == "owner"
+    ChangeLog.open(path, readers="all", **QUICK).close()
+    assert kept_readers(path) == "all"
+    assert not caplog.records

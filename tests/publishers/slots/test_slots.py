@@ -422,3 +422,15 @@ def test_a_journal_for_which_something_is_lacking_refuses_the_opening(monkeypatc
     monkeypatch.setattr(Journal, "load", lacking)
     with pytest.raises(LogExhausted):
         ChangeLog.open(scratch() / "log")
+
+
+def test_a_slot_may_be_paused_before_its_consumer_subscribes(log):
+    """F123: the consumer subscribes to a paused slot then, and gets nothing until it is resumed."""
+    fill(log, 2)
+    log.slots.create("stock", start="earliest")
+    with log.slots.open("stock") as slot:
+        assert slot.pause()
+        probe = served(slot)
+        assert not probe.changes
+        assert slot.resume()
+        wait_until(lambda: len(probe.changes) == 4)
