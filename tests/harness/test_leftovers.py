@@ -27,6 +27,10 @@ def test_process():
 def test_descriptor(tmp_path):
     kept.append(os.open(tmp_path / "open", os.O_CREAT))
 
+def test_failure():
+    threading.Thread(target=threading.Event().wait, name="beside a failure", daemon=True).start()
+    assert False
+
 def test_task():
     loop = asyncio.new_event_loop()
     kept.append(loop.create_task(asyncio.Event().wait(), name="pending"))
