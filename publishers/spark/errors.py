@@ -177,7 +177,7 @@ class StagingLost(SparkError, RuntimeError):
     def __init__(self, path: Path, cause: OSError) -> None:
         super().__init__(
             f"what executors have staged in {path} is not there as they wrote it ({cause}); with staging='executors' this directory has "
-            "to be on storage that every executor and the driver see under the same path; staging='driver' needs none"
+            "to be one that every executor and the driver see under the same path, so they run on one machine; staging='driver' needs none"
         )
         self.path = path
 

@@ -179,7 +179,7 @@ class ChangeSink:
             meanwhile. A batch with ``order_by`` above four times this size is computed three more times.
         staging: Where rows are encoded for the log. ``"driver"`` brings the rows to the driver. ``"executors"`` writes each partition
             into the directory of the log, in a task of its own; the driver commits these files as one version, without reading the
-            rows. All executors must see the directory under the same path, and have penstock in their Python. With ``"executors"``,
+            rows. All executors must run on the machine of the driver, see the directory under the same path, and have penstock in their Python. With ``"executors"``,
             a batch with ``order_by`` is computed twice, and the annotations of a batch contain neither row count nor digest.
 
     Raises:

@@ -147,9 +147,7 @@ def test_files_that_the_driver_does_not_find_fail_the_batch_and_say_what_is_need
         return made
 
     monkeypatch.setattr(staging, "_parts", elsewhere)
-    with pytest.raises(
-        StagingLost, match="storage that every executor and the driver see under the same path"
-    ):
+    with pytest.raises(StagingLost, match="every executor and the driver see under the same path"):
         sink(spark.range(2), 0)
     monkeypatch.undo()
     sink(spark.range(2), 0)
