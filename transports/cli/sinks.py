@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import logging
 import signal
 import sys
 import threading
@@ -28,6 +29,7 @@ from transports.sinks.declared import StoredSinks
 from transports.sinks.endpoint import SinksEndpoint
 from transports.sinks.errors import SinkError
 from transports.sinks.lease import Lease
+from transports.sinks.left_behind import left_behind
 from transports.sinks.log_sinks import LogSinks
 from transports.sinks.notes import SinkNotes
 from transports.sinks.runner import SinkRunner
@@ -37,6 +39,7 @@ from transports.sinks.trial import try_out
 
 __all__ = ["add_arguments", "run_beside"]
 
+_LOG: Final = logging.getLogger("penstock.sinks")
 _DONE: Final = 0
 _FAILED: Final = 1
 _LOOK: Final = 0.25  # seconds; a signal may not interrupt a longer wait
@@ -165,6 +168,16 @@ def _begin(declared: SinksFile, log: ChangeLog, sinks: LogSinks) -> StoredSinks:
     stored = StoredSinks(log.path, sinks.log_name, declared.sinks, declared.path)
     for one in (*declared.sinks.values(), *stored):
         sinks.add(one.name, one.sink, one.options)
+    for name in left_behind(log.path, sinks, log.slots):
+        _LOG.warning(
+            "sink %s is not declared in %s any more: nothing is sent to it, but its slot keeps history from %s on; declare it again, or "
+            "end this process and drop the slot by 'penstock slot drop %s %s'",
+            name,
+            declared.path,
+            log.slots.info(name).position,
+            log.path,
+            name,
+        )
     return stored
 
 

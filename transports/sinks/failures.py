@@ -1,16 +1,25 @@
 """Consecutive failures, and the time of the next attempt."""
 
+import logging
+from typing import Final, Literal
+
 from flow.clock import Clock
 from transports.sinks.errors import shown_error
 from transports.sinks.retry import RetryPolicy
 
-__all__ = ["SinkFailures"]
+__all__ = ["SinkFailures", "SinkWork"]
+
+_LOG: Final = logging.getLogger("penstock.sinks")
+
+SinkWork = Literal["opening", "sending", "storing"]
+"""What a step does, and may fail at."""
 
 
 class SinkFailures:
     """The failures of one runner; used by the thread that steps it.
 
     Args:
+        name: The name of the sink.
         policy: How long to wait.
         clock: The clock of the runner.
 
@@ -21,12 +30,14 @@ class SinkFailures:
         last_error: The last error, also after a success; None without one.
     """
 
-    def __init__(self, policy: RetryPolicy, clock: Clock) -> None:
-        self._policy, self._clock = policy, clock
+    def __init__(self, name: str, policy: RetryPolicy, clock: Clock) -> None:
+        self._name, self._policy, self._clock = name, policy, clock
         self.in_row = self.attempt = 0
         self.due: float | None = None
         self.last_error: str | None = None
         self._at = 0.0
+        self._failing: set[SinkWork] = set()
+        self._told, self._since = 0, 0.0
 
     @property
     def circuit_open(self) -> bool:
@@ -53,6 +64,24 @@ class SinkFailures:
         self._at = self._clock.monotonic()
         self.last_error = shown_error(error)
         return self.last_error
+
+    def fails(self, work: SinkWork) -> None:
+        """Notes what has failed, until that works again; the operator reads of each failure in the log."""
+        if not self._failing:
+            self._told, self._since = 0, self._clock.monotonic()
+        self._told += 1
+        self._failing.add(work)
+
+    def works(self, work: SinkWork) -> None:
+        """Notes what has worked; writes a line when nothing fails any more: a target that opens again may still refuse what is sent."""
+        if work not in self._failing:
+            return
+        self._failing.remove(work)
+        if not self._failing:
+            seconds = self._clock.monotonic() - self._since
+            _LOG.warning(
+                "sink %s works again; attempts that failed: %d, in %.1f s", self._name, self._told, seconds
+            )
 
     def add(self, error: Exception) -> None:
         """Counts a failure."""

@@ -11,7 +11,7 @@ from publishers.criteria.criteria import Criteria
 from publishers.errors import PenstockError
 from publishers.model.position import Position
 from transports.sinks.errors import SinkError, SinkStandsBy, TargetRefused, plain_error, shown_error
-from transports.sinks.failures import SinkFailures
+from transports.sinks.failures import SinkFailures, SinkWork
 from transports.sinks.held import HeldTypes
 from transports.sinks.intake import SinkIntake, SinkProgress
 from transports.sinks.leading import SinkLeading
@@ -71,7 +71,7 @@ class SinkMachine:
         self._target = SinkTarget(sink, context)
         notes = SinkNotes(log.path, name)
         self._outbox = SinkOutbox(sink, options, context, self.counters, HeldTypes(sink, notes))
-        self._failures = SinkFailures(options.retry, clock)
+        self._failures = SinkFailures(name, options.retry, clock)
         self._progress = SinkProgress()
         self._stored_at = clock.monotonic()
         self._reason: str | None = None
@@ -130,8 +130,8 @@ class SinkMachine:
             if due is not None and now < due:
                 return self._store_when_due(now, min(tick, due - now))
             if self.state is SinkState.STARTING or not self._target.opened or self._intake.supply is None:
-                return self._guarded(self._open)
-            return self._guarded(self._carry)
+                return self._guarded("opening", self._open)
+            return self._guarded("sending", self._carry)
         return self._store_when_due(now, tick)
 
     # The lease.
@@ -174,6 +174,7 @@ class SinkMachine:
         if not target.opened:
             intake.meet(target)
         intake.begin()
+        self._failures.works("opening")
         self._works()
         return 0.0
 
@@ -209,6 +210,7 @@ class SinkMachine:
                 self._failures.in_row = 0
         if sent is not None:
             self._progress.note(sent)
+            self._failures.works("sending")
             self._works()
         return self._store_when_due(self._clock.monotonic(), 0.0)
 
@@ -217,7 +219,7 @@ class SinkMachine:
     def _store_when_due(self, now: float, delay: float) -> float:
         if now - self._stored_at >= self._options.store_every and self._intake.slot is not None:
             self._stored_at = now
-            self._guarded(self._store)
+            self._guarded("storing", self._store)
         return delay
 
     def _store(self) -> float:
@@ -232,6 +234,7 @@ class SinkMachine:
             raise
         if self._leading.holds:  # else the next holder stores the position
             self._intake.keep(self._progress, self._target, idle=self._outbox.empty)
+        self._failures.works("storing")
         return 0.0
 
     def _supply_anew(self) -> None:
@@ -243,7 +246,7 @@ class SinkMachine:
 
     # Failures.
 
-    def _guarded(self, work: Callable[[], float]) -> float:
+    def _guarded(self, what: SinkWork, work: Callable[[], float]) -> float:
         """Calls ``work``, and handles its error by its verdict."""
         try:
             return work()
@@ -251,6 +254,7 @@ class SinkMachine:
             raise
         except BaseException as caught:  # noqa: BLE001 - the runner survives the errors of a sink and of user code, SystemExit too
             error = plain_error(caught)
+            self._failures.fails(what)
             match verdict_of(error):
                 case SinkVerdict.ROWS:
                     self._intake.rows_anew()

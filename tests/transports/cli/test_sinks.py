@@ -20,6 +20,7 @@ from tests.transports.sinks.targets import Target
 from transports.cli import main
 from transports.cli.sinks import run_beside
 from transports.sinks import LogSinks, SinkError, SinkOptions, SinkRunner, SinkState
+from transports.sinks.config import read_sinks
 from transports.sinks.control import ControlSocket, asked
 
 ROOT = Path(__file__).parents[3]
@@ -344,3 +345,30 @@ def test_sinks_run_of_one_log_of_a_store_that_is_served(declared):
             wait_until(lambda: sinks["archive"].counters.changes == 1, sinks.told)
             with pytest.raises(SinkError, match=f"declared in {declared}: remove it there"):
                 endpoint.args[1].check_kept("archive")
+
+
+def test_a_sink_that_was_taken_out_of_the_file_is_named_with_its_slot(declared, caplog):
+    """F109: at each start, until its slot is dropped or it is declared again."""
+
+    def started():
+        caplog.clear()
+        with (
+            ChangeLog.open(declared.parent / "orders", sync="os", fill_step=0) as log,
+            run_beside(str(declared), str(log.path), log),
+        ):
+            wait_until(lambda: {*read_sinks(declared).sinks} <= {*log.slots})
+        return [one.getMessage() for one in caplog.records if "any more" in one.getMessage()]
+
+    assert started() == []
+    whole = declared.read_text()
+    declared.write_text(whole.partition('[[sinks]]\nname = "hook"')[0])
+    for _ in range(2):
+        (line,) = started()
+        assert line.startswith(f"sink hook is not declared in {declared} any more")
+        assert "its slot keeps history from 4:0 on" in line
+        assert line.endswith(f"'penstock slot drop {declared.parent / 'orders'} hook'")
+    declared.write_text(whole)
+    assert started() == []
+    declared.write_text(whole.partition('[[sinks]]\nname = "hook"')[0])
+    assert main(["slot", "drop", str(declared.parent / "orders"), "hook"]) == 0
+    assert started() == []

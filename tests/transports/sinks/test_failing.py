@@ -1,5 +1,7 @@
 """What follows where a target refuses for good: the sink waits for people, starts again by itself, or ends its process."""
 
+import pytest
+
 from tests.transports.sinks.targets import rigged
 from transports.sinks import RetryPolicy, SinkState, TargetRefused, TargetUnavailable
 
@@ -62,3 +64,38 @@ def test_one_that_was_closed_has_not_failed(tmp_path):
         rig.drained()
         rig.runner.close()
         assert (rig.runner.state, rig.runner.failed) == (SinkState.STOPPED, False)
+
+
+@pytest.mark.parametrize("stage", ["opening", "plan", "flushing"])
+@pytest.mark.parametrize("error", [TargetUnavailable("down"), TargetRefused("no")], ids=["later", "never"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_the_log_has_one_line_when_a_sink_works_again_and_none_before(tmp_path, caplog, stage, error, times):
+    """F124: whatever fails, and whether the sink tries again by itself or an operator resumes it."""
+    with rigged(tmp_path) as rig:
+        if stage != "opening":
+            rig.commit(1)
+            rig.drained()
+        failing = getattr(rig.target, stage)
+        failing.extend([error] * times)
+
+        def over() -> bool:
+            if failing:
+                assert not _recovered(caplog)
+            if rig.runner.state is SinkState.PAUSED:
+                rig.runner.resume()
+            rig.later(31.0)
+            return not failing
+
+        rig.commit(2)
+        rig.until(over)
+        rig.commit(3)
+        rig.until(lambda: over() and _recovered(caplog))
+        rig.drained()
+        rig.stored()
+        assert [one.partition(", in ")[0] for one in _recovered(caplog)] == [
+            f"sink stock works again; attempts that failed: {times}"
+        ]
+
+
+def _recovered(caplog):
+    return [one.getMessage() for one in caplog.records if "works again" in one.getMessage()]
