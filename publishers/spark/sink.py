@@ -95,6 +95,7 @@ class SinkStatistics:
         gate_seconds: Seconds that the batch waited for gating subscribers.
         encode_seconds: Seconds in which Spark computed and encoded the batch, and the driver received it.
         commit_seconds: Seconds in which the log wrote, synced and published it.
+        elsewhere: Whether Spark Connect has taken the sink to another process, whose batches are not counted here.
     """
 
     batches: int = 0
@@ -109,6 +110,7 @@ class SinkStatistics:
     gate_seconds: float = 0.0
     encode_seconds: float = 0.0
     commit_seconds: float = 0.0
+    elsewhere: bool = False
 
 
 class ChangeSink:
@@ -330,6 +332,7 @@ class ChangeSink:
         """
         if self._remade is None:
             raise ConnectRefused("it asks for a pickled sink")
+        self._statistics = replace(self._statistics, elsewhere=True)
         return self._remade, ()
 
     def _run(self, frame: DataFrame, batch_id: int) -> None:

@@ -6,6 +6,7 @@ value bit by bit; so conditions on hidden fields are refused.
 """
 
 import enum
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -24,13 +25,24 @@ from transports.errors import Forbidden
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["Grant", "LogAction", "check_keys", "check_rows", "narrow", "schema_for", "schemas_for"]
+__all__ = [
+    "Grant",
+    "LogAction",
+    "check_keys",
+    "check_rows",
+    "narrow",
+    "schema_for",
+    "schemas_for",
+    "wrong_pattern",
+]
 
 _WHOLE_AFTER: Final = frozenset({Images.WRITTEN, Images.ALL, Images.AFTER})
 _WHOLE_BEFORE: Final = frozenset({Images.WRITTEN, Images.ALL})
 _DATA: Final = frozenset({Area.DATA, Area.SCHEMA})
 _WITHOUT_ROWS: Final = frozenset({Operation.TRANSACTION, Operation.TRUNCATE})
 _APART: Final = View(Content.BODY, apart=True)
+_PATTERN: Final = re.compile(r"[a-z0-9_*?\[\]!-]*")
+_CLAIM: Final = re.compile(r"\{[^{}]*\}")
 _READABLE: Final = "about fields that may be seen here"
 _NO_ANNOTATIONS: Final = "left out, because annotations of transactions may not be seen here"
 
@@ -288,6 +300,17 @@ def _check_patterns(name: str, patterns: object, actions: Collection[LogAction])
         raise InvalidOption(name, patterns, 'patterns of names, such as ["stock-*"]')
     if patterns and LogAction.CONSUME not in actions:
         raise InvalidOption(name, patterns, "left out where actions do not hold CONSUME")
+
+
+def wrong_pattern(text: str) -> str | None:
+    """Returns what would be right if a pattern matches no name of a slot or group: ``"a,b"`` is taken for two patterns, and is one.
+
+    Args:
+        text: The pattern; it may contain claims, such as ``{name}``.
+    """
+    if _PATTERN.fullmatch(_CLAIM.sub("", text)):
+        return None
+    return f"given as several patterns, as {text!r} is one, which no name matches: names have lowercase letters, digits, _ and - only"
 
 
 def _of_data(areas: Collection[Area]) -> bool:

@@ -40,7 +40,7 @@ from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import InvalidOption
 from publishers.views.view import Content, Images, View
 from transports.access.claim_patterns import ClaimPatterns, wrong_with
-from transports.access.grant import Grant, LogAction
+from transports.access.grant import Grant, LogAction, wrong_pattern
 from transports.access.jwt_verifier import JwtVerifier
 from transports.access.peer_certificates import AnyOf, PeerCertificates
 from transports.access.policy_table import PolicyTable
@@ -412,6 +412,9 @@ def _check_actions(
             raise table.wrong(name, "left out where actions do not hold CONSUME")
         for pattern in table.texts(name):
             _check_claims(table, name, pattern)
+            right = wrong_pattern(pattern)
+            if right is not None:
+                raise table.wrong(name, right)
 
 
 def _criterion(fields: Mapping[str, Any], _: object) -> Criterion:

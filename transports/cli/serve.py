@@ -13,7 +13,7 @@ from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.store.store import ChangeStore
 from transports.access.access import EVERYBODY
-from transports.access.grant import Grant, LogAction
+from transports.access.grant import Grant, LogAction, wrong_pattern
 from transports.access.host_names import is_loopback
 from transports.access.peer_certificates import PeerCertificates
 from transports.access.policy import Policy
@@ -194,6 +194,10 @@ def _grant(chosen: argparse.Namespace) -> Grant:
             raise InvalidOption(
                 option, patterns, "given with --own: a follower keeps no places for consumers"
             )
+        for pattern in patterns:
+            right = wrong_pattern(pattern)
+            if right is not None:
+                raise InvalidOption(option, pattern, right)
     view = view_of(chosen)
     actions = EVERYBODY.actions | ({LogAction.WRITE} if chosen.writable else set())
     actions |= {LogAction.CONSUME} if chosen.slots or chosen.groups else set()

@@ -222,6 +222,7 @@ def test_a_batch_of_40_mib_is_written_once_although_its_server_is_killed_between
     with processes(path) as serve:
         sink = ChangeSink(serve(), entity_type="n", key="id", producer="p")
         left = interrupted(sink, (2, 90, 170), lambda _: serve())
+        assert not sink.statistics().elsewhere
         sink(rows, 0)
         assert left == []
         sink(rows, 0)
@@ -244,6 +245,7 @@ CONNECT = textwrap.dedent(
         query = query.trigger(availableNow=True).start()
         assert query.awaitTermination(300)
         assert query.exception() is None, query.exception()
+        assert (sink.statistics().elsewhere, sink.statistics().batches) == (True, 0)
     query = rows.writeStream.foreachBatch(ChangeSink(url, entity_type="n", key="id")).trigger(availableNow=True).start()
     try:
         query.awaitTermination(300)
@@ -279,3 +281,11 @@ def test_a_query_of_spark_connect_commits_through_a_server_that_is_killed(source
         said.join(800)
     assert done.said[0].strip() == "done", done.said[1][-4000:]
     assert [(version, key) for version, key, _ in kept(path)] == [(1 + n // 10, str(n)) for n in range(80)]
+
+
+def test_the_statistics_say_that_another_process_has_the_sink():
+    """F153: Spark Connect pickles a sink; the one that stays behind counts nothing."""
+    sink = ChangeSink("ws://127.0.0.1:9/ws", entity_type="n", key="id")
+    assert not sink.statistics().elsewhere
+    assert not pickle.loads(pickle.dumps(sink)).statistics().elsewhere
+    assert sink.statistics().elsewhere

@@ -274,6 +274,7 @@ GRANT = '[[grants]]\nroles = ["r"]\nlogs = ["l"]\n'
         (GRANT + 'actions = ["read"]', r"1 actions: LogAction is 'read', but must be one of READ, WRITE, OPERATE"),
         (GRANT + 'slots = ["a"]', r"1 slots is \['a'\], but must be left out where actions do not hold CONSUME"),
         (GRANT + 'groups = ["a"]', r"1 groups is \['a'\], but must be left out where actions do not hold CONSUME"),
+        (GRANT + 'actions = ["CONSUME"]\nslots = ["{name},b"]', r"1 slots is \['{name},b'\], .*'{name},b' is one, which no name matches"),
         (GRANT + 'actions = ["CONSUME"]\nslots = ["{a"]', r"1 slots is \['{a'\], .* the name of a claim"),
         (
             GRANT + 'actions = ["CONSUME"]\ncriteria = [{ keys = ["x"] }]',

@@ -131,6 +131,13 @@ def test_groups_are_only_for_clients_of_the_owner(orders, capsys):
     assert "--own" in one_line(capsys)
 
 
+@pytest.mark.parametrize("option", ["--slots", "--groups"])
+@pytest.mark.parametrize("pattern", ["a,b", "a b", "Pick*", "picker\u0301"])
+def test_what_no_name_matches_is_told_to_be_one_pattern(orders, capsys, option, pattern):
+    assert main(["serve", str(orders), "--own", option, "stock*", option, pattern]) == 2
+    assert f"{pattern!r} is one, which no name matches" in one_line(capsys)
+
+
 def test_what_is_pending_at_which_consumer_is_told(orders, capsys):
     """F77, F86."""
     with ChangeLog.open(orders) as log:
