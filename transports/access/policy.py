@@ -412,9 +412,9 @@ def _check_actions(
             raise table.wrong(name, "left out where actions do not hold CONSUME")
         for pattern in table.texts(name):
             _check_claims(table, name, pattern)
-            right = wrong_pattern(pattern)
-            if right is not None:
-                raise table.wrong(name, right)
+            several = wrong_pattern(pattern)
+            if several is not None:
+                raise table.wrong(name, several)
 
 
 def _criterion(fields: Mapping[str, Any], _: object) -> Criterion:

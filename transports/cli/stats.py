@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from publishers.errors import PenstockError
+from publishers.groups.record import GROUPS_NAME
+from publishers.log.changelog import ChangeLog
 from publishers.model.position import epoch_text
+from publishers.slots.record import SLOTS_NAME
 from publishers.store.directory import SYSTEM_DIRECTORY
 from publishers.store.log_entries import SYSTEM
 from publishers.wal import Follower, RealFileSystem
@@ -18,6 +21,7 @@ from transports.cli.http import ServerTrust, add_token, ask, token_of, trust_of
 from transports.cli.output import show
 from transports.cli.source import logs_in, url_of
 from transports.cli.stats_text import directory_words, server_words
+from transports.codec.stored import stored_groups_json, stored_slots_json
 
 __all__ = ["add_arguments", "run"]
 
@@ -85,7 +89,12 @@ def _log(path: Path) -> dict[str, Any]:
                 follower.reader.read(follower.reader.locate(follower.visible)) if follower.visible else None
             )
             info["committedAt"] = None if frame is None else frame.header.committed_at
-        return info
+    if {SLOTS_NAME, GROUPS_NAME} & {*names}:
+        # Another user may not read them; nothing else depends on them.
+        with contextlib.suppress(PenstockError, OSError), ChangeLog.open(path, read_only=True) as log:
+            info["storedSlots"] = stored_slots_json(log)
+            info["storedGroups"] = stored_groups_json(log)
+    return info
 
 
 def _size(filesystem: RealFileSystem, path: Path) -> int:

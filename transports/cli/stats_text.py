@@ -18,6 +18,7 @@ def directory_words(name: str, log: Mapping[str, Any]) -> Iterator[str]:
     yield f"  opened for writing {_count(log['epoch'], 'time')} (its epoch); log id {log['logId']}"
     if log["kept"]:
         yield f"  kept aside by recoveries and repairs: {', '.join(log['kept'])}"
+    yield from (f"  {line}" for line in _stored(log))
 
 
 def server_words(statistics: Mapping[str, Any]) -> Iterator[str]:
@@ -47,10 +48,13 @@ def _log(log: Mapping[str, Any]) -> Iterator[str]:
     yield f"on disk: {_bytes(log['bytesRead'])} read, {_bytes(log['heldBytes'])} held for consumers"
     for hold in log["holds"]:
         yield f"hold {hold['name']}: {hold['state']}, keeps {_bytes(hold['heldBytes'])}, from {_place(hold['position'])} on"
+    for name, sink in log.get("sinks", {}).items():
+        yield f"sink {name}: {_sink(sink)}"
+    for name, slot in log.get("slots", {}).items():
+        yield f"slot {name}: {_slot(slot)}"
     for name, group in log.get("consumerGroups", {}).items():
         yield f"group {name}: {_group(group)}"
-    for group in log.get("storedGroups", []):
-        yield f"group {group['name']}: {_stored_group(group)}"
+    yield from _stored(log)
     for number, publisher in enumerate(log["publishers"], 1):
         ring = publisher["ring"]
         what = "some changes" if publisher["criteria"] else "all changes"
@@ -82,6 +86,31 @@ def _group(statistics: Mapping[str, Any]) -> str:
         f"{statistics['state']}, {_count(statistics['lag']['versions'], 'version')} behind, {statistics['pending']:,} pending, "
         f"{statistics['due']:,} due{again}, {_count(statistics['consumers'], 'consumer')}, {_count(statistics['dead'], 'dead letter')}{error}"
     )
+
+
+def _sink(sink: Mapping[str, Any]) -> str:
+    lag = "" if sink["lag"] is None else f", {_count(sink['lag']['versions'], 'version')} behind"
+    again = "" if sink["retryIn"] is None else f", attempt {sink['attempt']:,} in {sink['retryIn']:.1f} s"
+    why = sink["reason"] or (sink["lastError"] if sink["retryIn"] is not None else None)
+    counts = f"{_count(sink['changes'], 'change')} sent, {_count(sink['failures'], 'failure')}"
+    return f"{sink['state']}{lag}, {counts}{again}" + ("" if why is None else f": {why}")
+
+
+def _slot(slot: Mapping[str, Any]) -> str:
+    state = f"{slot['state']}{', paused' if slot['paused'] else ''}"
+    held = "" if slot["heldBytes"] is None else f", keeps {_bytes(slot['heldBytes'])}"
+    return f"{state}, {_count(slot['lag']['versions'], 'version')} behind{held}, from {_place(slot['position'])} on"
+
+
+def _stored(log: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of slots and groups that the owner of the log has stored."""
+    for slot in log.get("storedSlots", []):
+        versions = slot["lag"]["versions"]
+        behind = "" if versions is None else f", {_count(versions, 'version')} behind"
+        state = f"{slot['state']}{', paused' if slot['paused'] else ''}"
+        yield f"slot {slot['name']}: {state}{behind}, from {slot['place']} on; as stored by the owner of the log"
+    for group in log.get("storedGroups", []):
+        yield f"group {group['name']}: {_stored_group(group)}"
 
 
 def _stored_group(group: Mapping[str, Any]) -> str:

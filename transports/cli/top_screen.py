@@ -64,6 +64,7 @@ def _log(
         "queueFill": _share(now.get("queueBytes"), _at(now, "bounds", "queueBytes")),
         "latency99": _quantile(before.get("sendLatency"), now.get("sendLatency"), 0.99),
         "expirySeconds": _at(now, "expiry", "seconds"),
+        "consumers": list(_consumers(now)),
         "slowest": sorted(_subscriptions(before, now, seconds), key=lambda one: -one["versions"]),
     }
 
@@ -82,6 +83,31 @@ def _subscriptions(
             "seconds": one["behind"]["seconds"],
             "demand": one["demand"],
             "delivered": one["delivered"],
+        }
+
+
+def _consumers(now: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields the sinks, slots and groups of a log: those of its owner, or as the owner has stored them. A sink's slot is in its line."""
+    sinks = now.get("sinks", {})
+    stored = [("slot", one["name"], one) for one in now.get("storedSlots", ())]
+    stored += [("group", one["name"], one) for one in now.get("storedGroups", ())]
+    for kind, name, one in [
+        *(("sink", name, one) for name, one in sinks.items()),
+        *(("slot", name, one) for name, one in now.get("slots", {}).items() if name not in sinks),
+        *(("group", name, one) for name, one in now.get("consumerGroups", {}).items()),
+        *stored,
+    ]:
+        lag = one["lag"] or {}
+        yield {
+            "kind": kind,
+            "name": name,
+            "state": "paused" if one.get("paused") else one["state"],
+            "versions": lag.get("versions"),
+            "changes": lag.get("changes"),
+            "seconds": lag.get("seconds"),
+            "pending": one.get("pending", one.get("delivered")) if kind == "group" else None,
+            "failures": one.get("failures"),
+            "dead": one.get("dead", one.get("deadLetters")),
         }
 
 
@@ -153,6 +179,24 @@ def screen(title: str, figures: Mapping[str, Any], columns: int, rows: int | Non
             for name, log in logs.items()
         ],
     )
+    consumers = [(name, one) for name, log in logs.items() for one in log.get("consumers", ())]
+    if consumers:
+        lines += ["", *_table(
+            ("CONSUMER", "STATE", "VERSIONS", "CHANGES", "LAG", "PENDING", "FAILED", "DEAD"),
+            [
+                (
+                    clean(f"{name}: {one['kind']} {one['name']}"),
+                    clean(one["state"]),
+                    _number(one["versions"]),
+                    _number(one["changes"]),
+                    _time(one["seconds"]),
+                    _number(one["pending"]),
+                    _number(one["failures"]),
+                    _number(one["dead"]),
+                )
+                for name, one in consumers
+            ],
+        )]  # fmt: skip
     slowest = sorted(
         ((name, one) for name, log in logs.items() for one in log.get("slowest", ())),
         key=lambda each: -each[1]["versions"],

@@ -48,14 +48,18 @@ def stored_slots_of(log: "ChangeLog") -> list[StoredSlot]:
     return stored_slots(RealFileSystem(), log.path, log.log_id, partial(log.position_of, ahead=True))
 
 
-def stored_slots_json(log: "ChangeLog") -> list[dict[str, Any]]:
+def stored_slots_json(log: "ChangeLog", *, listed: int | None = None) -> list[dict[str, Any]]:
     """Returns the slots of a log, likewise.
+
+    Args:
+        log: The log.
+        listed: Most slots to return; None for all.
 
     Raises:
         SlotsCorrupted: If the journal is damaged.
         OSError: If it cannot be read.
     """
-    return [_slot(log, one) for one in stored_slots_of(log)]
+    return [_slot(log, one) for one in stored_slots_of(log)[:listed]]
 
 
 def stored_slot(name: str, log: "ChangeLog", slot: StoredSlot) -> SlotTold:

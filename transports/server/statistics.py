@@ -16,7 +16,7 @@ from publishers.slots import SlotStatistics
 from publishers.state import StateStatistics
 from publishers.store.log_entries import SYSTEM
 from publishers.wal import HoldStatistics
-from transports.codec.stored import stored_groups_json
+from transports.codec.stored import stored_groups_json, stored_slots_json
 from transports.errors import shortened
 from transports.telemetry.latency import Latencies
 
@@ -135,7 +135,7 @@ def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict
         "holds": [_hold(log, one) for one in statistics.holds[:_HOLDS]],
         "holdStates": dict(Counter(one.state.value for one in statistics.holds)),
         **(
-            _stored_groups(log, discreet=discreet)
+            _stored(log, discreet=discreet)
             if log.read_only
             else _of_owner(log, statistics, discreet=discreet)
         ),
@@ -264,18 +264,20 @@ def _of_owner(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) ->
     }
 
 
-def _stored_groups(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
-    """The groups of a log that this process does not own, as its owner has stored them."""
-    try:
-        found = stored_groups_json(log, listed=_LISTED + 1)
-    except (PenstockError, OSError) as error:
-        return {"storedGroupsFailure": type(error).__name__}
-    return {
-        "storedGroups": [
+def _stored(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
+    """The slots and groups of a log that this process does not own, as its owner has stored them."""
+    stored: dict[str, Any] = {}
+    for name, read in (("storedSlots", stored_slots_json), ("storedGroups", stored_groups_json)):
+        try:
+            found = read(log, listed=_LISTED + 1)
+        except (PenstockError, OSError) as error:
+            stored[f"{name}Failure"] = type(error).__name__
+            continue
+        stored[name] = [
             {**one, "criteria": _criteria(one["criteria"], discreet=discreet)} for one in found[:_LISTED]
-        ],
-        "storedGroupsMore": len(found) > _LISTED,
-    }
+        ]
+        stored[f"{name}More"] = len(found) > _LISTED
+    return stored
 
 
 def _criteria(criteria: Iterable[Mapping[str, Any]], *, discreet: bool) -> list[dict[str, Any]]:
