@@ -1,7 +1,7 @@
 """Command lines, whose errors take one line."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -31,7 +31,22 @@ class ArgumentParser(argparse.ArgumentParser):
             module = import_module(name)
             self.set_defaults(command=getattr(module, "run", None))
             module.add_arguments(self)
-            lines.add_arguments(self)
+            for each in self.commands():
+                lines.add_arguments(each)
+
+    @property
+    def actions(self) -> list[argparse.Action]:
+        """The arguments and options."""
+        return list(self._actions)
+
+    def commands(self) -> "Iterator[ArgumentParser]":
+        """Yields this parser, and the parsers of all commands below it."""
+        self.fill()
+        yield self
+        for action in self._actions:
+            if isinstance(action.choices, dict):
+                for below in action.choices.values():
+                    yield from below.commands()
 
     def parse_known_args(self, *given: Any, **named: Any) -> Any:
         """Parses the known arguments, and returns the rest."""
@@ -81,7 +96,11 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exits with code 2 and one line on standard error."""
-        self.exit(2, f"{self.prog}: {' '.join(message.split())} ({self.prog} --help tells more)\n")
+        said = f"{self.prog}: {' '.join(message.split())} ({self.prog} --help tells more)"
+        if lines.as_json():
+            lines.say(said, 2)
+            said = ""
+        self.exit(2, said and said + "\n")
 
 
 def readers_of(chosen: argparse.Namespace) -> dict[str, Any]:

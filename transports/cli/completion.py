@@ -1,7 +1,6 @@
 """``penstock completion``: prints a shell script that completes the commands, generated from their parsers."""
 
 import argparse
-from collections.abc import Iterator
 from typing import Final
 
 from transports.cli.arguments import ArgumentParser
@@ -29,18 +28,9 @@ def run(chosen: argparse.Namespace) -> int:
     except ImportError:
         raise ExtraMissing("the completion of commands", "shtab", "server") from None
     kinds = {"file": shtab.FILE, "directory": shtab.DIRECTORY}
-    for action in _actions(chosen.whole):
+    for action in [one for parser in chosen.whole.commands() for one in parser.actions]:
         for name in str(action.metavar or "").split("|"):
             if name in _FILES:
-                action.complete = kinds[_FILES[name]]  # type: ignore[attr-defined]  # shtab reads it
+                action.complete = kinds[_FILES[name]]
     print(shtab.complete(chosen.whole, chosen.shell))
     return 0
-
-
-def _actions(parser: ArgumentParser) -> Iterator[argparse.Action]:
-    parser.fill()
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public list of them
-        yield action
-        if isinstance(action.choices, dict):
-            for below in action.choices.values():
-                yield from _actions(below)

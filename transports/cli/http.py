@@ -103,10 +103,12 @@ def token_of(chosen: argparse.Namespace) -> str | None:
         done = subprocess.run(  # noqa: S603 - the program that the user names
             shlex.split(command),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            capture_output=True,
             timeout=_TIMEOUT,
-            check=True,
+            check=False,
         )
+        sys.stderr.write(done.stderr.decode("utf-8", "replace"))  # not its own: lines may have to be JSON
+        done.check_returncode()
         (token,) = done.stdout.decode().split("\n")[:-1] or [done.stdout.decode()]
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
         why = (

@@ -99,7 +99,10 @@ def _guarded(arguments: list[str]) -> int:
         return _say(error, FAILED)
     except Exception as error:
         if os.environ.get("PENSTOCK_DEBUG"):
-            raise
+            if not lines.as_json():
+                raise
+            lines.say(error, FAILED, trace=True)
+            return FAILED
         return _say(f"internal error: {type(error).__name__}: {error} (PENSTOCK_DEBUG=1 shows where)", FAILED)
 
 
@@ -115,6 +118,7 @@ def _run(arguments: list[str]) -> int:
     if first in plugins:
         # The plug-in parses its own arguments; argparse would claim options for itself.
         return int(load_plugin(plugins[first])(arguments[1:]) or DONE)
+    lines.begin_early(arguments)
     parser = _parser(plugins)
     try:
         chosen = parser.parse_args(arguments)

@@ -179,24 +179,7 @@ def screen(title: str, figures: Mapping[str, Any], columns: int, rows: int | Non
             for name, log in logs.items()
         ],
     )
-    consumers = [(name, one) for name, log in logs.items() for one in log.get("consumers", ())]
-    if consumers:
-        lines += ["", *_table(
-            ("CONSUMER", "STATE", "VERSIONS", "CHANGES", "LAG", "PENDING", "FAILED", "DEAD"),
-            [
-                (
-                    clean(f"{name}: {one['kind']} {one['name']}"),
-                    clean(one["state"]),
-                    _number(one["versions"]),
-                    _number(one["changes"]),
-                    _time(one["seconds"]),
-                    _number(one["pending"]),
-                    _number(one["failures"]),
-                    _number(one["dead"]),
-                )
-                for name, one in consumers
-            ],
-        )]  # fmt: skip
+    lines += _consumer_lines(logs)
     slowest = sorted(
         ((name, one) for name, log in logs.items() for one in log.get("slowest", ())),
         key=lambda each: -each[1]["versions"],
@@ -222,6 +205,25 @@ def screen(title: str, figures: Mapping[str, Any], columns: int, rows: int | Non
         left_out = len(lines) - rows + 1
         lines = [*lines[: max(0, rows - 1)], f"... {left_out} more lines"][:rows]
     return [fitted(line, columns) for line in lines]
+
+
+def _consumer_lines(logs: Mapping[str, Any]) -> list[str]:
+    rows = [
+        (
+            clean(f"{name}: {one['kind']} {one['name']}"),
+            clean(one["state"]),
+            _number(one["versions"]),
+            _number(one["changes"]),
+            _time(one["seconds"]),
+            _number(one["pending"]),
+            _number(one["failures"]),
+            _number(one["dead"]),
+        )
+        for name, log in logs.items()
+        for one in log.get("consumers", ())
+    ]
+    head = ("CONSUMER", "STATE", "VERSIONS", "CHANGES", "LAG", "PENDING", "FAILED", "DEAD")
+    return ["", *_table(head, rows)] if rows else []
 
 
 def _clients(figures: Mapping[str, Any]) -> str:
