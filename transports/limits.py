@@ -1,5 +1,6 @@
 """The bounds of a connection and of a server, each with a name and a default."""
 
+import math
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -120,6 +121,8 @@ class Limits:
         resp_consumers: Redis protocol: most group consumers that a server keeps; the one idle longest has to join again, at
             no cost to it.
         resp_block: Redis protocol: longest time that a command waits, whatever it asks for.
+        commit_age: Longest time since the newest commit of each log with which the server is healthy; unbounded by default, since
+            most logs have pauses. Beyond it ``/health`` answers 503, and the metrics have the limit, which an alert compares.
     """
 
     connections: int = 10_000
@@ -199,6 +202,7 @@ class Limits:
     resp_input_bytes: int = 64 * 2**20
     resp_consumers: int = 10_000
     resp_block: float = 60.0
+    commit_age: float = math.inf
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -27,6 +27,7 @@ from transports.cli.sources import sources_of
 from transports.cli.view import add_lens, view_of
 from transports.cli.wait import wait_for
 from transports.errors import ExtraMissing
+from transports.limits import Limits
 from transports.resp.server import serve_resp
 from transports.server.logs import FollowedName
 from transports.server.tls import ServerCertificate
@@ -102,6 +103,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "FILE",
         "authenticate clients and grant permissions by this file (TOML); reread when it changes, and on SIGHUP",
     )
+    what = "longest time since the newest commit of each log with which the server is healthy (default: any)"
+    parser.value("--commit-age", "SECONDS", what, type=_age)
     parser.value("--sinks", "FILE", "with --own: run the sinks that this file declares (TOML), of this log")
     parser.value("--tls-cert", "FILE", "speak TLS with this certificate (PEM); read again on SIGHUP")
     parser.value("--tls-key", "FILE", "its private key, if it is in a file of its own")
@@ -112,6 +115,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.flag("--insecure", "listen beyond this machine although clients need no token")
     add_lens(parser)
+
+
+def _age(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text!r:.60} is not a number of seconds above 0")
+    return value
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -140,6 +153,7 @@ def run(chosen: argparse.Namespace) -> int:
             served,
             chosen.host,
             chosen.port,
+            limits=Limits() if chosen.commit_age is None else Limits(commit_age=chosen.commit_age),
             origins=chosen.origin,
             hosts=chosen.allow_host,
             authorise=grant,

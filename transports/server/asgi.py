@@ -178,6 +178,7 @@ class Application:
             errors=self._errors,
             draining=lambda: self._stopping,
             sinks=lambda: {} if self.sinks is None else self.sinks(),
+            commit_age=self._limits.commit_age,
         )
         self._connections: set[Driver[Any, Any]] = set()
         self._revocation = Revocation(self._access, lambda: self._connections, self._limits.revocation)

@@ -125,6 +125,7 @@ class Status:
         errors: Counts the errors sent to clients, by code.
         draining: Whether the server refuses new connections because it is about to stop.
         sinks: Returns the sinks that run in this process, by log name and sink name; called on a thread.
+        commit_age: The longest time since the newest commit of each log with which the server is healthy, in seconds.
     """
 
     paths: Final = frozenset({"/health", "/metrics", "/ready", "/schemas", "/statistics"})
@@ -143,6 +144,7 @@ class Status:
         errors: Counter[str],
         draining: Callable[[], bool] = lambda: False,
         sinks: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
+        commit_age: float = math.inf,
     ) -> None:
         self._logs = logs
         self._access = access
@@ -155,6 +157,7 @@ class Status:
         self._errors = errors
         self._draining = draining
         self._sinks = sinks
+        self._commit_age = commit_age
         self._statistics = _Recent(self._gather)
         self._healths = _Recent(self._look)
         self._known: dict[tuple[str, Principal, LogAction], Grant | None] = {}
@@ -261,7 +264,12 @@ class Status:
         _, healths = await self._healths.get()
         figures = {
             name: found.get(name, {})
-            | {"sound": health["status"] == Soundness.OK.value, "commitAge": health.get("commitAge")}
+            | {
+                "sound": health["status"] == Soundness.OK.value,
+                "commitAge": health.get("commitAge"),
+                "commitAgeLimit": None if math.isinf(self._commit_age) else self._commit_age,
+                "writerAlive": health.get("writer", {}).get("alive"),
+            }
             for name, health in healths.items()
         }
         return _Gathered(
@@ -272,7 +280,9 @@ class Status:
 
     async def _look(self) -> "tuple[str, dict[str, dict[str, Any]]]":
         """Returns the overall status and the status of each log, gathered on a thread."""
-        return await self._pools.gathering.run(None, partial(_healths, self._logs, self._sinks))
+        return await self._pools.gathering.run(
+            None, partial(_healths, self._logs, self._sinks, self._commit_age)
+        )
 
     async def _sound(self, principal: Principal | None, *, ready: bool) -> StatusAnswer:
         """Answers ``/health`` or ``/ready``.
@@ -326,11 +336,13 @@ class Status:
 
 
 def _healths(
-    logs: "Mapping[str, ChangeLog]", sinks: Callable[[], Mapping[str, Mapping[str, Any]]]
+    logs: "Mapping[str, ChangeLog]",
+    sinks: Callable[[], Mapping[str, Mapping[str, Any]]],
+    commit_age: float,
 ) -> tuple[str, dict[str, dict[str, Any]]]:
     """Returns the overall status and the status of each log; for a store also of the logs that could not be opened.
 
-    An idle sink makes the server ``degraded`` but leaves the status of its log alone.
+    An idle sink, and a log that is late with its next commit, make the server ``degraded`` but leave the status of the log alone.
     """
     report: dict[str, dict[str, Any]] = {}
     for name, log in tuple(logs.items()):  # a log may be added meanwhile
@@ -338,12 +350,14 @@ def _healths(
         report[name] = _wrong(health)
         if log.failure is None and not log.closed:
             report[name] |= _places(log, health)
+            if health.commit_age is not None and health.commit_age > commit_age:
+                report[name]["late"] = True
     refused = logs.refused() if isinstance(logs, StoreLogs | FollowedName) else {}
     report |= {name: _wrong(LogHealth.of(why)) for name, why in refused.items()}
     lost = sum(one["status"] != Soundness.OK.value for one in report.values())
     system = logs.get(SYSTEM)  # the system log is not listed
     lost += system is not None and system.health().soundness is not Soundness.OK
-    idle = False
+    idle = any("late" in one for one in report.values())
     for name, found in sinks().items():
         states = {sink: one["state"] for sink, one in found.items()}
         idle |= not _IDLE.isdisjoint(states.values())

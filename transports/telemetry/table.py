@@ -212,7 +212,9 @@ SERVER_METRICS: Final = (
 
 _LOG_METRICS: Final = (
     _log("sound", _G, "1 if no fault of the log is known, else 0; `/health` names the fault", _at("sound")),
+    _log("writer_alive", _G, "1 if a process has the log open for writing, else 0; no sample if this user may not know", _at("writerAlive")),
     _log("commit_age_seconds", _G, "Time since the newest visible commit", _at("commitAge")),
+    _log("commit_age_limit_seconds", _G, "Time without a commit above which the server is not healthy (option `commit_age`); no sample unless it is set", _at("commitAgeLimit")),
     _log("epoch", _G, "How often the log was opened for writing", _at("epoch")),
     _log("oldest_version", _G, "Oldest version that is kept", _at("oldest", "version")),
     _log("visible_version", _G, "Newest version visible to subscribers; its rate is the commit rate", _at("watermark")),

@@ -15,6 +15,8 @@ from publishers.wal.disk.filesystem import RealFile
 from tests.publishers.support import QUICK, scratch
 from tests.transports.principals import knowing
 from tests.transports.server.test_status import fetch
+from tests.transports.telemetry.test_prometheus import fetch as fetch_text
+from tests.transports.telemetry.test_prometheus import read
 from transports import Grant, Limits, LogAction, Principal, serve
 from transports.cli.program import main
 
@@ -104,6 +106,28 @@ async def test_whether_the_writer_lives_and_when_it_committed_last_is_told(owned
         owned.close()
         assert (await fetch(server, "/health"))[1]["logs"]["shop"]["writer"] == {"alive": False, "pid": None}
         assert await statuses(server) == [(200, "ok"), (200, "ok")], "a log that nobody writes is sound"
+
+
+@pytest.mark.parametrize("late", [None, False, True])
+@pytest.mark.parametrize("who", ["owner", "follower", "orphan"])
+async def test_a_dead_writer_is_a_metric_and_a_late_commit_makes_unhealthy_on_request(
+    owned, followed, who, late
+):
+    """F144: a log may pause, and a follower serves it without its writer; so /health tells of both, and fails on request."""
+    if who == "orphan":
+        owned.close()
+    limits = None if late is None else Limits(commit_age=1e-6 if late else 3_600.0)
+    with serve(owned if who == "owner" else followed, limits=limits) as server:
+        expected = [(503, "degraded"), (200, "degraded")] if late else [(200, "ok"), (200, "ok")]
+        assert await statuses(server) == expected
+        shop = (await fetch(server, "/health"))[1]["logs"]["shop"]
+        found = read((await fetch_text(server, "/metrics"))[2])
+    assert (shop["status"], shop.get("late", False)) == ("ok", bool(late))
+    assert shop["writer"]["alive"] is (who != "orphan")
+    label = (("log", "shop"),)
+    assert found["penstock_log_writer_alive", label] == (who != "orphan")
+    limit = None if limits is None else limits.commit_age
+    assert found.get(("penstock_log_commit_age_limit_seconds", label)) == limit
 
 
 async def test_a_server_that_is_about_to_stop_is_healthy_and_not_ready(serving, until):

@@ -147,7 +147,7 @@ async def test_streaming_queries_are_told_of(serving):
 
 async def test_every_figure_of_the_table_is_where_statistics_have_it(serving, dial, fill, log):
     """F135: a path of the table that leads nowhere would be a metric that is never told."""
-    server = serving(authorise=WRITERS, spark_queries=lambda: {"totals": query()})
+    server = serving(authorise=WRITERS, spark_queries=lambda: {"totals": query()}, commit_age=3_600.0)
     server.application.redis_port = lambda: {
         "connections": 1,
         "ended": {"STALLED": 1},
