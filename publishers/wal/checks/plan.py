@@ -37,7 +37,7 @@ class RepairStep(NamedTuple):
     """One step of a repair.
 
     Attributes:
-        action: ``copies``, ``cut``, ``drop``, ``head``, ``index``, ``padding`` or ``reopen``.
+        action: ``copies``, ``cut``, ``drop``, ``head``, ``index``, ``padding``, ``reopen`` or ``take``.
         segment: The segment, 0 if none is concerned.
         offset: The offset.
         what: The step in words.
@@ -62,6 +62,7 @@ class Repair:
         after: The report after the repair; None if nothing was done.
         beginning: The beginning to drop, if that was requested and is needed.
         choices: The alternatives in words, with the loss of each; if files are missing, or belong to two histories.
+        untaken: The damaged segments that the backup does not have as the log needs them, each with the reason.
     """
 
     before: Report
@@ -72,6 +73,7 @@ class Repair:
     after: Report | None = None
     beginning: Beginning | None = None
     choices: list[str] = field(default_factory=list)
+    untaken: dict[int, str] = field(default_factory=dict)
 
     @property
     def lost(self) -> tuple[int, int] | None:
@@ -88,6 +90,7 @@ class Repair:
             "lost": list(self.lost) if self.lost else None,
             "refused": self.refused,
             "choices": self.choices,
+            "untaken": {str(number): why for number, why in self.untaken.items()},
             "done": self.done,
             "kept": self.kept,
             "before": self.before.as_json(),
@@ -144,7 +147,7 @@ def _name_choices(planned: Repair) -> None:
         else "versions {} to {} are lost".format(*report.lost)
     )
     planned.choices = [
-        "restore HEAD and the missing and later segments from the copy that the others came from: nothing is lost",
+        "restore HEAD and the missing and later segments from the copy that the others came from, or --from BACKUP: nothing is lost",
         f"with --write, continue after version {report.version}: {lost}, and subscribers beyond it end with PositionForked",
     ]
 

@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
+from publishers.errors import BackupRefused
+from publishers.wal.checks.from_backup import damaged_segments, unfit
 from publishers.wal.checks.heads import examine_head
-from publishers.wal.checks.plan import Repair, make_plan
-from publishers.wal.checks.report import Report
+from publishers.wal.checks.plan import Repair, RepairStep, make_plan
+from publishers.wal.checks.report import Report, Verdict
 from publishers.wal.checks.verify import Progress, examine, verify
 from publishers.wal.disk.filesystem import (
     File,
@@ -33,7 +36,13 @@ from publishers.wal.files.directory import take_lock
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, KEEP, Head, HeadState
 from publishers.wal.files.mirrored_file import TWINS, MirroredFile
 from publishers.wal.files.own_options import OwnOptions
-from publishers.wal.files.segment import remove_segment, segment_name, segment_numbers, write_index
+from publishers.wal.files.segment import (
+    index_name,
+    remove_segment,
+    segment_name,
+    segment_numbers,
+    write_index,
+)
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.keep.hard_links import link_again
 from publishers.wal.recover.inspector import first_nonzero, inspect_segment
@@ -50,6 +59,7 @@ def repair(
     head: bool = False,
     index: bool = False,
     drop_oldest: bool = False,
+    source: Path | str | None = None,
     filesystem: FileSystem | None = None,
     progress: Progress | None = None,
 ) -> Repair:
@@ -62,10 +72,13 @@ def repair(
         index: Whether to repair indexes only (with ``head``: both), missing ones included.
         drop_oldest: Whether to drop the segments up to the last damaged one, if those behind it are intact, instead of
             truncating the log at its first damage.
+        source: A backup of the log: damaged and missing segments that it has intact are put in their places, and nothing else
+            is done.
         filesystem: The real one if None.
         progress: Called with the progress of the examination.
 
     Raises:
+        BackupRefused: If ``source`` has none of the damaged segments as the log needs it; nothing was changed.
         LogBusy: With ``write``, if the log is open for writing.
         OSError: If something cannot be written.
         PenstockError: If the log cannot be opened afterwards.
@@ -74,6 +87,12 @@ def repair(
     path = Path(directory)
     if drop_oldest and (head or index):
         raise ValueError("drop_oldest repairs the whole log; it cannot be combined with head or index")
+    if source is not None:
+        if drop_oldest or head or index:
+            raise ValueError(
+                "source replaces segments; it cannot be combined with drop_oldest, head or index"
+            )
+        return _repair_from(Path(source), filesystem, path, write=write, progress=progress)
 
     def plan(report: Report) -> Repair:
         return make_plan(report, filesystem if drop_oldest else None, head=head, index=index)
@@ -94,6 +113,63 @@ def repair(
     planned.done = True
     planned.after = verify(path, filesystem=filesystem)
     return planned
+
+
+def _repair_from(
+    source: Path, filesystem: FileSystem, path: Path, *, write: bool, progress: Progress | None
+) -> Repair:
+    """Replaces damaged segments by those of a backup: each by a rename, so that after a crash the rest is still to do."""
+    planned = Repair(verify(path, filesystem=filesystem, progress=progress))
+    if planned.before.verdict is Verdict.UNREADABLE:
+        return make_plan(planned.before, None, head=False, index=False)  # says what cannot be read
+    try:
+        wanted, files = damaged_segments(filesystem, planned.before, source)
+    except OSError as error:
+        raise BackupRefused(source, f"it cannot be read ({error.strerror or error})", _DIRECTORY) from None
+    if not wanted:
+        if planned.before.verdict is Verdict.CORRUPT:
+            planned.refused = (
+                "no segment is damaged; the backup cannot help, and the repair without it loses nothing"
+            )
+        return planned
+    if not write:
+        _plan_taking(planned, source, wanted, unfit(filesystem, planned.before, wanted, files, progress))
+        return planned
+    with contextlib.closing(take_lock(filesystem, path)):
+        _make_durable(filesystem, path, planned.before)
+        planned = Repair(examine(filesystem, path, progress=progress))
+        # The copies are examined, and not the backup, because they are what the log gets.
+        copies = {}
+        try:
+            for number, file in files.items():
+                copies[number] = path / f"{segment_name(number)}.tmp"
+                with contextlib.closing(filesystem.open(file, "read")) as opened:
+                    _copy(filesystem, opened, copies[number], 0)
+            _plan_taking(planned, source, wanted, unfit(filesystem, planned.before, wanted, copies, progress))
+            _Work(filesystem, path, planned).run()
+        finally:
+            for copy in copies.values():
+                if copy.name in filesystem.listing(path):
+                    filesystem.unlink(copy)
+    planned.done = True
+    planned.after = verify(path, filesystem=filesystem)
+    return planned
+
+
+_DIRECTORY: Final = "name the directory of a backup of this log"
+
+
+def _plan_taking(planned: Repair, source: Path, wanted: list[int], untaken: dict[int, str]) -> None:
+    planned.untaken = untaken
+    for number in wanted:
+        if number not in untaken:
+            planned.steps.append(
+                RepairStep("take", number, 0, f"segment {number} is replaced by that of {source}")
+            )
+    if not planned.steps:
+        why = "; ".join(f"segment {number}: {said}" for number, said in untaken.items())
+        choice = "take another backup, or repair the log without one"
+        raise BackupRefused(source, f"it has no damaged segment as the log needs it ({why})", choice)
 
 
 def _make_durable(filesystem: FileSystem, directory: Path, report: Report) -> None:
@@ -153,6 +229,8 @@ class _Work:
                             mirrored.write(text)
                 case "drop":
                     self._drop()
+                case "take":
+                    self._take(step.segment)
                 case "index":
                     self._index(step.segment)
                 case _:
@@ -184,6 +262,18 @@ class _Work:
         self._filesystem.rename(fresh, self._directory / name)
         sync_names(self._filesystem, self._directory)
         link_again(self._filesystem, self._directory, segment)
+
+    def _take(self, segment: int) -> None:
+        """Puts the copy of a segment of a backup in its place; the damaged one is kept, and its index is made anew."""
+        name = segment_name(segment)
+        if segment in self._numbers:
+            self._link(name)
+            sync_names(self._filesystem, self._directory)
+        self._filesystem.rename(self._directory / f"{name}.tmp", self._directory / name)
+        sync_names(self._filesystem, self._directory)
+        link_again(self._filesystem, self._directory, segment)
+        if index_name(segment) in self._filesystem.listing(self._directory):
+            self._index(segment)
 
     def _zero(self, segment: int, offset: int) -> None:
         self._part(segment)

@@ -305,3 +305,33 @@ def test_whatever_lies_in_the_directory_no_traceback_is_shown(tmp_path, capsys):
                 code, _, _ = run(capsys, command, path, *option)
                 assert 0 <= code <= 3
         assert run(capsys, "repair", path, "--write")[0] in (0, 1, 2, 3)
+
+
+def test_a_store_is_repaired_from_its_backup_log_by_log(tmp_path, capsys):
+    """F49: the plan first; the exit codes of a repair; what the backup does not have is one line."""
+    with ChangeStore.open(tmp_path / "shop", sync="os", fill_step=0) as store:
+        for name in ("orders", "stock"):
+            store.create(name).commit([upsert("order", "1", {"note": "to be damaged"})])
+    shop, backed = str(tmp_path / "shop"), str(tmp_path / "backup")
+    assert main(["backup", shop, backed, "--copy"]) == 0
+    capsys.readouterr()
+    assert main(["repair", shop, "--from", backed]) == 0
+    whole = (tmp_path / "shop" / "orders" / "wal-000000000001.log").read_bytes()
+    for damaged in (whole.replace(b"to be damaged", b"to be DAMAGED"), None):
+        path = tmp_path / "shop" / "orders" / "wal-000000000001.log"
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        assert main(["verify", shop]) == 2
+        capsys.readouterr()
+        assert main(["repair", shop, "--from", backed]) == 1
+        assert f"to do: take: segment 1 is replaced by that of {backed}/orders" in capsys.readouterr().out
+        assert main(["repair", shop, "--from", backed, "--write", "--json"]) == 0
+        told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [len(one["steps"]) for one in told] == [0, 1, 0]
+        assert main(["verify", shop]) == 0
+    path.write_bytes(damaged or whole.replace(b"to be damaged", b"to be DAMAGED"))
+    capsys.readouterr()
+    assert main(["repair", shop, "--from", str(tmp_path / "none"), "--write"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("penstock: ")
+    assert "none/orders: it cannot be read" in error
+    assert main(["repair", shop, "--from", backed, "--head"]) == 2
