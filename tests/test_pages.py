@@ -94,3 +94,20 @@ def test_what_is_said_to_be_installed_is_this_distribution_and_has_the_extras():
             assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"]), text
     assert named > 5
     assert PROJECT["name"] == "penstock-cdc"
+
+
+def test_each_logger_is_below_penstock_or_flow_and_is_on_the_page():
+    """A program that configures the two has all lines, and its operator knows what each is about."""
+    page = (ROOT / "docs/monitoring.md").read_text()
+    for path in SOURCES:
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("flow", "publishers", "transports"):
+            for name in re.findall(r"getLogger\(([^)]+)\)", path.read_text()):
+                if name in ("name", "ACCESS"):  # of each of the two, and below penstock
+                    continue
+                assert re.fullmatch(r'"(penstock|flow)[a-z.]*"', name), path
+                assert any(f"`{above}`" in page for above in _above(name.strip('"'))), (path, name)
+
+
+def _above(name):
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(min(2, len(parts)), len(parts) + 1)]

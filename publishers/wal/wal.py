@@ -40,7 +40,7 @@ from publishers.wal.withholding import Withholding
 
 __all__ = ["Wal"]
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("penstock.housekeeping")
 _TWO: Final = "two threads wrote at the same time, and the second one was refused"
 _PAGE: Final = 4096  # bytes that are written to learn whether there is room again
 _AHEAD: Final = 1.0

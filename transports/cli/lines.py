@@ -15,7 +15,7 @@ __all__ = ["add_arguments", "as_json", "begin", "begin_early", "end", "say"]
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _COMMAND: Final = logging.getLogger("penstock.command")
-_ROOTS: Final = ("penstock", "flow", "publishers", "transports")
+_ROOTS: Final = ("penstock", "flow")
 _FORMAT: Final = "--log-format"
 
 

@@ -8,7 +8,7 @@ from publishers.wal.disk.filesystem import full
 
 __all__ = ["Health"]
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("penstock.housekeeping")
 
 
 class Health:

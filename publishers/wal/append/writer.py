@@ -43,7 +43,7 @@ from publishers.wal.read.catalog import Catalog, Limit, SegmentEntry
 
 __all__ = ["Writer"]
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("penstock.housekeeping")
 _SLOW_SYNC: Final = 1.0
 
 

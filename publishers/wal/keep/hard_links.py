@@ -35,7 +35,7 @@ __all__ = ["HELD_NAME", "HeldReader", "HeldSegments", "Links", "held_directory",
 HELD_NAME: Final = "held"
 _GAP: Final = "GAP-"
 _CONSUMER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("penstock.housekeeping")
 
 
 def held_directory(directory: Path, consumer: str) -> Path:

@@ -246,7 +246,7 @@ def test_an_idle_producer_is_forgotten_once_the_clocks_have_agreed():
 def test_commits_that_are_stamped_with_the_future_are_told_once(caplog):
     """E63: and the times of commits rise all the same."""
     machine = Machine()
-    with caplog.at_level(logging.WARNING, "publishers.wal.wal"):
+    with caplog.at_level(logging.WARNING, "penstock.housekeeping"):
         commit(machine.wal, b"a")
         assert machine.wal.clock_ahead < 0.001
         machine.clocks.wrong = YEARS
