@@ -129,7 +129,7 @@ def _repair_from(
     if not wanted:
         if planned.before.verdict is Verdict.CORRUPT:
             planned.refused = (
-                "no segment is damaged; the backup cannot help, and the repair without it loses nothing"
+                "no segment is damaged, and nothing else is taken from a backup: repair the log without it"
             )
         return planned
     if not write:

@@ -128,6 +128,17 @@ def of_the_same_files(home, path):
     return backed
 
 
+def test_a_backup_that_shares_the_damage_cannot_help(logs, tmp_path):
+    """F49: frames in another order, each of which is intact, look like the consequence of a damage before them."""
+    path = copy_log(logs[0] / "log", tmp_path / "log")
+    data = bytearray(segment(path, 1).read_bytes())
+    (first, a), (second, b) = frames_of(segment(path, 1))[1:3]
+    data[first : second + b] = data[second : second + b] + data[first : first + a]
+    segment(path, 1).write_bytes(data)
+    with pytest.raises(BackupRefused, match="segment 1: "):
+        repair(path, source=copy_log(path, tmp_path / "shared"))
+
+
 def absent(home, path):
     target = copy_log(home / "backup", path.parent / "absent")
     for number in range(1, SEGMENTS + 1):
@@ -252,6 +263,24 @@ def test_random_damage_is_undone_or_refused(logs, tmp_path, seed):
         wal = opened_really(path)
         assert contents(wal) == acknowledged, done
         wal.close()
+
+
+def test_what_the_log_still_shows_is_not_given_up(tmp_path):
+    """F49: HEAD does not know of versions that lie behind the damage, but they are there to be read."""
+    path = tmp_path / "log"
+    make_log(path, segments=2)
+    wal = opened_really(path)
+    backup(path, tmp_path / "backup", copy=True)
+    last = max(path.glob("wal-*.log"))
+    known = len(frames_of(last))
+    for body in (b"first", b"second", b"third"):
+        commit(wal, body)
+    wal.abandon()
+    (path / "TAIL").unlink()
+    flip(last, frames_of(last)[known][0] + 85)
+    assert verify(path).verdict is Verdict.CORRUPT
+    with pytest.raises(BackupRefused, match=r"the backup ends with version \d+, and the log had"):
+        repair(path, source=tmp_path / "backup")
 
 
 def test_a_consumer_of_links_reads_the_new_segment(logs, tmp_path):
