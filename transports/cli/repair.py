@@ -90,6 +90,8 @@ def _lines(done: Repair) -> Iterator[str]:
     if done.lost:
         first, last = done.lost
         yield f"  versions {first} to {last} {'are' if done.done else 'would be'} lost to the log"
+        if not done.done:
+            yield "  with a backup that has these segments, --from BACKUP loses nothing"
     for name in done.kept:
         yield f"  kept: {name}"
     if done.after is None:

@@ -1,6 +1,7 @@
 """The sinks that were started before and are not declared any more: nothing is sent to them, but their slots keep history."""
 
 from collections.abc import Collection, Container
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,18 +22,16 @@ def left_behind(directory: Path, declared: Collection[str], slots: Container[str
         directory: The directory of the log.
         declared: The names of the sinks that are started now.
         slots: The names of the slots of the log.
-
-    Raises:
-        OSError: If the note cannot be written.
     """
     path = directory / _FOLDER / _NAME
     try:
         before = msgspec.json.decode(path.read_bytes(), type=list[str])
-    except (FileNotFoundError, msgspec.MsgspecError):  # without it, earlier sinks are not known
+    except (OSError, msgspec.MsgspecError):  # without it, earlier sinks are not known
         before = []
     left = sorted(name for name in {*before} - {*declared} if name in slots)
     names = sorted({*declared, *left})
     if names != before:
-        path.parent.mkdir(exist_ok=True)
-        replace_file(path, msgspec.json.encode(names))
+        with suppress(OSError):  # sinks also start while the disk is full
+            path.parent.mkdir(exist_ok=True)
+            replace_file(path, msgspec.json.encode(names))
     return left
