@@ -104,9 +104,10 @@ class Limits:
             its answer was accepted.
         scans_waiting: Most requests of a server that wait for such a thread.
         resp_command_bytes: Redis protocol: bytes of the arguments of one command, plus 16 for each; at most 16 KiB for a client that
-            is not authenticated. Beyond it the connection is closed.
+            is not authenticated. Beyond it the connection is closed. Also those of all commands of a transaction, which
+            beyond it fails.
         resp_arguments: Redis protocol: most arguments of a command, including its name; at most 10 for a client that is not
-            authenticated.
+            authenticated. Also of all commands of a transaction.
         resp_refusals: Redis protocol: how often a connection may show a wrong token, or send a command without one, before it is
             closed.
         resp_pipeline: Redis protocol: most commands of a connection that are answered in one turn of the event loop, and an

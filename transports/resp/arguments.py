@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from transports.resp.replies import RespError
+from transports.resp.replies import RespError, shown
 
 __all__ = ["CommandArguments"]
 
@@ -51,7 +51,7 @@ class CommandArguments:
         try:
             return given.decode()
         except UnicodeDecodeError:
-            raise RespError(_SYNTAX, f"{name} is {given[:40]!a}, but must be text in UTF-8") from None
+            raise RespError(_SYNTAX, f"{name} is {shown(given)}, but must be text in UTF-8") from None
 
     def whole(self, name: str, low: int, high: int) -> int:
         """Consumes the next argument as a whole number.
@@ -62,7 +62,7 @@ class CommandArguments:
         given = self.raw(name)
         if not given.isdigit() or len(given) > 19 or not low <= int(given) <= high:
             raise RespError(
-                _SYNTAX, f"{name} is {given[:40]!a}, but must be a whole number from {low} to {high}"
+                _SYNTAX, f"{name} is {shown(given)}, but must be a whole number from {low} to {high}"
             )
         return int(given)
 
@@ -88,7 +88,7 @@ class CommandArguments:
             take = open_.pop(name, None)
             if take is None:
                 right = f"given once, as one of {', '.join(known)}" if known else "left out"
-                raise RespError(_SYNTAX, f"syntax error: {word[:40]!a} must be {right}")
+                raise RespError(_SYNTAX, f"syntax error: {shown(word)} must be {right}")
             take()
 
     def done(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from transports.access.principal import PeerCertificate, Principal
+from transports.resp.transaction import RespTransaction
 
 __all__ = ["RespClient"]
 
@@ -23,6 +24,7 @@ class RespClient:
         refusals: How often its token, or that it showed none, was refused.
         leaving: Whether to close the connection behind the reply.
         ended: Whether the client sends nothing more: its commands are still answered, but no longer wait.
+        transaction: The commands behind ``MULTI``; None if there is none.
         abandons: Whether the current command is abandoned once the client sends nothing more.
     """
 
@@ -38,3 +40,9 @@ class RespClient:
     leaving: bool = False
     ended: bool = False
     abandons: bool = False
+    transaction: RespTransaction | None = None
+
+    @property
+    def collects(self) -> bool:
+        """Whether commands are kept for ``EXEC``."""
+        return self.transaction is not None and not self.transaction.executing

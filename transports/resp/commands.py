@@ -7,21 +7,27 @@ from typing import Any, Final
 from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.errors import reply_of
-from transports.resp.greeting import answer_client, authenticate, choose, echo, greet, ping, quit_
+from transports.resp.greeting import answer_client, authenticate, choose, echo, greet, inform, ping, quit_
 from transports.resp.grouping import acknowledge, claim, group_, list_pending, refuse
 from transports.resp.polling import poll
 from transports.resp.port import RespPort
-from transports.resp.replies import RespError, SimpleString
+from transports.resp.replies import RespError, SimpleString, shown
+from transports.resp.transacting import begin, discard, execute, keep
 
 __all__ = ["COMMANDS", "QUICK", "RespCommand", "answer"]
 
 _Answer = Callable[[RespPort, RespClient, CommandArguments], Awaitable[Any]]
-QUICK: Final = frozenset({b"CLIENT", b"COMMAND", b"ECHO", b"PING", b"SELECT"})
+QUICK: Final = frozenset(
+    {b"CLIENT", b"COMMAND", b"DISCARD", b"ECHO", b"EXEC", b"INFO", b"MULTI", b"PING", b"SELECT"}
+)
 """Commands that are answered at once, so that earlier replies may be sent together with theirs."""
 
 _NAMES: Final = 64  # of commands in one question
 _FREE: Final = frozenset({"AUTH", "HELLO", "QUIT"})
 """Commands that need no authentication."""
+
+_AT_ONCE: Final = frozenset({"DISCARD", "EXEC", "MULTI", "QUIT"})
+"""Commands that no transaction keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +57,24 @@ async def answer(port: RespPort, client: RespClient, words: list[bytes]) -> Any:
     """Returns the reply to a command; an error is a reply too."""
     name = words[0].upper().decode("ascii", "replace")
     command = COMMANDS.get(name)
-    port.commands[name if command is not None else "UNKNOWN"] += 1
     try:
         if name not in _FREE:
             await port.principal(client)
         if command is None:
             known = ", ".join(COMMANDS)
-            raise RespError("ERR", f"unknown command {words[0][:80]!a}, which must be one of {known}")
+            raise RespError("ERR", f"unknown command {shown(words[0], 80)}, which must be one of {known}")
         if not (len(words) == command.arity or 0 < -command.arity <= len(words)):
             raise RespError("ERR", f"wrong number of arguments for '{name.lower()}' command")
-        return await command.run(port, client, CommandArguments(name.lower(), words[1:]))
+        if client.collects and name not in _AT_ONCE:
+            return keep(client, words, allowed=name not in _FREE)
+        reply = await command.run(port, client, CommandArguments(name.lower(), words[1:]))
     except Exception as error:  # noqa: BLE001 - an error of one command is its reply, and affects nothing else
         reply = reply_of(error)
         port.errors[reply.code] += 1
-        return reply
+        if client.transaction is not None:
+            client.transaction.refuse()
+    port.commands[name if command is not None else "UNKNOWN"] += 1
+    return reply
 
 
 async def _list_commands(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
@@ -73,7 +83,7 @@ async def _list_commands(_port: RespPort, _client: RespClient, given: CommandArg
         return [command.entry for command in COMMANDS.values()]
     word = given.raw("subcommand").upper()
     if given.left > _NAMES:
-        raise RespError("ERR", f"COMMAND {word[:40]!a} takes at most {_NAMES} names, not {given.left}")
+        raise RespError("ERR", f"COMMAND {shown(word)} takes at most {_NAMES} names, not {given.left}")
     names = [given.raw("name").upper().decode("ascii", "replace") for _ in range(given.left)]
     if word == b"COUNT" and not names:
         return len(COMMANDS)
@@ -86,7 +96,7 @@ async def _list_commands(_port: RespPort, _client: RespClient, given: CommandArg
             for name in dict.fromkeys(names or COMMANDS)
             if name in COMMANDS
         }
-    raise RespError("ERR", f"unknown subcommand {word[:40]!a} of COMMAND, which must be COUNT, INFO or DOCS")
+    raise RespError("ERR", f"unknown subcommand {shown(word)} of COMMAND, which must be COUNT, INFO or DOCS")
 
 
 COMMANDS: Final = {
@@ -102,8 +112,12 @@ COMMANDS: Final = {
         RespCommand("CDC.CLAIM", claim, -5, "Takes over deliveries of other consumers"),
         RespCommand("CLIENT", answer_client, -2, "Names the client"),
         RespCommand("COMMAND", _list_commands, -1, "Tells which commands there are"),
+        RespCommand("DISCARD", discard, 1, "Drops the commands behind MULTI"),
         RespCommand("ECHO", echo, 2, "Gives back what was said"),
+        RespCommand("EXEC", execute, 1, "Executes the commands behind MULTI, in their order"),
         RespCommand("HELLO", greet, -1, "Chooses the version of the protocol, and shows a token"),
+        RespCommand("INFO", inform, -1, "Tells what the server is"),
+        RespCommand("MULTI", begin, 1, "Keeps the following commands until EXEC"),
         RespCommand("PING", ping, -1, "Gives back PONG, or what was said"),
         RespCommand("QUIT", quit_, -1, "Closes the connection"),
         RespCommand("SELECT", choose, 2, "Takes database 0, which is the only one"),

@@ -76,8 +76,11 @@ class RespConnection(asyncio.Protocol):
 
     @property
     def unfinished(self) -> int:
-        """Bytes that have arrived and are not answered yet."""
-        return 0 if self._transport is None else self._parser.held
+        """Bytes that have arrived and are not executed yet."""
+        if self._transport is None:
+            return 0
+        transaction = self._client.transaction
+        return self._parser.held + (0 if transaction is None else transaction.held)
 
     @property
     def address(self) -> str | None:
@@ -114,7 +117,7 @@ class RespConnection(asyncio.Protocol):
         if self._known:
             SILENT.discard(self)
         self._parser.feed(data)
-        self._port.unfinished.note(self, self._parser.held)
+        self._port.unfinished.note(self, self.unfinished)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._answer())
         elif self._parser.held >= self._limits.resp_command_bytes:
@@ -192,7 +195,7 @@ class RespConnection(asyncio.Protocol):
                 else:
                     return
                 continue
-            if self._gathered and words[0].upper() not in QUICK:
+            if self._gathered and not self._client.collects and words[0].upper() not in QUICK:
                 await self._flush()  # no finished reply waits for a slow one behind it
             self._gather(await answer(self._port, self._client, words))
             answered += 1
@@ -213,7 +216,12 @@ class RespConnection(asyncio.Protocol):
         return self._port.access.open or self._client.principal is not None
 
     def _next(self) -> list[bytes] | None:
-        """Returns the next command; the bounds are small until the client is authenticated."""
+        """Returns the next command: of a transaction that is executed, or of the client. Its bounds are small until the client is authenticated."""
+        transaction = self._client.transaction
+        if transaction is not None and transaction.executing:
+            if (words := transaction.next()) is not None:
+                return words
+            self._client.transaction = None
         most, arguments = self._limits.resp_command_bytes, self._limits.resp_arguments
         known = self._known
         self._parser.most = most if known else min(_STRANGER_BYTES, most)

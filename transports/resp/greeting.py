@@ -7,14 +7,16 @@ from transports.errors import Forbidden, Unauthenticated
 from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.port import RespPort
-from transports.resp.replies import RespError, SimpleString
+from transports.resp.replies import RespError, SimpleString, shown
 from transports.server.version import version
 
-__all__ = ["answer_client", "authenticate", "choose", "echo", "greet", "ping", "quit_"]
+__all__ = ["answer_client", "authenticate", "choose", "echo", "greet", "inform", "ping", "quit_"]
 
 _OK: Final = SimpleString("OK")
 _DEFAULT: Final = "default"
 _NAME: Final = 256
+_SECTIONS: Final = 64  # in one question
+_ALL_SECTIONS: Final = frozenset({b"all", b"default", b"everything"})
 _OPEN: Final = "AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
 
 
@@ -102,6 +104,23 @@ async def greet(port: RespPort, client: RespClient, given: CommandArguments) -> 
     }
 
 
+async def inform(_port: RespPort, _client: RespClient, given: CommandArguments) -> Any:
+    """``INFO [section ...]``: what clients ask before they send anything else."""
+    if given.left > _SECTIONS:
+        raise RespError("ERR", f"INFO takes at most {_SECTIONS} sections, not {given.left}")
+    wanted = {given.raw("section").lower() for _ in range(given.left)} or {b"all"}
+    told: dict[str, dict[str, object]] = {
+        "Server": {"server_name": "penstock", "penstock_version": version(), "redis_mode": "standalone"},
+        "Persistence": {"loading": 0},
+        "Replication": {"role": "master", "connected_slaves": 0},
+    }
+    return "\r\n".join(
+        f"# {section}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in figures.items())
+        for section, figures in told.items()
+        if wanted & {section.lower().encode(), *_ALL_SECTIONS}
+    )
+
+
 async def answer_client(_port: RespPort, client: RespClient, given: CommandArguments) -> Any:
     """``CLIENT ID | GETNAME | SETNAME name | SETINFO LIB-NAME|LIB-VER text``."""
     word = given.raw("subcommand").upper()
@@ -113,7 +132,7 @@ async def answer_client(_port: RespPort, client: RespClient, given: CommandArgum
     }
     if word not in subcommands:
         right = b", ".join(subcommands).decode()
-        raise RespError("ERR", f"unknown subcommand {word[:40]!a} of CLIENT, which must be one of {right}")
+        raise RespError("ERR", f"unknown subcommand {shown(word)} of CLIENT, which must be one of {right}")
     answer = subcommands[word]()
     given.done()
     return answer
@@ -127,7 +146,7 @@ def _set_name(client: RespClient, given: CommandArguments) -> SimpleString:
 def _check_library(given: CommandArguments) -> SimpleString:
     attribute = given.raw("attribute").upper()
     if attribute not in (b"LIB-NAME", b"LIB-VER"):
-        raise RespError("ERR", f"unrecognized option {attribute[:40]!a}, which must be LIB-NAME or LIB-VER")
+        raise RespError("ERR", f"unrecognized option {shown(attribute)}, which must be LIB-NAME or LIB-VER")
     _name(given)  # checked, but not kept: nothing uses it
     return _OK
 

@@ -19,7 +19,7 @@ from transports.resp.arguments import CommandArguments
 from transports.resp.client import RespClient
 from transports.resp.kora import criteria_of_pattern, kora_event
 from transports.resp.port import RespPort
-from transports.resp.replies import Encoded, RespError, SimpleString, encode_reply
+from transports.resp.replies import Encoded, RespError, SimpleString, encode_reply, shown
 from transports.resp.sequence import NEWEST, position_of_sequence, sequence_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def group_(port: RespPort, client: RespClient, given: CommandArguments) ->
     subcommands = {b"CREATE": _create, b"READ": _read, b"LEAVE": _leave, b"INFO": _info}
     if word not in subcommands:
         right = b", ".join(subcommands).decode()
-        raise RespError("ERR", f"unknown subcommand {word[:40]!a} of CDC.GROUP, which must be one of {right}")
+        raise RespError("ERR", f"unknown subcommand {shown(word)} of CDC.GROUP, which must be one of {right}")
     return await subcommands[word](port, client, given)
 
 
@@ -186,7 +186,7 @@ async def _read(port: RespPort, client: RespClient, given: CommandArguments) -> 
         }
     )
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
-    until = loop.time() + min(chosen["BLOCK"] / 1000, port.limits.resp_block)
+    until = port.until(client, chosen["BLOCK"])
 
     def notify() -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the server has stopped

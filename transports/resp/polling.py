@@ -59,7 +59,7 @@ async def poll(port: RespPort, client: RespClient, given: CommandArguments) -> A
     )
     wanted = criteria_of_pattern(chosen["MATCH"])
     loop = asyncio.get_running_loop()
-    until = loop.time() + min(chosen["BLOCK"] / 1000, port.limits.resp_block)
+    until = port.until(client, chosen["BLOCK"])
     gap = False
     while True:
         # Repeated after each wait, because access may have been revoked.

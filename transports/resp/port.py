@@ -187,6 +187,11 @@ class RespPort:
             turn.result.add_done_callback(done)
             raise
 
+    def until(self, client: RespClient, millis: int) -> float:
+        """Returns the time of the event loop until which a command may wait: now, if it is one of a transaction."""
+        waits = 0.0 if client.transaction is not None else min(millis / 1000, self.limits.resp_block)
+        return asyncio.get_running_loop().time() + waits
+
     async def wait(self, client: RespClient, event: asyncio.Event, until: float) -> None:
         """Waits for an event until a time of the event loop, as long as the client may send more."""
         if client.ended:  # the client ended while the command was prepared

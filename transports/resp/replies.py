@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["Encoded", "RespError", "SimpleString", "encode_reply"]
+__all__ = ["Encoded", "RespError", "SimpleString", "encode_reply", "shown"]
 
 _LINES: Final = str.maketrans("\r\n", "  ")
 
@@ -31,6 +31,11 @@ class Encoded(bytes):
     """A reply, or a part of one, that is already encoded."""
 
     __slots__ = ()
+
+
+def shown(given: bytes, most: int = 40) -> str:
+    """Returns the beginning of an argument for an error: in quotes, and in ASCII."""
+    return repr(given[:most])[1:]
 
 
 def encode_reply(reply: Any, version: int) -> bytes:

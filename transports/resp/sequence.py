@@ -8,7 +8,7 @@ no loss.
 from typing import Final
 
 from publishers.model.position import Position
-from transports.resp.replies import RespError
+from transports.resp.replies import RespError, shown
 
 __all__ = ["INDEX_BITS", "NEWEST", "position_of_sequence", "sequence_of"]
 
@@ -47,6 +47,6 @@ def position_of_sequence(name: str, text: bytes) -> Position:
         RespError: If the text is not a number of up to 63 bits.
     """
     if not text.isdigit() or len(text) > 19 or int(text) > _MOST:
-        raise RespError("ERR", f"{name} is {text[:40]!a}, but must be a sequence number, from 0 to {_MOST}")
+        raise RespError("ERR", f"{name} is {shown(text)}, but must be a sequence number, from 0 to {_MOST}")
     version, index = divmod(int(text), 1 << INDEX_BITS)
     return Position(version, index)

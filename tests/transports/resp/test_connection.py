@@ -1,14 +1,16 @@
 """Clients that behave badly, and what becomes of the others."""
 
 import asyncio
+import itertools
 import socket
 
 import pytest
 
 from tests.transports.resp.conftest import DEADLINE
-from transports import Access, Limits
+from transports import Access, Grant, Limits, LogAction
 from transports.quotas.pool import Pools
 from transports.resp.client import RespClient
+from transports.resp.commands import COMMANDS
 from transports.resp.port import RespPort
 
 
@@ -208,3 +210,41 @@ async def test_a_client_that_said_its_last_while_its_wait_was_prepared_is_not_wa
     async with asyncio.timeout(DEADLINE):
         await port.wait(RespClient(1, ended=True), asyncio.Event(), asyncio.get_running_loop().time() + 3_600)
     assert port.waiting == 0
+
+
+def test_what_a_client_asks_before_its_first_command_is_answered_with_what_is_true(resp, raw, stock):
+    """F133: INFO, whole or by sections; ioredis waits until nothing is loading."""
+    server = resp()
+    told = stock(server).info()
+    assert (told["server_name"], told["loading"], told["role"]) == ("penstock", 0, "master")
+    assert "redis_version" not in told  # it is none
+    assert stock(server).info("Persistence") == {"loading": 0}
+    assert stock(server).info("keyspace") == {}
+    client = raw(server)
+    client.send("INFO", *["x"] * 65)
+    assert client.line() == b"-ERR INFO takes at most 64 sections, not 65"
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "NONSENSE"])
+def test_no_error_shows_how_the_server_writes_bytes(resp, raw, log, name):
+    """F133: an argument is shown in quotes, whichever it is."""
+    client = raw(resp(authorise=Grant({LogAction.READ, LogAction.CONSUME}, groups={"*"}), resp_refusals=1000))
+    wrong = [b"INFO", b"READ", b"it's", b"\xff", b"MATCH", b"0"]
+    count = 0
+    for first, second in itertools.product(wrong, wrong):
+        for words in (
+            [],
+            [first],
+            [first, second],
+            [b"shop", b"g", b"a", first, second],
+            [b"0", b"1", first, second],
+        ):
+            if name == "QUIT" and len(words) != 2:
+                continue
+            client.send(name, *words)
+            count += 1
+    client.send("QUIT")
+    replies = client.rest()
+    errors = [line for line in replies.split(b"\r\n") if line.startswith(b"-")]
+    assert len(errors) > 20 or name in ("ECHO", "INFO", "PING", "QUIT", "COMMAND")
+    assert not [line for line in errors if b" b'" in line or b' b"' in line]
