@@ -5,8 +5,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -142,6 +145,30 @@ def bring(kind: str) -> None:
     (kept / ".complete").touch()
 
 
+def build(place: Path) -> None:
+    """Makes the programs of a folder of clients: classes of Java beside their libraries, packages of Node, a program of Go."""
+    if sources := sorted(map(str, place.glob("With*.java"))):
+        libraries = str(place / "jars" / "*")
+        shared = str(place / "Lines.java")
+        subprocess.run(
+            ["javac", "-nowarn", "-d", str(place / "jars"), "-cp", libraries, shared, *sources], check=True
+        )
+    if (place / "package.json").exists():
+        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=place, check=True)
+    if (place / "go.mod").exists():
+        subprocess.run(["go", "build", "-o", "built", "."], cwd=place, check=True)
+
+
+def attempt(what: Callable[[], object]) -> None:
+    """Does what this machine can do: what it lacks is told by the tests that are skipped."""
+    try:
+        what()
+    except (OSError, subprocess.SubprocessError) as error:
+        sys.stderr.write(f"not installed: {error}\n")
+
+
 if __name__ == "__main__":
-    for pom in sorted(HERE.glob("*/pom.xml")):
-        bring(pom.parent.name)
+    for pom in sorted(HERE.glob("**/pom.xml")):
+        attempt(partial(bring, str(pom.parent.relative_to(HERE))))
+    for folder in sorted(HERE.glob("clients/*/")):
+        attempt(partial(build, folder))
