@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -63,7 +63,7 @@ from publishers.slots.errors import (
 )
 from transports.errors import InvalidInput, WireError, shortened
 
-__all__ = ["Problem", "describe"]
+__all__ = ["ERROR_CODES", "Problem", "describe"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 
@@ -246,6 +246,18 @@ _TABLE: Final = (
     _Row(Lagged, "LAGGED", retryable=True, data=lambda e, _: {"missed": e.missed}),
     _Row(IllegalRequestError, "INVALID_DEMAND"),
 )
+
+
+def _wire_errors(kind: type[WireError]) -> Iterator[type[WireError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _wire_errors(one)
+
+
+ERROR_CODES: Final = tuple(
+    sorted({row.code for row in _TABLE} | {one.code for one in _wire_errors(WireError)})
+)
+"""Every code that an error of the wire may have."""
 
 
 def _identity(identity: LogIdentity) -> dict[str, str]:

@@ -224,8 +224,8 @@ class Application:
 
     def _costs(self) -> dict[str, Any]:
         """The figures of what clients cost."""
-        graphql = {} if self._graphql is None else {"graphql": self._graphql.engine.statistics()}
         return {
+            "graphql": _UNASKED if self._graphql is None else self._graphql.engine.statistics(),
             "silentConnections": len(SILENT),
             "criteriaWeight": self._weight.weight,
             "bodyBytes": self._bodies.held.taken,
@@ -245,7 +245,6 @@ class Application:
             "errors": dict(self._errors),
             "limits": {name: getattr(self._limits, option) for name, option in _BOUNDS.items()},
             "threads": self._pools.statistics(),
-            **graphql,
             **self._spark_queries.statistics(),
             **({} if self.redis_port is None else {"resp": dict(self.redis_port())}),
         }
@@ -489,6 +488,8 @@ class Application:
 
 
 _TAKEN: Final = ("/changes", "/graphql", *sorted(Status.paths), "/ws")
+_UNASKED: Final = {"documents": 0, "documentBytes": 0, "refused": 0}
+"""The figures of GraphQL before the first request of it."""
 _NO_GRAPHQL: Final = ExtraMissing("GraphQL", "strawberry", "graphql")
 
 

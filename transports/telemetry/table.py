@@ -1,13 +1,17 @@
 """The one table of metrics: names, kinds, labels, and where each is found in the statistics of a server.
 
 Everything about metrics derives from it: ``/metrics``, the instruments of OpenTelemetry, the table in
-``docs/monitoring.md``, and ``penstock top``. Names never change; a metric whose value is unknown has no sample.
+``docs/monitoring.md``, and ``penstock top``. Names never change; a metric whose value is unknown has no sample, and a counter has one of 0 for each
+value of its label that is known beforehand.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+
+from transports.problems import ERROR_CODES
+from transports.telemetry.known import APPEND_OUTCOMES, ENDINGS, RESP_COMMANDS, RESP_ENDINGS, RESP_ERRORS
 
 __all__ = ["SERVER_METRICS", "TABLE", "Metric", "MetricKind", "Sample", "read_buckets", "samples"]
 
@@ -34,7 +38,7 @@ class Metric:
         kind: The kind.
         what: The description.
         read: Reads its samples from the statistics of a server, or of one log.
-        labels: The names of its labels except ``log``; none has more than 64 values.
+        labels: The names of its labels except ``log``; each has a bounded number of values, at most a hundred.
         of_log: Whether it has a sample for each log, with the label ``log``.
     """
 
@@ -66,6 +70,20 @@ def _at(*path: str) -> Callable[[Told], Iterator[Sample]]:
             found = found.get(name) if isinstance(found, Mapping) else None
         if found is not None:
             yield (), float(found)
+
+    return read
+
+
+def _counts(*path: str, known: Iterable[str]) -> Callable[[Told], Iterator[Sample]]:
+    """Reads the counts at a path by name, 0 for known names that were not counted; no sample if the path is absent."""
+
+    def read(statistics: Told) -> Iterator[Sample]:
+        found: Any = statistics
+        for name in path:
+            found = found.get(name) if found is not None else None
+        if found is not None:
+            for name, count in {**dict.fromkeys(known, 0), **found}.items():
+                yield (name,), float(count)
 
     return read
 
@@ -157,9 +175,9 @@ _C, _G, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 SERVER_METRICS: Final = (
     _server("connections", _G, "Open WebSockets, by sub-protocol", _each("protocols"), ("protocol",)),
     _server("connections_limit", _G, "Limit of open WebSockets (option `connections`)", _at("limits", "connections")),
-    _server("connections_ended_total", _C, "Connections that the server closed, by close code name, `STALLED`, `HTTP_STALLED`, `CROWDED`, or `HTTP_REFUSED` for bytes that are no request", _each("ended"), ("reason",)),
+    _server("connections_ended_total", _C, "Connections that the server closed, by close code name, `STALLED`, `HTTP_STALLED`, `CROWDED`, or `HTTP_REFUSED` for bytes that are no request", _counts("ended", known=ENDINGS), ("reason",)),
     _server("silent_connections", _G, "TCP connections of the process, at all ports, that have not sent a request; they end first if descriptors run out", _at("silentConnections")),
-    _server("errors_total", _C, "Subscriptions that ended with an error and failed requests about logs, by error code; `TOO_COSTLY` is an exceeded quota", _each("errors"), ("code",)),
+    _server("errors_total", _C, "Subscriptions that ended with an error and failed requests about logs, by error code; `TOO_COSTLY` is an exceeded quota", _counts("errors", known=ERROR_CODES), ("code",)),
     _server("unsent_bytes", _G, "Bytes written for all clients that the kernel has not accepted yet", _at("unsentBytes")),
     _server("most_unsent_bytes", _G, "Unsent bytes of the client that has the most", _at("mostUnsentBytes")),
     _server("unsent_limit_bytes", _G, "Limit of the unsent bytes of one client (option `window`)", _at("limits", "window")),
@@ -177,7 +195,7 @@ SERVER_METRICS: Final = (
     _server("spooled_bytes_limit", _G, "Limit of the bytes of such transactions (option `spooled_bytes`)", _at("limits", "spooledBytes")),
     _server("append_transactions", _G, "Transactions in parts that are open or being committed", _at("appends", "transactions")),
     _server("appends_unanswered", _G, "Appends received that have not reached the durability that their clients wait for", _at("appends", "unanswered")),
-    _server("appends_total", _C, "Appends by outcome: `WRITTEN`, `DUPLICATE`, or the error code", _each("appends", "outcomes"), ("outcome",)),
+    _server("appends_total", _C, "Appends by outcome: `WRITTEN`, `DUPLICATE`, or the error code", _counts("appends", "outcomes", known=APPEND_OUTCOMES), ("outcome",)),
     _server("append_bytes_total", _C, "Bytes of the appends that were written, as received", _at("appends", "bytes")),
     _server("expect_scanned_bytes_total", _C, "Bytes of logs that were scanned for appends that expect keys to be unchanged, with 1,024 for each transaction", _at("appends", "expectScanned")),
     _server("expect_scanned_bytes_limit", _G, "Limit of these bytes a second for one principal (option `expect_bytes_per_second`)", _at("limits", "expectBytesPerSecond")),
@@ -189,9 +207,9 @@ SERVER_METRICS: Final = (
     _server("graphql_documents_bytes", _G, "Bytes of the GraphQL documents in the cache", _at("graphql", "documentBytes")),
     _server("graphql_documents_limit_bytes", _G, "Limit of the bytes of cached GraphQL documents (option `document_cache_bytes`)", _at("limits", "documentCacheBytes")),
     _server("resp_connections", _G, "Open connections of the Redis protocol", _at("resp", "connections")),
-    _server("resp_connections_ended_total", _C, "Redis connections that the server closed, by reason", _each("resp", "ended"), ("reason",)),
-    _server("resp_commands_total", _C, "Redis commands answered, by command", _each("resp", "commands"), ("command",)),
-    _server("resp_errors_total", _C, "Error replies of the Redis protocol, by their first word", _each("resp", "errors"), ("code",)),
+    _server("resp_connections_ended_total", _C, "Redis connections that the server closed, by reason", _counts("resp", "ended", known=RESP_ENDINGS), ("reason",)),
+    _server("resp_commands_total", _C, "Redis commands answered, by command", _counts("resp", "commands", known=RESP_COMMANDS), ("command",)),
+    _server("resp_errors_total", _C, "Error replies of the Redis protocol, by their first word", _counts("resp", "errors", known=RESP_ERRORS), ("code",)),
     _server("resp_waiting", _G, "Redis commands that wait for a change", _at("resp", "waiting")),
     _server("resp_consumers", _G, "Group consumers in use over the Redis protocol", _at("resp", "consumers")),
     _server("resp_consumers_limit", _G, "Limit of group consumers over the Redis protocol (option `resp_consumers`)", _at("resp", "limits", "consumers")),

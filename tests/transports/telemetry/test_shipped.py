@@ -71,3 +71,16 @@ def test_every_alert_is_in_the_guide():
     guide = (FOLDER.parent / "monitoring.md").read_text()
     alerts = re.findall(r"- alert: (\w+)", (FOLDER / "rules.yml").read_text())
     assert [name for name in alerts if f"`{name}`" not in guide] == []
+
+
+def test_every_alert_has_a_case_in_which_it_is_silent_and_then_fires_for_the_first_time():
+    """F161: ``promtool`` runs the cases, with `make servers`; counters begin at 0 in them, as they do here."""
+    cases = (FOLDER.parents[1] / "tests" / "servers" / "rules_test.yml").read_text()
+    alerts = re.findall(r"- alert: (\w+)", (FOLDER / "rules.yml").read_text())
+    pattern = r"{eval_time: (\d+)m, alertname: (\w+), exp_alerts: \[\]}\n +- eval_time: (\d+)m\n +alertname: \2\n +exp_alerts:\n +- exp_labels"
+    found = re.findall(pattern, cases)
+    assert [name for _, name, _ in found] == alerts
+    assert all(int(quiet) < int(loud) for quiet, _, loud in found)
+    counters = {one.name for one in TABLE if one.kind is MetricKind.COUNTER}
+    series = re.findall(r"series: '(\w+){.*?', values: '(\S+)", cases)
+    assert [(name, first) for name, first in series if name in counters and not first.startswith("0")] == []
