@@ -248,6 +248,7 @@ async def test_a_target_that_is_none_is_refused_in_one_line(serving, client, cap
     status, _, why = await one.answer()
     assert status == 400
     assert why.count(b"\n") == 1
+    assert b" b'" not in why
     assert await one.rest() == b""
     assert len(SILENT) == 1, "it gives way where descriptors run out, as one that has sent nothing"
     assert not caplog.records

@@ -228,7 +228,7 @@ class HttpProtocol(HttpToolsProtocol):
         for that protocol, so it gets the head again without the offer.
         """
         if not self.url.startswith(_TARGETS):
-            raise ValueError(f"the target is {self.url[:100]!r}, but {_ANY.decode()}")
+            raise ValueError(f"the target is {self.url[:100].decode('latin-1')!r}, but {_ANY.decode()}")
         if self.parser.should_upgrade() and not self._should_upgrade():
             lines = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url)]
             lines += [b"%s: %s" % each for each in self.headers if each[0] not in (b"connection", b"upgrade")]
