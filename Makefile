@@ -58,7 +58,7 @@ target-servers: $(VENV)/.dev
 	-$(BIN)/python -m tests.servers.program
 
 servers: target-servers
-	PENSTOCK_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest -n0 tests/servers $(ARGS)
+	PENSTOCK_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest -n0 tests/servers tests/clients/test_graphql_clients.py $(ARGS)
 
 sinks-demo: target-servers
 	$(BIN)/python -m tests.servers.demo $(ARGS)
