@@ -75,10 +75,11 @@ async def test_every_stock_client_gets_each_change_once_over_three_restarts(log,
             for program in programs:
                 program.complaints.clear()
             await asyncio.to_thread(server.stop)  # in the middle of what they are sent
+            stopped = time.monotonic()
             await writing  # what is committed while there is no server is not missed either
             for program in programs:
                 await until(lambda told=program.complaints: "connect " in "".join(told).lower())
-            await asyncio.sleep(away)  # each has been refused, and is again
+            await until(lambda end=stopped + away: time.monotonic() >= end)
             server = serve(log, port=server.port)
         await until(lambda: min(map(len, got.values())) >= 2399)
         for task in listening:

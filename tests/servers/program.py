@@ -168,7 +168,7 @@ def attempt(what: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    for pom in sorted(HERE.glob("**/pom.xml")):
+    for pom in sorted([*HERE.glob("*/pom.xml"), *HERE.glob("clients/*/pom.xml")]):
         attempt(partial(bring, str(pom.parent.relative_to(HERE))))
     for folder in sorted(HERE.glob("clients/*/")):
         attempt(partial(build, folder))

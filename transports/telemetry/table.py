@@ -215,7 +215,7 @@ SERVER_METRICS: Final = (
     _server("resp_consumers_limit", _G, "Limit of group consumers over the Redis protocol (option `resp_consumers`)", _at("resp", "limits", "consumers")),
     _server("resp_unsent_bytes", _G, "Bytes of Redis replies that the kernel has not accepted yet", _at("resp", "unsentBytes")),
     _server("resp_unsent_limit_bytes", _G, "Unsent bytes above which the server aborts the Redis connection that holds most (option `resp_output_bytes`)", _at("resp", "limits", "unsentBytes")),
-    _server("resp_unfinished_bytes", _G, "Bytes of Redis commands that are not answered yet", _at("resp", "unfinishedBytes")),
+    _server("resp_unfinished_bytes", _G, "Bytes of Redis commands that are not executed yet, with those behind `MULTI`", _at("resp", "unfinishedBytes")),
     _server("resp_unfinished_limit_bytes", _G, "Bytes of such commands above which the server aborts the Redis connection that holds most (option `resp_input_bytes`)", _at("resp", "limits", "unfinishedBytes")),
     _server("graphql_refused_total", _C, "GraphQL requests and responses refused because they exceeded a cost limit", _at("graphql", "refused")),
     _server("spark_query_state", _G, "1 for the current state of a streaming query of this process (`spark_queries`); metrics of single queries cover 64 queries at most", _states("sparkQueries"), ("query", "state")),
