@@ -1,5 +1,5 @@
 // penstock.js and servers that do what servers should not: over real sockets, with the WebSocket of Node or that of npm ws.
-// Prints what becomes of a client after each close code, as JSON.
+// Prints what becomes of a client after each close code, and its schedule, as JSON.
 // node [--experimental-websocket] sockets.mjs own|ws CLOSE_CODE...
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -14,6 +14,7 @@ const own = globalThis.WebSocket;
 if (kind === "ws") Object.defineProperty(globalThis, "WebSocket", { value: undefined }); // the option is enough
 else assert.equal(typeof own, "function");
 const quick = { backoff: { first: 1, limit: 5 }, ...(kind === "ws" ? { WebSocket } : {}) };
+const report = {};
 let started = [];
 
 /** A server that tells what is told to it; `answer(socket, number, message)` is called with each message of connection number 0, 1, ... */
@@ -121,7 +122,98 @@ const scenarios = {
       found[code] = client.status;
       client.close();
     }
-    console.log(JSON.stringify(found));
+    report.codes = found;
+  },
+
+  async schedule() {
+    // A clock that goes on when a timer runs, and sockets without a network: each timer is seen.
+    let clock = 0;
+    const timers = new Map();
+    performance.now = () => clock;
+    Math.random = () => 1;
+    globalThis.setTimeout = (done, ms) => timers.set(timers.size ? Math.max(...timers.keys()) + 1 : 1, { done, ms }) && Math.max(...timers.keys());
+    globalThis.clearTimeout = (id) => timers.delete(id) || clear(id);
+    const pass = async () => {
+      await new Promise(setImmediate);
+      assert.equal(timers.size, 1);
+      const [[id, { done, ms }]] = timers;
+      timers.delete(id);
+      clock += ms;
+      done();
+      await new Promise(setImmediate);
+      return ms;
+    };
+    let socket;
+    class Fake {
+      readyState = 1;
+      constructor() {
+        socket = this;
+      }
+      send(text) {
+        const { type, id, payload } = JSON.parse(text);
+        if (type === "ping") this.pinged = payload;
+        else this.said = { type, id };
+      }
+      close() {}
+      hear(message) {
+        this.onmessage({ data: JSON.stringify(message) });
+      }
+    }
+    const acknowledge = () => socket.hear({ type: "connection_ack", payload: { keepAliveMs: 12_000 } });
+    const client = connect("ws://127.0.0.1/", { WebSocket: Fake });
+    const opens = await pass(); // nothing answers,
+    const delays = [];
+    for (let times = 0; times < 6; times += 1) {
+      delays.push(await pass());
+      socket.onclose({ code: 1006, reason: "" }); // or it is refused
+    }
+    await pass();
+    const silence = async () => {
+      acknowledge();
+      const found = [await pass(), await pass()];
+      assert.equal(client.status, "waiting");
+      return found;
+    };
+    const [asks, waits] = await silence();
+    report.schedule = { delays, opens, asks, waits, again: await pass() };
+    assert.deepEqual(await silence(), [asks, 2 * waits]); // the first message may be so large
+    await pass();
+    acknowledge();
+    for (let times = 0; times < 3; times += 1) {
+      clock += waits; // this connection is not stuck: it lasts longer than its predecessor was given
+      socket.hear({ type: "next" });
+      await new Promise(setImmediate);
+    }
+    clock += 2 * waits + asks;
+    socket.hear({ type: "next" });
+    await pass(); // a timer that was early
+    assert.equal(await pass(), waits);
+    assert.equal(client.status, "waiting");
+    await pass();
+    acknowledge();
+    await pass();
+    clock += 60_000; // the machine sleeps while the answer is on its way,
+    socket.hear({ type: "pong", payload: socket.pinged });
+    await pass();
+    assert.equal(await pass(), waits); // which is not taken for one that took so long
+    await pass();
+    acknowledge();
+    const changes = client.changes();
+    report.refused = [];
+    const refuse = (type) => {
+      const { id } = socket.said;
+      if (type !== undefined) socket.hear({ type, id, events: [], cursor: "c" });
+      socket.hear({ type: "error", id, payload: { code: "CURSOR_AHEAD", message: "", retryable: true } });
+      const [newest, { done, ms }] = [...timers].at(-1);
+      timers.delete(newest);
+      done();
+      report.refused.push(ms);
+    };
+    for (const type of [undefined, undefined, undefined, "next", undefined]) refuse(type);
+    socket.onclose({ code: 1006, reason: "" });
+    report.refused.push(await pass()); // the connection was none of those that were refused
+    changes.return();
+    client.close();
   },
 
   async clock() {
@@ -295,14 +387,19 @@ const scenarios = {
 
 const { setTimeout: timeout, clearTimeout: clear, addEventListener: listen, document: page } = globalThis;
 const { now } = Date;
+const { random } = Math;
+const { now: passed } = performance;
 for (const [name, run] of Object.entries(scenarios)) {
   console.error(name);
   await run();
   Object.assign(globalThis, { setTimeout: timeout, clearTimeout: clear, addEventListener: listen, document: page });
   Date.now = now;
+  Math.random = random;
+  performance.now = passed;
   for (const made of started) {
     for (const socket of made.clients) socket.terminate();
     made.close();
   }
   started = [];
 }
+console.log(JSON.stringify(report));

@@ -3,16 +3,20 @@
 import json
 import shutil
 import subprocess
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from publishers import ChangeLog, remove, upsert
 from tests.clients.conftest import EXAMPLES, running
-from transports import serve
+from transports import Backoff, connect, serve
+from transports.client.reconnect import QUIET_PARTS
 from transports.errors import CloseCode
+from transports.protocol.client import ClientSession
 
-BROWSER = Path(__file__).parents[2] / "transports" / "browser"
+ROOT = Path(__file__).parents[2]
+BROWSER = ROOT / "transports" / "browser"
 KINDS = ("own", "ws")
 TSC = [
     "--allowJs",
@@ -48,9 +52,30 @@ def script(node):
 def test_a_client_survives_what_a_socket_can_do_and_ends_at_the_codes_that_python_knows_as_final(
     script, kind
 ):
-    """E55: the same close codes are final for both clients."""
+    """E55: the same close codes are final for both clients, and they keep one schedule."""
     told = json.loads(script("sockets.mjs", kind, *map(int, CloseCode)))
-    assert told == {str(int(code)): "open" if code.retryable else "closed" for code in CloseCode}
+    assert told["codes"] == {str(int(code)): "open" if code.retryable else "closed" for code in CloseCode}
+    certain = Backoff(jitter=lambda: 1.0)
+    first, *_ = delays = [1000 * certain.delay(attempt) for attempt in range(6)]
+    third = 1000 * ClientSession(certain.delay).keepalive / QUIET_PARTS
+    opens = 1000 * signature(connect).parameters["open_timeout"].default
+    assert told["schedule"] == {
+        "delays": delays,
+        "opens": opens,
+        "asks": third,
+        "waits": third,
+        "again": first,
+    }
+    page = (ROOT / "docs" / "protocol.md").read_text()
+    for row in (
+        f"without `connection_ack` | {opens:,.0f} ms,",
+        f"| 0 to {first:.0f} ms,",
+        f"at most {delays[-1]:,.0f} ms |",
+        f"a third of `keepAliveMs`, {third:,.0f} ms",
+    ):
+        assert row in page
+    assert told["refused"] == [*delays[:3], *delays[:2], first]
+    assert max(2 * third + first, opens + delays[-1]) < 10_000
 
 
 def test_its_types_are_those_of_its_code_and_find_mistakes(node, tmp_path):

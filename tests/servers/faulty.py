@@ -21,6 +21,7 @@ class Fault(enum.Enum):
     MUTE = "passes requests on, and ends the connection before the answer"
     STALL = "takes requests, and answers nothing"
     SLOW = "passes answers on in pieces"
+    HOLD = "passes nothing on, and ends nothing: it goes on when this is over"
 
 
 class FaultyProxy:
@@ -44,6 +45,7 @@ class FaultyProxy:
         self._ended = False
         self._listens = False
         self._pairs: set[socket.socket] = set()
+        self._forgotten: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
 
     @property
@@ -66,6 +68,10 @@ class FaultyProxy:
         """Ends all connections."""
         for one in list(self._pairs):
             _reset(one)
+
+    def forget(self) -> None:
+        """Never again passes anything on for the connections that there are, and does not end them either."""
+        self._forgotten |= self._pairs
 
     def __enter__(self) -> Self:
         self._socket = socket.socket()  # one for all its life, which a fixture of a module may have begun
@@ -138,8 +144,8 @@ class FaultyProxy:
 
     def _step(self, client: socket.socket, server: socket.socket) -> bool:
         ready, _, _ = select.select([client, server], [], [], 1.0)
-        if self._ended:
-            return False
+        if self._holds(client) or self._ended:
+            return not self._ended
         if client in ready:
             data = client.recv(1 << 16)
             fault = self._fault
@@ -170,6 +176,19 @@ class FaultyProxy:
                     client.sendall(data[at : at + 7])
                 return True
             client.sendall(data)
+        return True
+
+    def _holds(self, client: socket.socket) -> bool:
+        """Waits while nothing is passed on; returns whether that was so."""
+
+        def held() -> bool:
+            return (self._fault is Fault.HOLD or client in self._forgotten) and not self._ended
+
+        if not held():
+            return False
+        self.hit += 1
+        with self._changed:
+            self._changed.wait_for(lambda: not held())
         return True
 
 

@@ -201,8 +201,8 @@ export const SUBPROTOCOL: "penstock.v1+json";
  * @typedef {object} Options
  * @property {string | (() => string | null | undefined | Promise<string | null | undefined>)} [token] For servers that require one. A
  *   function is called before each connection; a connection whose token has expired is renewed with its next one.
- * @property {{first?: number, limit?: number}} [backoff] The bounds of the first delay and of any delay, in milliseconds.
- * @property {number} [openTimeout] The milliseconds from an attempt to connect until the server has acknowledged the connection; 10,000 by default.
+ * @property {{first?: number, limit?: number}} [backoff] The bounds of the first delay and of any delay, in milliseconds; 250 and 3,000 by default.
+ * @property {number} [openTimeout] The milliseconds that a function has for a token, and then a server to acknowledge the connection; 6,000 by default.
  * @property {new (url: string, protocol: string) => any} [WebSocket] For environments without a global one, such as that of npm `ws`.
  */
 /** The error that ended a subscription or a connection for good. */
@@ -1073,14 +1073,14 @@ export type Options = {
      */
     token?: string | (() => string | null | undefined | Promise<string | null | undefined>) | undefined;
     /**
-     * The bounds of the first delay and of any delay, in milliseconds.
+     * The bounds of the first delay and of any delay, in milliseconds; 250 and 3,000 by default.
      */
     backoff?: {
         first?: number;
         limit?: number;
     } | undefined;
     /**
-     * The milliseconds from an attempt to connect until the server has acknowledged the connection; 10,000 by default.
+     * The milliseconds that a function has for a token, and then a server to acknowledge the connection; 6,000 by default.
      */
     openTimeout?: number | undefined;
     /**

@@ -46,8 +46,14 @@ const BEGUN_AGAIN = new Set(["SNAPSHOT_GONE", "HISTORY_PRUNED", "CURSOR_FORKED",
 /** Close codes after which connecting again cannot help. */
 const FATAL_CLOSES = new Set([1002, 1007, 1009, 4400, 4401, 4403, 4409, 4429, 4490, 4500]);
 const FORBIDDEN = "4403";
+/** Messages after which a subscription is no longer one that is refused again and again. */
+const PROGRESS = new Set(["next", "deliveries", "snapshot_begin", "chunk_end", "snapshot_end", "checkpoint"]);
 const LOST = "1006"; // the code of a connection that ended without a close frame
-const OPEN_MS = 10_000;
+// The schedule: docs/protocol.md has it as a table, and Python's client keeps it too.
+const FIRST_MS = 250;
+const LIMIT_MS = 3_000;
+const OPEN_MS = 6_000;
+const QUIET_PARTS = 3; // a third of the keep-alive time without a message, another without an answer
 const ANSWER_LIMIT_MS = 60_000;
 
 /**
@@ -211,8 +217,8 @@ const ANSWER_LIMIT_MS = 60_000;
  * @typedef {object} Options
  * @property {string | (() => string | null | undefined | Promise<string | null | undefined>)} [token] For servers that require one. A
  *   function is called before each connection; a connection whose token has expired is renewed with its next one.
- * @property {{first?: number, limit?: number}} [backoff] The bounds of the first delay and of any delay, in milliseconds.
- * @property {number} [openTimeout] The milliseconds from an attempt to connect until the server has acknowledged the connection; 10,000 by default.
+ * @property {{first?: number, limit?: number}} [backoff] The bounds of the first delay and of any delay, in milliseconds; 250 and 3,000 by default.
+ * @property {number} [openTimeout] The milliseconds that a function has for a token, and then a server to acknowledge the connection; 6,000 by default.
  * @property {new (url: string, protocol: string) => any} [WebSocket] For environments without a global one, such as that of npm `ws`.
  */
 
@@ -258,19 +264,24 @@ export class Client extends EventTarget {
   #byId = new Map();
   /** @type {Map<string, {message: object, resolve: (answer: any) => void, reject: (error: Error) => void}>} */
   #asked = new Map();
-  #appends = new Appends({ send: (text) => this.#write(text), delay: () => this.#delay() });
+  #appends = new Appends({ send: (text) => this.#write(text), delay: (attempt) => this.#delay(attempt) });
   // The server tells by its form that the name is drawn for this connection and never used again.
   #producer = `connection-${Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
   #sequence = 0;
   /** @type {"connecting" | "open" | "waiting" | "closed"} */
   #status = "connecting";
-  #attempts = 0;
+  #attempts = 0; // in a row, without an acknowledgement
+  /** @type {WeakMap<Changes | Deliveries, number>} */
+  #refused = new WeakMap(); // how often in a row
   #serial = 0;
   #calls = 1; // calls of a group consumer that the server accepts before it has answered them
   #heard = 0; // when, by a clock that nobody sets
   #probing = false; // whether it was asked whether it is there, and nothing was heard since
   #probedAt = 0; // when it was asked last
-  #took = 0; // the milliseconds until the last such question was answered, or given up
+  #wait = 0; // the milliseconds that it has for an answer
+  #took = 0; // the milliseconds until the last such question was answered
+  #patience = 0; // the milliseconds for an answer since one was given up, until a connection lasts longer
+  #ackedAt = 0;
   #keepAlive = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #retry;
@@ -500,10 +511,16 @@ export class Client extends EventTarget {
     };
     this.#accepted = false;
     const { openTimeout = OPEN_MS } = this.#options;
-    this.#watch = setTimeout(() => lost(LOST, `the server did not answer within ${openTimeout} ms`), openTimeout);
+    const wait = (/** @type {string} */ code, /** @type {string} */ whose) => {
+      clearTimeout(this.#watch);
+      this.#watch = setTimeout(() => lost(code, `${whose} did not answer within ${openTimeout} ms`), openTimeout);
+    };
+    wait("TOKEN_FAILED", "the function for the token");
     this.#token().then(
       (token) => {
-        if (dial === this.#dials) this.#connect(token, lost);
+        if (dial !== this.#dials) return;
+        wait(LOST, "the server");
+        this.#connect(token, lost);
       },
       (error) => lost("TOKEN_FAILED", `there is no token: ${error?.message ?? error}`, error),
     );
@@ -571,10 +588,12 @@ export class Client extends EventTarget {
   #receive(message) {
     this.#heard = performance.now();
     if (this.#probing) this.#guard();
+    if (this.#accepted && this.#heard - this.#ackedAt > this.#patience) this.#patience = 0;
     switch (message.type) {
       case "connection_ack":
         this.#attempts = 0;
         this.#accepted = true;
+        this.#ackedAt = this.#heard;
         this.#error = null;
         this.#keepAlive = message.payload?.keepAliveMs ?? 12_000;
         this.#guard();
@@ -588,7 +607,7 @@ export class Client extends EventTarget {
         this.#appends.answered(message);
         break;
       case "checkpoint":
-        for (const item of message.items) this.#byId.get(item.id)?.tell("checkpoint", item);
+        for (const item of message.items) this.#tell({ ...item, type: "checkpoint" });
         break;
       case "ping":
         this.#send({ type: "pong", payload: message.payload });
@@ -603,7 +622,7 @@ export class Client extends EventTarget {
       case "snapshot_begin":
       case "chunk_end":
       case "snapshot_end":
-        this.#byId.get(message.id)?.tell(message.type, message);
+        this.#tell(message);
         break;
       case "groups":
       case "schema":
@@ -627,10 +646,19 @@ export class Client extends EventTarget {
         break;
       }
       case "pong":
-        if (message.payload?.at === this.#probedAt) this.#took = this.#heard - this.#probedAt;
+        // One that took longer than it was given came while the machine slept.
+        if (message.payload?.at === this.#probedAt && this.#heard - this.#probedAt <= this.#wait) this.#took = this.#heard - this.#probedAt;
         break;
       default: // goaway, after which the server closes with 1012
     }
+  }
+
+  /** @param {any} message */
+  #tell(message) {
+    const changes = this.#byId.get(message.id);
+    if (changes === undefined) return;
+    if (PROGRESS.has(message.type)) this.#refused.delete(changes);
+    changes.tell(message.type, message);
   }
 
   /** @param {Changes | Deliveries} changes */
@@ -642,39 +670,42 @@ export class Client extends EventTarget {
 
   /** @param {Changes | Deliveries} changes */
   #again(changes) {
-    const wait = this.#delay();
+    const refused = this.#refused.get(changes) ?? 0;
+    this.#refused.set(changes, refused + 1);
     setTimeout(() => {
       // If the connection was lost meanwhile, the next one renews every subscription.
       if (this.#status === "open" && this.#open.has(changes) && !changes.subscribed) this.#subscribe(changes);
-    }, wait);
+    }, this.#delay(refused));
   }
 
   /** JavaScript cannot see the pings of a WebSocket, so the client pings a silent connection itself. */
   #guard() {
     clearTimeout(this.#watch);
     this.#probing = false;
-    const left = this.#heard + this.#keepAlive / 2 - performance.now();
+    const left = this.#heard + this.#keepAlive / QUIET_PARTS - performance.now();
     if (left <= 0) this.#probe();
     else this.#watch = setTimeout(() => this.#guard(), left);
   }
 
   /**
    * Asks the server whether it is there, and gives the connection up without an answer. A large message on a slow line looks like
-   * silence until all of it has arrived, so the time for an answer is at least twice that of the answer before.
+   * silence until all of it has arrived, so the time for an answer is at least twice that of the answer before. After a connection
+   * that was given up it is twice as long, until one has lasted longer: that one is not stuck where its predecessor was.
    */
   #probe(again = false) {
     if (this.#probing && !again) return;
     clearTimeout(this.#watch);
     this.#probing = true;
     const asked = (this.#probedAt = performance.now());
-    const wait = Math.max(this.#keepAlive / 3, Math.min(2 * this.#took, ANSWER_LIMIT_MS));
+    const wait = Math.max(this.#keepAlive / QUIET_PARTS, Math.min(2 * this.#took, ANSWER_LIMIT_MS), this.#patience);
+    this.#wait = wait;
     this.#send({ type: "ping", payload: { at: asked } });
     this.#watch = setTimeout(() => {
       if (!again && performance.now() - asked > 2 * wait) {
         this.#probe(true); // the machine slept, or the page is hidden: an answer may have come that is not read yet
         return;
       }
-      this.#took = wait;
+      this.#patience = Math.min(2 * wait, ANSWER_LIMIT_MS);
       this.#lost(new PenstockError(LOST, "nothing was heard of the server"));
     }, wait);
   }
@@ -691,7 +722,8 @@ export class Client extends EventTarget {
     this.#appends.lost();
     for (const changes of this.#open) changes.tell("lost", null);
     if (this.#status === "closed") return; // by a listener
-    this.#retry = setTimeout(() => this.#dial(), this.#delay());
+    this.#retry = setTimeout(() => this.#dial(), this.#delay(this.#attempts));
+    this.#attempts += 1;
     this.#turn("waiting");
   }
 
@@ -706,12 +738,14 @@ export class Client extends EventTarget {
     socket?.close(1000);
   }
 
-  /** Doubling back-off with jitter, so that clients that lost a server together do not reconnect together. */
-  #delay() {
-    const { first = 250, limit = 10_000 } = this.#options.backoff ?? {};
-    const most = Math.min(limit, first * 2 ** Math.min(this.#attempts, 20));
-    this.#attempts += 1;
-    return most * (0.5 + Math.random() / 2);
+  /**
+   * Full jitter under a doubling bound, so that clients that lost a server together do not reconnect together.
+   *
+   * @param {number} attempt Counted from 0.
+   */
+  #delay(attempt) {
+    const { first = FIRST_MS, limit = LIMIT_MS } = this.#options.backoff ?? {};
+    return Math.random() * Math.min(limit, first * 2 ** Math.min(attempt, 30));
   }
 
   /** @param {PenstockError | null} error */
@@ -1647,11 +1681,12 @@ class Appends {
   #ready = false;
   #held = false; // whether sending waits until all appends are answered, because one was refused
   #crowded = false;
+  #refusals = 0; // for lack of room, in a row
   #limits = { appends: 0, appendBytes: 0, messageBytes: 0 };
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #later;
 
-  /** @param {{send: (text: string) => void, delay: () => number}} link */
+  /** @param {{send: (text: string) => void, delay: (attempt: number) => number}} link */
   constructor(link) {
     this.#link = link;
   }
@@ -1678,6 +1713,7 @@ class Appends {
 
   /** @param {Commit & {id: string}} message */
   answered({ id, version, cursor, duplicate, changes, timestamp = null }) {
+    this.#refusals = 0;
     this.#take(id)?.resolve({ version, cursor, duplicate, changes, timestamp });
     this.#settle();
   }
@@ -1739,7 +1775,8 @@ class Appends {
       this.#held = false;
       if (this.#crowded && this.#ready) {
         this.#ready = false;
-        this.#later = setTimeout(() => this.begin(this.#limits), this.#link.delay());
+        this.#later = setTimeout(() => this.begin(this.#limits), this.#link.delay(this.#refusals));
+        this.#refusals += 1;
         return;
       }
     }

@@ -228,7 +228,7 @@ def post(
         RemoteError: If the server refuses; nothing was written.
         ConnectionLost: If the server cannot be reached; ``outcome`` says whether the lines may have been written.
     """
-    asked, patience, outcome = _address(url, path, query), Backoff(), "refused"
+    asked, patience, outcome = _address(url, path, query), Backoff(limit=30.0), "refused"
     headers = {"Content-Type": "application/x-ndjson", "Content-Length": str(size)}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"

@@ -18,8 +18,8 @@ class Backoff:
         jitter: Returns a number from 0 to 1 for each delay.
     """
 
-    first: float = 0.2
-    limit: float = 30.0
+    first: float = 0.25
+    limit: float = 3.0
     attempts: int | None = None
     jitter: Callable[[], float] = random.random
 

@@ -20,9 +20,9 @@ from transports.tcp.descriptors import let_go
 from transports.tcp.sockets import send_at_once
 
 if TYPE_CHECKING:
-    from websockets.asyncio.client import ClientConnection
+    from transports.client.socket import Socket
 
-__all__ = ["Reconnection", "Token"]
+__all__ = ["QUIET_PARTS", "Reconnection", "Token"]
 
 Token: TypeAlias = str | Callable[[], str | None] | Callable[[], Awaitable[str | None]] | None
 """A token, or a function that returns the one for the next connection."""
@@ -35,7 +35,8 @@ _SUBPROTOCOL: Final = "penstock.v1+json"
 # Turns of the loop from the end of a subscription until the machine has sent its last message.
 _TURNS: Final = 3
 _LAST: Final = 1.0  # seconds that a server has to accept the last messages before the end
-_KEEPALIVE: Final = 12.0
+QUIET_PARTS: Final = 3
+"""A silent server is pinged after such a part of its keep-alive time, and has another for its answer."""
 
 
 class Reconnection:
@@ -49,7 +50,7 @@ class Reconnection:
         waiting: Called before each wait, with the reason why there is no connection and the seconds until the next attempt.
         given_up: Called with the reason when no further attempt will be made.
         reconnect: The delays between attempts to reconnect; None for no reconnection.
-        open_timeout: Seconds after which an attempt to connect has failed.
+        open_timeout: Seconds that the function of the token has, and then the server to acknowledge the connection.
         headers: Additional headers of the upgrade request.
         tls: The TLS context; None for the machine's trusted authorities.
         server_name: The name that the server's certificate must bear, if it is not the host of the URL.
@@ -87,7 +88,8 @@ class Reconnection:
         self._idle = asyncio.Event()  # set while nothing waits to be sent
         self._idle.set()
         self._task: asyncio.Task[None] | None = None
-        self._socket: ClientConnection | None = None
+        self._socket: Socket | None = None
+        self._silent = False  # whether this connection was given up because nothing was heard of the server
         self._opened: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
@@ -158,7 +160,7 @@ class Reconnection:
 
     async def _serve(self) -> ConnectionLost:
         """Connects, and serves the connection until it is lost; returns the reason."""
-        self._accepted = False
+        self._accepted = self._silent = False
         from websockets.asyncio.client import connect as dial  # noqa: PLC0415 - an optional dependency
         from websockets.exceptions import (  # noqa: PLC0415 - likewise
             ConnectionClosed,
@@ -166,6 +168,8 @@ class Reconnection:
             InvalidStatus,
             InvalidURI,
         )
+
+        from transports.client.socket import Socket  # noqa: PLC0415 - it needs the same
 
         try:
             loopback = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
@@ -180,6 +184,7 @@ class Reconnection:
             lost = ConnectionLost(self._url, f"there is no token: {error!r}")
             lost.__cause__ = error
             return lost
+        deadline = asyncio.get_running_loop().time() + self._open_timeout
         try:
             async with dial(
                 self._url,
@@ -188,16 +193,17 @@ class Reconnection:
                 compression=None,
                 proxy=None if loopback else True,
                 open_timeout=self._open_timeout,
-                ping_interval=_KEEPALIVE,
-                ping_timeout=_KEEPALIVE,
+                ping_interval=None,
                 close_timeout=1.0,
                 max_size=None,
                 logger=_QUIET,
+                create_connection=Socket,
                 **{name: value for name, value in self._tls.items() if value is not None},
             ) as socket:
+                assert isinstance(socket, Socket)
                 self._socket = socket
                 send_at_once(socket.transport)  # with a proxy, the proxy's client made the socket
-                await self._greet(socket, token)
+                await self._greet(socket, token, deadline)
                 await self._exchange(socket)
         except ConnectionClosed as error:
             return self._closed(*((error.rcvd.code, error.rcvd.reason) if error.rcvd else (None, "")))
@@ -229,7 +235,8 @@ class Reconnection:
 
     def _closed(self, code: int | None, reason: str) -> ConnectionLost:
         suffix = f" ({reason})" if reason else ""
-        why = "no close frame came" if code is None else f"closed with {code}{suffix}"
+        lost = "nothing was heard of the server" if self._silent else "no close frame came"
+        why = lost if code is None else f"closed with {code}{suffix}"
         known = code in CloseCode.__members__.values()
         retryable = CloseCode(code).retryable if known and code is not None else True
         return ConnectionLost(self._url, why, close_code=code, retryable=retryable)
@@ -244,20 +251,24 @@ class Reconnection:
             raise InvalidOption("token", type(found).__name__, "a function that returns text or None")
         return found
 
-    async def _greet(self, socket: "ClientConnection", token: str | None) -> None:
+    async def _greet(self, socket: "Socket", token: str | None, deadline: float) -> None:
         self._perform(self._session.begin(token))
         while self._outgoing:
             await socket.send(self._outgoing.popleft().decode())
-        async with asyncio.timeout(self._open_timeout):
-            text = await socket.recv()
+        try:
+            async with asyncio.timeout_at(deadline):
+                text = await socket.recv()
+        except TimeoutError:
+            socket.transport.abort()  # no close frame would be answered
+            raise
         self._perform(self._session.receive(text))
         self._attempt = 0
         self._accepted = True
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 
-    async def _exchange(self, socket: "ClientConnection") -> None:
-        writer = asyncio.create_task(self._write(socket))
+    async def _exchange(self, socket: "Socket") -> None:
+        tasks = [asyncio.create_task(self._write(socket)), asyncio.create_task(self._watch(socket))]
         try:
             while True:
                 self._perform(self._session.receive(await socket.recv(decode=False)))
@@ -265,10 +276,33 @@ class Reconnection:
             await socket.close(error.close_code, error.reason)
             raise
         finally:
-            writer.cancel()
-            await asyncio.wait([writer])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
-    async def _write(self, socket: "ClientConnection") -> None:
+    async def _watch(self, socket: "Socket") -> None:
+        """Pings a server of which nothing is heard, and gives the connection up without an answer."""
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - an optional dependency
+
+        wait, now = self._session.keepalive / QUIET_PARTS, socket.loop.time
+        with contextlib.suppress(ConnectionClosed):  # the reader gets the same exception and reports it
+            while True:
+                await asyncio.sleep(socket.heard + wait - now())
+                heard = socket.heard
+                late = now() >= heard + wait  # otherwise something was heard meanwhile
+                while late and heard == socket.heard:
+                    asked = now()
+                    with contextlib.suppress(TimeoutError):  # a connection that accepts nothing more
+                        async with asyncio.timeout(wait):
+                            _ = await socket.ping()
+                    await asyncio.sleep(asked + wait - now())
+                    late = now() - asked > 2 * wait  # the machine slept: an answer may not have been read yet
+                    if heard == socket.heard and not late:
+                        self._silent = True
+                        socket.transport.abort()
+                        return
+
+    async def _write(self, socket: "Socket") -> None:
         from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - an optional dependency
 
         with contextlib.suppress(ConnectionClosed):  # the reader gets the same exception and reports it

@@ -582,7 +582,7 @@ def connect(
     *,
     token: Token = None,
     reconnect: Backoff | bool = False,
-    open_timeout: float = 10.0,
+    open_timeout: float = 6.0,
     headers: Mapping[str, str] | None = None,
     on_wait: OnWait | None = None,
     ssl: ssl_module.SSLContext | None = None,
@@ -595,9 +595,9 @@ def connect(
         token: The token to send in ``connection_init``; or a function that returns it, called before each connection on its event
             loop: one that waits for a server should be a coroutine function. With ``reconnect`` a connection whose token has expired
             is then renewed with the next one, and an exception of the function is a failed attempt.
-        reconnect: Whether to reconnect, or with which delays. Subscriptions then resume behind the last change that arrived,
+        reconnect: Whether to reconnect, or with which delays: up to 3 s by default. Subscriptions then resume behind the last change that arrived,
             and their subscribers notice nothing.
-        open_timeout: Seconds after which an attempt to connect has failed.
+        open_timeout: Seconds that the function of the token has, and then the server to acknowledge the connection.
         headers: Additional headers of the upgrade request, such as ``Authorization``.
         on_wait: With ``reconnect``, called before each wait with the error, a ``ConnectionLost`` or for one subscription a
             ``RemoteError``, and the seconds until the next attempt; on the event loop of the connection.

@@ -46,6 +46,7 @@ _RESUMED: Final = frozenset(
 )
 _Signalled = replies.SnapshotBeginReply | replies.ChunkEndReply | replies.SnapshotEndReply
 _CLIENT: Final = "penstock-python/1.0"
+_KEEPALIVE: Final = 12.0  # seconds, of a server that does not tell
 _CROWDED: Final = 0.1  # seconds to wait for room at a server, if the client does not reconnect
 
 
@@ -116,6 +117,7 @@ class ClientSession:
     Attributes:
         phase: The phase of the connection; CLOSED while there is none.
         appends: The appends of the client.
+        keepalive: The keep-alive time of the server in seconds, as it was last told.
 
     Args:
         delay: Returns the seconds until a subscription is retried, given the number of earlier attempts; None for no retry.
@@ -131,6 +133,7 @@ class ClientSession:
         )  # subscriptions that were requested on this connection and have not failed
         self._questions: dict[str, ClientQuestion] = {}
         self.appends = ClientAppends(lambda attempt: delay(attempt) or _CROWDED)
+        self.keepalive = _KEEPALIVE
         self._checkpoints = 0  # checkpoints of this connection, which the server numbers
         self._window = 1  # calls of a group consumer that the server accepts before it has answered them
 
@@ -245,7 +248,10 @@ class ClientSession:
         if not isinstance(reply, replies.Ack):
             raise Violation(CloseCode.BAD_REQUEST, f"connection_ack was expected, not {type(reply).__name__}")
         self.phase = advance(self.phase, PhaseEvent.ACK)
-        limits = (reply.payload or {}).get("limits")
+        payload = reply.payload or {}
+        told = payload.get("keepAliveMs")
+        self.keepalive = told / 1000 if isinstance(told, int) and told > 0 else _KEEPALIVE
+        limits = payload.get("limits")
         limits = limits if isinstance(limits, dict) else {}
         self._window = int(limits.get("groupCalls", 1))
         effects = self.appends.began(limits)

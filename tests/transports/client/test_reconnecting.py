@@ -6,6 +6,7 @@ import random
 from datetime import UTC, datetime
 
 import pytest
+from websockets.utils import accept_key
 
 import flow
 from publishers.errors import InvalidOption
@@ -13,6 +14,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 from tests.harness.ports import free_port
+from tests.servers.faulty import FaultyProxy
 from tests.transports.client.test_remote_log import Probe
 from tests.transports.principals import knowing
 from transports import Backoff, ConnectionLost, Principal, RemoteError, connect, serve
@@ -326,6 +328,51 @@ async def test_a_token_that_expires_is_renewed_and_a_fresh_one_that_is_refused_i
         await until(lambda: probe.errors)
         assert probe.errors[0].close_code == 4403
         assert len(asked) == len(waits) + 1
+
+
+async def test_a_connection_that_carries_nothing_more_is_given_up_at_once_and_replaced(serving, log, until):
+    """E61: also where the machine accepts what is sent; it is pinged after a third of the keep-alive time."""
+    waits = []
+    with FaultyProxy(serving(keepalive=1.0).port) as proxy:
+        url = f"ws://127.0.0.1:{proxy.port}/ws"
+        async with connect(url, reconnect=QUICK, on_wait=lambda lost, _: waits.append(lost.why)) as remote:
+            probe = Probe(flow.UNBOUNDED)
+            remote.changes(start="earliest").subscribe(probe)
+            for version in range(1, 4):
+                await log.commit_async([upsert("order", str(version), {})])
+                await until(lambda count=version: len(probe.items) == 2 * count)
+                proxy.forget()
+            await until(lambda: len(waits) == 3)
+            assert probe.places == [(version, index) for version in range(1, 4) for index in range(2)]
+            assert set(waits) == {"nothing was heard of the server"}
+
+
+async def test_a_message_that_is_slow_to_arrive_is_waited_for(until):
+    """E61: a byte of it is a sign of life, although no ping is answered meanwhile."""
+    left = [b"\x81\x7e\x01\x00", b'{"type":"ping",', b'"payload":{}', b" " * 228, b"}"]
+    told = []
+
+    async def one(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        key = head.decode().partition("Sec-WebSocket-Key: ")[2].partition("\r\n")[0]
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Protocol: penstock.v1+json\r\nSec-WebSocket-Accept: %b\r\n\r\n"
+            % accept_key(key).encode()
+        )
+        greeting = b'{"type":"connection_ack","payload":{"keepAliveMs":900}}'
+        writer.write(b"\x81" + bytes([len(greeting)]) + greeting)
+        while data := await reader.read(1 << 16):
+            told.append(data[0])
+            if 0x89 in told and left:  # a ping of the client, each of which comes only after a silence
+                writer.write(left.pop(0))
+        writer.close()
+
+    async with await asyncio.start_server(one, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}/ws"):
+            await until(lambda: not left and told[-1] == 0x81)  # the answer to the message
+        server.close()
 
 
 async def test_a_token_that_cannot_be_had_is_told_at_first_and_waited_for_later(serving, log, until):
