@@ -27,6 +27,7 @@ help:
 	@echo "make history [MINUTES=10]                    processes killed at random, and what they saw judged"
 	@echo "make soak [ARGS='--live 750']                 LIVE clients beside slow, stalled, hostile and writing ones"
 	@echo "make soak ARGS='--commits --minutes 20'      every way to commit at once, beside all that reads and tidies, with kill -9"
+	@echo "make soak ARGS=--clients                     clients in Python, Chromium and each Node beside kills, dropped packets, sleep, expiring tokens"
 	@echo "make bench [ARGS=name]                       measurements, side by side; ARGS=--report writes docs/benchmarks.md"
 
 $(VENV)/pyvenv.cfg:

@@ -132,9 +132,14 @@ class Tab:
 
 
 class Browser:
-    """A running browser, which opens tabs."""
+    """A running browser, which opens tabs.
 
-    def __init__(self, endpoint: str, socket: ClientConnection) -> None:
+    Attributes:
+        group: The id of the process group that all its processes are in.
+    """
+
+    def __init__(self, group: int, endpoint: str, socket: ClientConnection) -> None:
+        self.group = group
         self._endpoint = endpoint
         self._socket = socket
 
@@ -162,13 +167,14 @@ def chromium() -> Iterator[Browser]:
     assert PROGRAM is not None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [PROGRAM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        nothing = subprocess.DEVNULL
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
         )
         try:
             endpoint = _endpoint(process, Path(profile, "DevToolsActivePort"))
             with _connect(endpoint) as socket:
-                yield Browser(endpoint, socket)
+                yield Browser(process.pid, endpoint, socket)
         finally:
             process.terminate()
             process.wait(DEADLINE)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -14,11 +13,11 @@ from typing import Any
 import pytest
 
 from publishers import ChangeLog, upsert
+from tests.clients.runtimes import node_place
 from tests.harness.missing import skip_without
 from tests.transports.conftest import until  # noqa: F401 - a fixture of the neighbours
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 DEADLINE = 120.0
 
 
@@ -73,17 +72,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which Node finds the packages of the lock file."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         skip_without("Node with npm")
-    installed = HERE / "node_modules" / ".package-lock.json"
-    if not installed.exists() or installed.stat().st_mtime < (HERE / "package-lock.json").stat().st_mtime:
-        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, done.stderr
-    place = tmp_path_factory.mktemp("node")
-    (place / "node_modules").symlink_to(HERE / "node_modules")
-    (place / "package.json").write_text('{"type": "module"}')
-    for script in (*HERE.glob("*.mjs"), *EXAMPLES.glob("*.mjs")):
-        shutil.copy(script, place)
-    return place
+    return node_place(tmp_path_factory.mktemp("node"))
 
 
 @pytest.fixture(params=["npm graphql-ws", "Python gql"])

@@ -12,7 +12,8 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from publishers import ChangeLog, Content, Criterion, Position, upsert
-from tests.clients.conftest import EXAMPLES, HERE, running
+from tests.clients.conftest import EXAMPLES, running
+from tests.clients.runtimes import HERE
 from tests.harness.ports import free_port
 from transports import Grant, Limits, LogAction, Principal, serve
 

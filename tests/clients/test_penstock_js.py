@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from publishers import ChangeLog, remove, upsert
-from tests.clients.conftest import EXAMPLES, running
+from tests.clients.conftest import running
 from transports import Backoff, connect, serve
 from transports.client.reconnect import QUIET_PARTS
 from transports.errors import CloseCode
@@ -37,7 +37,6 @@ TSC = [
 @pytest.fixture
 def script(node):
     """Runs a script beside penstock.js."""
-    shutil.copy(BROWSER / "penstock.js", node)
 
     def run(name, *arguments):
         command = ["node", "--no-warnings", "--experimental-websocket", node / name, *map(str, arguments)]
@@ -97,8 +96,6 @@ async def test_the_hook_for_react_shows_each_state_under_strict_mode_and_leaves_
     node, tmp_path, until
 ):
     """F88: StrictMode mounts twice; one subscription is left, and none when the component has gone."""
-    for file in (BROWSER / "penstock.js", EXAMPLES / "browser" / "use_live_map.js"):
-        shutil.copy(file, node)
     with ChangeLog.open(tmp_path / "shop", state=True, state_interval=0.0) as log:
         log.commit([upsert("order", str(number), {"n": number}) for number in range(3)])
         with serve(log) as server:

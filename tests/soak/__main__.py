@@ -1,17 +1,18 @@
-"""The long run: ``python -m tests.soak``; with ``--commits`` as the first argument that of `tests.soak.commits`."""
+"""The long run: ``python -m tests.soak``; with ``--commits`` or ``--clients`` as the first argument that of the module of this name."""
 
 # ruff: noqa: T201 - what a run has found is there to be read
 import argparse
 import sys
 from dataclasses import fields
 
-from tests.soak import commits
+from tests.soak import clients, commits
 from tests.soak.run import Plan, play
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["--commits"]:
-        return commits.main(sys.argv[2:])
+    others = {"--commits": commits.main, "--clients": clients.main}
+    if (other := others.get("".join(sys.argv[1:2]))) is not None:
+        return other(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     for each in fields(Plan):
         parser.add_argument(f"--{each.name}", type=type(each.default), default=each.default)

@@ -1,11 +1,15 @@
-"""A sample of the soak; long: ``python -m tests.soak``, and ``python -m tests.soak --commits``."""
+"""A sample of the soak; long: ``python -m tests.soak``, also with ``--commits`` and with ``--clients``."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
 
+from tests.harness.missing import skip_without
 from tests.harness.scale import SCALE
 from tests.history.run import play as judged
+from tests.soak.clients import LIMIT
+from tests.soak.clients import play as beside_kills
 from tests.soak.commits import POLICIES, SCENES
 from tests.soak.run import Plan, play
 
@@ -38,3 +42,19 @@ def test_commits_of_every_kind_at_once_are_there_once_each_at_its_version(scene,
     if scene == "everything":
         assert report.counts["given to a group"] > 10
         assert report.counts["entities"] > 100
+
+
+@pytest.mark.crash
+def test_clients_in_javascript_and_python_get_each_change_once_over_kills_of_the_server():
+    """E4: three kills, without a silence of ten seconds in the time in which the server could be reached.
+
+    Costs six seconds of CPU time: ``penstock serve`` starts four times.
+    """
+    if shutil.which("node") is None or shutil.which("npm") is None:
+        skip_without("Node with npm")
+    python, node = beside_kills("kills", kills=3, few=True)
+    for client in (python, node):
+        assert client.faults == []
+        assert client.deliveries > 30
+        assert sum(client.lost.values()) >= 1
+        assert client.longest < LIMIT

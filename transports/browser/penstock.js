@@ -280,7 +280,7 @@ export class Client extends EventTarget {
   #probedAt = 0; // when it was asked last
   #wait = 0; // the milliseconds that it has for an answer
   #took = 0; // the milliseconds until the last such question was answered
-  #patience = 0; // the milliseconds for an answer since one was given up, until a connection lasts longer
+  #patience = 0; // the milliseconds for an answer since a connection was given up, until one lasts for a while
   #ackedAt = 0;
   #keepAlive = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -588,7 +588,7 @@ export class Client extends EventTarget {
   #receive(message) {
     this.#heard = performance.now();
     if (this.#probing) this.#guard();
-    if (this.#accepted && this.#heard - this.#ackedAt > this.#patience) this.#patience = 0;
+    if (this.#accepted && this.#heard - this.#ackedAt > this.#keepAlive / QUIET_PARTS) this.#patience = 0;
     switch (message.type) {
       case "connection_ack":
         this.#attempts = 0;
@@ -689,16 +689,17 @@ export class Client extends EventTarget {
 
   /**
    * Asks the server whether it is there, and gives the connection up without an answer. A large message on a slow line looks like
-   * silence until all of it has arrived, so the time for an answer is at least twice that of the answer before. After a connection
-   * that was given up it is twice as long, until one has lasted longer: that one is not stuck where its predecessor was.
+   * silence until all of it has arrived. So after a connection that was given up the time for an answer is twice as long, until one is
+   * heard of for a while: that one is not stuck where its predecessor was. And it is twice that of an answer that did take longer.
    */
   #probe(again = false) {
     if (this.#probing && !again) return;
     clearTimeout(this.#watch);
     this.#probing = true;
     const asked = (this.#probedAt = performance.now());
-    const wait = Math.max(this.#keepAlive / QUIET_PARTS, Math.min(2 * this.#took, ANSWER_LIMIT_MS), this.#patience);
-    this.#wait = wait;
+    const least = this.#keepAlive / QUIET_PARTS;
+    const slow = this.#took > least ? Math.min(2 * this.#took, ANSWER_LIMIT_MS) : 0;
+    const wait = (this.#wait = Math.max(least, slow, this.#patience));
     this.#send({ type: "ping", payload: { at: asked } });
     this.#watch = setTimeout(() => {
       if (!again && performance.now() - asked > 2 * wait) {
