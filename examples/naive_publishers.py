@@ -1,6 +1,6 @@
 """Two naive publishers, typical first attempts, and the rules of Reactive Streams that they break.
 
-``python examples/naive_publishers.py`` tests both with `flow.tck`, and prints the failures. It needs reactivex and pytest.
+``python examples/naive_publishers.py`` tests both with `flow.tck`, and prints the failures; ``pip install reactivex pytest`` first.
 """
 
 import contextlib

@@ -3,7 +3,8 @@
 Each committed change reaches the log exactly once, even if the relay is killed at any point, and whatever the number of threads
 that use it.
 
-Run it: python examples/outbox.py
+    pip install 'penstock-cdc[sql]'
+    python examples/outbox.py
 """
 
 import tempfile

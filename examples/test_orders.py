@@ -1,6 +1,6 @@
 """Tests of a program that writes to a log: they collect its commits as a list, without sleeping.
 
-Run it: pytest examples/test_orders.py
+Run it: pytest -c /dev/null examples/test_orders.py  (so that it needs nothing but pytest; the settings here are those of our own tests)
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """A webhook receiver with FastAPI: verifies the signature of the sender, and applies each change once.
 
+    pip install fastapi standardwebhooks uvicorn
     WEBHOOK_SECRET=whsec_... uvicorn webhook_receiver:app --app-dir examples
 
 The sender is a ``WebhookSink`` with ``secrets=["env:WEBHOOK_SECRET"]``.

@@ -73,6 +73,10 @@ class ChangeFeed(IterablePublisher[Change]):
     _prepared: Prepared | None = None
     _subscriptions: WeakSet[Ending] = field(default_factory=WeakSet)
 
+    def __repr__(self) -> str:
+        end = "" if self.until is None else f" until {self.until}"
+        return f"<ChangeFeed of {self._service.log_name} since {self.since}{end}>"
+
     def subscribe(
         self,
         subscriber: Subscriber[Change],

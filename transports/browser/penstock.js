@@ -507,7 +507,8 @@ export class Client extends EventTarget {
     clearTimeout(this.#retry);
     const dial = (this.#dials += 1);
     const lost = (/** @type {string} */ code, /** @type {string} */ reason, /** @type {unknown} */ cause = undefined) => {
-      if (dial === this.#dials) this.#lost(new PenstockError(code, reason || "the connection was lost", {}, cause));
+      const why = reason || (this.#accepted ? "the connection was lost" : "the server could not be reached, or refused the connection");
+      if (dial === this.#dials) this.#lost(new PenstockError(code, why, {}, cause));
     };
     this.#accepted = false;
     const { openTimeout = OPEN_MS } = this.#options;

@@ -55,7 +55,7 @@ def verdict_of(report: Report) -> str:
 def said(report: Report) -> Iterator[str]:
     """Yields the lines of a report."""
     beside = ", beside its writer" if report.live else ""
-    what = f"{report.segments} segments, {report.frames} frames, {report.bytes} bytes{beside}"
+    what = f"{report.segments} segment{'s' * (report.segments != 1)}, {report.frames} frames, {report.bytes} bytes{beside}"
     yield f"{report.path}: {verdict_of(report)}; {what}"
     for finding in report.findings:
         yield f"  {finding}"

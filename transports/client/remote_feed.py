@@ -74,6 +74,9 @@ class RemoteFeed(IterablePublisher[RemoteChange]):
         self._window = window
         self._on_gap = on_gap
 
+    def __repr__(self) -> str:
+        return f"<RemoteFeed of {self._log!r}>"
+
     def subscribe(
         self,
         subscriber: Subscriber[RemoteChange],

@@ -140,6 +140,9 @@ class RemoteLog:
         self.inherited: LogForked | None = None
         forks.register(self)
 
+    def __repr__(self) -> str:
+        return f"<RemoteLog {self.url}{'' if self._session.ready else ' not connected'}>"
+
     def forked(self, pid: int, /) -> None:
         """In a child, refuses everything with ``LogForked`` if the connection was open; ``close`` does nothing. See ``flow.forks.Forkable``."""
         if self._loop is not None:

@@ -55,6 +55,9 @@ class Server(ServedPort):
         self.application = application
         self._uvicorn = served
 
+    def __repr__(self) -> str:
+        return f"<Server {self.url}{'' if self._serving else ' stopped'}>"
+
     @property
     def url(self) -> str:
         """The URL for WebSocket clients."""

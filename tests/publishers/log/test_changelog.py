@@ -381,6 +381,15 @@ def test_everything_is_refused_after_close():
     assert "closed" in repr(log)
 
 
+def test_a_shell_shows_what_a_feed_reads():
+    with opened() as log:
+        assert (
+            repr(log.changes(since="earliest", until=3))
+            == f"<ChangeFeed of {log.name} since earliest until 3>"
+        )
+        assert repr(log.changes(since=Position(1))) == f"<ChangeFeed of {log.name} since 1:0>"
+
+
 def test_a_subscriber_may_close_the_log_from_a_signal():
     """No lock or gate is held while a subscriber's code runs."""
     for executor in (flow.INLINE, None):

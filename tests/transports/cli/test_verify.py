@@ -56,7 +56,7 @@ def test_verify_answers_with_its_verdict(log, tmp_path, capsys):
     code, out, err = run(capsys, "verify", log)
     assert (code, err) == (0, "")
     assert (
-        out == f"{log}: sound: versions 1 to 5; 1 segments, 7 frames, {(log / FIRST).stat().st_size} bytes\n"
+        out == f"{log}: sound: versions 1 to 5; 1 segment, 7 frames, {(log / FIRST).stat().st_size} bytes\n"
     )
     broken(log)
     code, out, _ = run(capsys, "verify", log)

@@ -282,3 +282,14 @@ def test_a_url_that_is_not_one_of_a_websocket_is_refused_with_what_would_be_righ
         match=r"url is .*, but must be a URL that begins with wss://, or without TLS with ws://",
     ):
         connect(url)
+
+
+async def test_a_shell_shows_what_is_connected_to_what(serving):
+    server = serving()
+    assert repr(server) == f"<Server {server.url}>"
+    remote = connect(server.url)
+    assert repr(remote.changes()) == f"<RemoteFeed of <RemoteLog {server.url} not connected>>"
+    async with remote:
+        assert repr(remote) == f"<RemoteLog {server.url}>"
+    await asyncio.to_thread(server.stop)
+    assert repr(server) == f"<Server {server.url} stopped>"
