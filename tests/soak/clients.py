@@ -382,8 +382,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     chosen = parser.parse_args(arguments)
-    missing = (
-        [f"Node {version}" for version in NODES if version not in nodes()] + [] if PROGRAM else ["Chromium"]
+    missing = [f"Node {version}" for version in NODES if version not in nodes()] + (
+        [] if PROGRAM else ["Chromium"]
     )
     print(f"seed {chosen.seed}; not tried, as it is not here and cannot be installed: {missing or 'nothing'}")
     failed = False

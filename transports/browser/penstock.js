@@ -589,7 +589,7 @@ export class Client extends EventTarget {
   #receive(message) {
     this.#heard = performance.now();
     if (this.#probing) this.#guard();
-    if (this.#accepted && this.#heard - this.#ackedAt > this.#keepAlive / QUIET_PARTS) this.#patience = 0;
+    if (this.#accepted && this.#heard - this.#ackedAt > this.#keepAlive / QUIET_PARTS / 2) this.#patience = 0;
     switch (message.type) {
       case "connection_ack":
         this.#attempts = 0;
