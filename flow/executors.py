@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import logging
 import queue
+import sys
 import threading
 import weakref
 from collections import deque
@@ -32,6 +33,8 @@ __all__ = [
     "Resubmitter",
     "executor_of",
     "loop_executor",
+    "require_loop",
+    "require_no_loop",
     "running_loop",
 ]
 
@@ -267,6 +270,46 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def require_loop(what: str, otherwise: str = "") -> asyncio.AbstractEventLoop:
+    """Return the event loop that runs on this thread.
+
+    Args:
+        what: What needs it.
+        otherwise: What the caller may write where none runs, besides the ways to run one.
+
+    Raises:
+        RuntimeError: If none runs; it tells how to run one, also in a shell and under trio.
+    """
+    loop = running_loop()
+    if loop is not None:
+        return loop
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            f"{what} needs asyncio, and trio runs here; write: await trio.to_thread.run_sync(asyncio.run, main())"
+        )
+    raise RuntimeError(
+        f"{what} needs a running event loop, and none runs here; {otherwise}write: asyncio.run(main()),"
+        " or in a shell, where await then works: python -m asyncio"
+    )
+
+
+def require_no_loop(what: str, instead: str) -> None:
+    """Refuse a call that would block the thread of an event loop, and with it the signals for which the call waits.
+
+    Args:
+        what: The call.
+        instead: What the caller may write there.
+
+    Raises:
+        RuntimeError: If an event loop runs on this thread.
+    """
+    if running_loop() is not None:
+        raise RuntimeError(
+            f"{what} would block the event loop that runs here, as in a coroutine or a notebook; write: {instead}"
+        )
 
 
 class Resubmitter:

@@ -14,6 +14,7 @@ from publishers.errors import InvalidChange, InvalidOption, PenstockError
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import Mutation, remove, upsert
 from publishers.options import check_whole
+from publishers.snapshots.sql import check_engine
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Engine
@@ -72,8 +73,7 @@ class Outbox:
             import sqlalchemy as sql  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise ImportError("Outbox needs SQLAlchemy: pip install penstock-cdc[sql]") from error
-        if not isinstance(engine, sql.Engine):
-            raise InvalidOption("engine", engine, "a sqlalchemy.Engine")
+        check_engine(engine)
         if not isinstance(log, ChangeLog):
             raise InvalidOption("log", log, "a ChangeLog that is open for writing in this process")
         if not isinstance(table, str) or not table:

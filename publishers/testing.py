@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import flow
+from flow.executors import require_loop, require_no_loop
 from publishers.errors import InvalidOption
+from publishers.model.errors import shown
 from publishers.options import check_whole
 
 __all__ = ["TooFew", "collect", "collect_async"]
@@ -39,7 +41,7 @@ class TooFew(AssertionError):
         self.expected = expected
         self.timeout = timeout
         super().__init__(
-            f"{len(came)} of {expected} came within {timeout:g} s: {list(came)}; "
+            f"{len(came)} of {expected} came within {timeout:g} s: {shown(list(came))}; "
             "what was committed before the subscription comes with since="
         )
 
@@ -47,8 +49,8 @@ class TooFew(AssertionError):
 def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
     """Returns the first ``n`` elements of a publisher; the calling thread waits for them.
 
-    The subscription is cancelled before this returns. In a coroutine use `collect_async`, because this function would block
-    the event loop.
+    The subscription is cancelled before this returns. In a coroutine or a notebook use `collect_async`, because this function
+    would block the event loop.
 
     Args:
         feed: ``log.changes(...)``, or any other publisher.
@@ -61,9 +63,11 @@ def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
     Raises:
         TooFew: If the time is over.
         InvalidOption: If an argument is out of its bounds.
+        RuntimeError: If an event loop runs on this thread.
         Exception: The error of the publisher.
     """
     _check(n, timeout)
+    require_no_loop("collect", "await collect_async(feed, n)")
     came: list[T] = []
     late = threading.Event()
     with flow.iter_blocking(feed, prefetch=n, low_tide=0) as items:
@@ -90,6 +94,7 @@ def collect(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:
 async def collect_async(feed: flow.Publisher[T], n: int, timeout: float = 10.0) -> list[T]:  # noqa: ASYNC109 - the limit of a test, which its error shows
     """`collect` on the running event loop; it also accepts feeds of a server's client."""
     _check(n, timeout)
+    require_loop("collect_async")
     came: list[T] = []
     limit = asyncio.timeout(timeout)
     try:

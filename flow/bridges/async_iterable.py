@@ -13,7 +13,7 @@ from flow import hooks
 from flow.bridges.loop_tasks import begin
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Failed, Outcome
-from flow.executors import AnyExecutor, LoopExecutor, loop_executor, running_loop
+from flow.executors import AnyExecutor, LoopExecutor, loop_executor, require_loop
 from flow.sources import Served, Source, error
 
 __all__ = ["from_async_iterable"]
@@ -96,11 +96,11 @@ def _serve(
     subscriber: Subscriber[T],
     executor: AnyExecutor | None,
 ) -> None:
-    loop = loop or running_loop()
-    if loop is None:
-        missing = RuntimeError(
-            "no event loop runs where subscribe was called; name one with from_async_iterable(..., loop=loop)"
+    try:
+        loop = loop or require_loop(
+            "flow.from_async_iterable", "name one that runs elsewhere with loop=, or "
         )
+    except RuntimeError as missing:
         error(missing).subscribe(subscriber, executor=executor)
         return
     feed = _AsyncFeed(make, loop_executor(loop), lookahead)

@@ -10,7 +10,7 @@ from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name user
 from flow.bridges.inbox import OnLag
 from flow.bridges.loop_tasks import begin, begin_on, end, when_closed
 from flow.contracts import Publisher
-from flow.executors import running_loop
+from flow.executors import require_loop, running_loop
 from flow.misuse import require_functions
 from flow.operators.link import at_least
 
@@ -81,9 +81,7 @@ def subscribe_async(
     serving = _Serving(receiver, concurrency)
     items = aiter(publisher, prefetch, low_tide, on_lag=serving.on_lag)
     here = running_loop()
-    loop = loop or here
-    if loop is None:
-        raise RuntimeError("no event loop runs here; name one with loop=")
+    loop = loop or require_loop("flow.subscribe_async", "name one that runs elsewhere with loop=, or ")
     if loop is here:
         return begin(serving.run(items))
     return begin_on(loop, lambda: serving.run(items))

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Generic, Self, TypeVar
 
-from flow.bridges.inbox import EMPTY, Inbox, OnLag
+from flow.bridges.inbox import EMPTY, Inbox, OnLag, abandon
 from flow.bridges.loop_tasks import when_closed
 from flow.contracts import Publisher
 from flow.demand import Tide
-from flow.executors import LoopExecutor, loop_executor
+from flow.executors import LoopExecutor, loop_executor, require_loop
 from flow.misuse import require_publisher
 
 __all__ = ["AsyncItems", "aiter"]
@@ -32,9 +33,13 @@ def aiter(  # noqa: A001 - the name users type is flow.aiter
             async for item in items:
                 ...
 
-    Entering subscribes to the publisher. Leaving cancels the subscription, however it happens, cancellation of
-    the task included; closing the loop first does so too. Signals may come from any thread. The iteration raises the error of
-    a stream that fails.
+    Entering, or else beginning the iteration, subscribes to the publisher. Leaving cancels the subscription, however it
+    happens, cancellation of the task included; closing the loop first does so too. Without ``async with``,
+    `AsyncItems.aclose` cancels it, or the collection of the iterator: that happens at the end of a loop that holds its only
+    reference. Signals may come from any thread. The iteration raises the error of a stream that fails.
+
+    A wait for the next element that is cancelled, as by ``asyncio.wait_for(anext(items), 1)``, loses no element and ends
+    nothing: the next wait goes on.
 
     Args:
         publisher: The publisher to iterate over.
@@ -48,7 +53,8 @@ def aiter(  # noqa: A001 - the name users type is flow.aiter
         ValueError: If a parameter is out of its bounds.
     """
     require_publisher("publisher", publisher)
-    return AsyncItems(publisher, Tide(prefetch, low_tide), on_lag)
+    waker = _Waker()
+    return AsyncItems(publisher, Inbox(Tide(prefetch, low_tide), waker.wake, on_lag), waker)
 
 
 class AsyncItems(Generic[T]):
@@ -56,50 +62,70 @@ class AsyncItems(Generic[T]):
 
     __slots__ = ("_breath", "_entered", "_forget", "_inbox", "_publisher", "_waker")
 
-    def __init__(self, publisher: Publisher[T], tide: Tide, on_lag: OnLag) -> None:
+    def __init__(self, publisher: Publisher[T], inbox: Inbox[T], waker: "_Waker") -> None:
         self._publisher: Publisher[T] | None = publisher
-        self._waker = _Waker()
-        self._inbox: Inbox[T] = Inbox(tide, self._waker.wake, on_lag)
+        self._waker = waker
+        self._inbox = inbox
         self._forget: Callable[[], None] = _nothing
         self._entered = False
         self._breath = _BREATH
 
     async def __aenter__(self) -> Self:
-        publisher, self._publisher = self._publisher, None
-        if publisher is None:
+        if self._entered:
             raise RuntimeError("an iterator can be entered only once; call flow.aiter again")
-        self._waker.attach(asyncio.get_running_loop())
         self._entered = True
-        publisher.subscribe(self._inbox)
-        self._forget = when_closed(self._lost)
+        self._subscribe()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._forget()
-        self._inbox.close()
-
-    def _lost(self) -> None:
-        self._inbox.fail(RuntimeError("the event loop closed before the iteration ended"))
+        self._close()
 
     def __aiter__(self) -> Self:
         return self
 
+    def __del__(self) -> None:
+        abandon(self, self._close)
+
+    async def aclose(self) -> None:
+        """Cancel the subscription; a task that waits for the next element sees the end. Idempotent."""
+        self._close()
+
+    def _subscribe(self) -> None:
+        publisher = self._publisher
+        if publisher is not None:
+            self._waker.attach(
+                require_loop("flow.aiter", "on a thread that may block: flow.iter_blocking; else ")
+            )
+            self._publisher = None
+            publisher.subscribe(self._inbox)
+            # Not a method of the iterator, which the loop would keep alive.
+            self._forget = when_closed(partial(_lost, self._inbox))
+
+    def _close(self) -> None:
+        self._publisher = None
+        self._forget()
+        self._inbox.close()
+
     async def __anext__(self) -> T:
-        if not self._entered:
-            raise RuntimeError("enter it first: async with flow.aiter(...) as items")
-        self._breath -= 1
-        if not self._breath:
-            self._breath = _BREATH
-            await asyncio.sleep(0)
-        while True:
-            # Taken and returned without a suspension in between: cancellation never loses an element.
-            item = self._inbox.take()
-            if item is not EMPTY:
-                return item  # type: ignore[return-value]  # mypy does not narrow by identity
-            if self._inbox.finished:
-                raise StopAsyncIteration
-            await self._waker.wait()
-            self._breath = _BREATH
+        try:
+            self._subscribe()
+            self._breath -= 1
+            if not self._breath:
+                self._breath = _BREATH
+                await asyncio.sleep(0)
+            while True:
+                # Taken and returned without a suspension in between: cancellation never loses an element.
+                item = self._inbox.take()
+                if item is not EMPTY:
+                    return item  # type: ignore[return-value]  # mypy does not narrow by identity
+                if self._inbox.finished:
+                    raise StopAsyncIteration
+                await self._waker.wait()
+                self._breath = _BREATH
+        except BaseException:
+            # Else the traceback of a cancelled task would keep the iterator of its loop alive, and so the subscription.
+            del self
+            raise
 
 
 class _Waker:
@@ -144,6 +170,10 @@ class _Waker:
         future = self._future
         if future is not None and not future.done():
             future.set_result(None)
+
+
+def _lost(inbox: Inbox[T]) -> None:
+    inbox.fail(RuntimeError("the event loop closed before the iteration ended"))
 
 
 def _nothing() -> None: ...

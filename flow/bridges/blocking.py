@@ -1,15 +1,12 @@
 """Publishers as ordinary, blocking iterators."""
 
-import _thread
-import contextlib
-import gc
-import sys
 import threading
 from typing import Generic, Self, TypeVar
 
-from flow.bridges.inbox import EMPTY, Inbox, OnLag
+from flow.bridges.inbox import EMPTY, Inbox, OnLag, abandon
 from flow.contracts import Publisher
 from flow.demand import Tide
+from flow.executors import require_no_loop
 from flow.misuse import require_publisher
 
 __all__ = ["BlockingItems", "iter_blocking"]
@@ -32,6 +29,9 @@ def iter_blocking(
     does ``KeyboardInterrupt`` while waiting. Without ``with``, `BlockingItems.close` cancels it, or the collection of the
     iterator: that happens at the end of a loop that holds its only reference. Signals may come from any thread. The iteration
     raises the error of a stream that fails.
+
+    Where an event loop runs, as in a coroutine or a notebook, subscribing raises ``RuntimeError``: blocking its thread would stop
+    the signals for which the iteration waits. There use `flow.aiter`.
 
     Args:
         publisher: The publisher to iterate over.
@@ -91,17 +91,7 @@ class BlockingItems(Generic[T]):
             raise
 
     def __del__(self) -> None:
-        if sys.is_finalizing():
-            return  # threads are frozen, perhaps holding a lock, and every subscription ends with the process
-        # The garbage collector marks an object before it calls this; after the drop of a last reference the mark comes later.
-        if not gc.is_finalized(self):
-            self._inbox.close()  # code that drops the iterator holds none of our locks
-            return
-        # The collector may run in the middle of any operation, even while this thread holds a lock that closing needs. Starting
-        # a thread through `threading` needs a lock as well.
-        # No thread can be started any more: the interpreter is ending.
-        with contextlib.suppress(RuntimeError):
-            _thread.start_new_thread(self._inbox.close, ())
+        abandon(self, self._inbox.close)
 
     def close(self) -> None:
         """Cancel the subscription; a thread that waits for the next element sees the end. Idempotent."""
@@ -111,4 +101,5 @@ class BlockingItems(Generic[T]):
     def _subscribe(self) -> None:
         publisher, self._publisher = self._publisher, None
         if publisher is not None:
+            require_no_loop("flow.iter_blocking", "async with flow.aiter(publisher) as items")
             publisher.subscribe(self._inbox)

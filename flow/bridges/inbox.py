@@ -1,5 +1,9 @@
 """The common part of both iterators: a subscriber with a bounded buffer, emptied by a consumer."""
 
+import _thread
+import contextlib
+import gc
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,7 +15,7 @@ from flow.demand import Tide
 from flow.errors import Forked, Lagged
 from flow.operators.link import present
 
-__all__ = ["EMPTY", "Inbox", "OnLag"]
+__all__ = ["EMPTY", "Inbox", "OnLag", "abandon"]
 
 T = TypeVar("T")
 
@@ -223,3 +227,18 @@ class Inbox(Generic[T]):
             raise Lagged(missed)
         if callable(self._on_lag):
             self._on_lag(missed)
+
+
+def abandon(items: object, close: Callable[[], object]) -> None:
+    """Close an iterator from its finalizer, so that the end of its last reference ends its subscription."""
+    if sys.is_finalizing():
+        return  # threads are frozen, perhaps holding a lock, and every subscription ends with the process
+    # The garbage collector marks an object before it calls this; after the drop of a last reference the mark comes later.
+    if not gc.is_finalized(items):
+        close()  # code that drops the iterator holds none of our locks
+        return
+    # The collector may run in the middle of any operation, even while this thread holds a lock that closing needs. Starting
+    # a thread through `threading` needs a lock as well.
+    # No thread can be started any more: the interpreter is ending.
+    with contextlib.suppress(RuntimeError):
+        _thread.start_new_thread(close, ())

@@ -1,13 +1,13 @@
 """Publishers that ``for`` and ``async for`` accept."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
 from typing import Generic, TypeVar
 
+from flow.bridges.asyncio import AsyncItems
 from flow.bridges.asyncio import aiter as iterate
 from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.contracts import Subscriber
-from flow.executors import running_loop
+from flow.executors import require_no_loop
 
 __all__ = ["IterablePublisher"]
 
@@ -26,9 +26,8 @@ class IterablePublisher(ABC, Generic[T]):
             ...
 
     A loop uses `flow.iter_blocking` or `flow.aiter` with their default prefetch: at most 32 elements are
-    requested ahead of it. However the loop is left, its subscription is cancelled: that of a ``for`` loop at once, that of an
-    ``async for`` loop at the next turn of the event loop. If the iterator outlives the loop, or the end must not wait
-    for that turn, close it with a context::
+    requested ahead of it. However the loop is left, its subscription is cancelled at once. If the iterator outlives the loop,
+    close it with a context::
 
         with contextlib.closing(iter(publisher)) as items:
             ...
@@ -47,11 +46,8 @@ class IterablePublisher(ABC, Generic[T]):
         """Begin a subscription; see `flow.Publisher`."""
 
     def __iter__(self) -> BlockingItems[T]:
-        if running_loop() is None:
-            return iter(iter_blocking(self))
-        raise RuntimeError("a for loop would block the event loop that runs here; use async for")
+        require_no_loop("a for loop", "async for item in publisher")
+        return iter(iter_blocking(self))
 
-    async def __aiter__(self) -> AsyncGenerator[T, None]:
-        async with iterate(self) as items:
-            async for item in items:
-                yield item
+    def __aiter__(self) -> AsyncItems[T]:
+        return iterate(self)

@@ -56,7 +56,10 @@ class _LoopEnd:
 
     def __del__(self) -> None:
         while self.calls:
-            call, _ = self.calls.popitem()  # the last first: work begun inside other work ends before it
+            try:
+                call, _ = self.calls.popitem()  # the last first: work begun inside other work ends before it
+            except KeyError:
+                return  # another thread has just unregistered the only one
             try:
                 call()
             except Exception as error:  # noqa: BLE001 - a failing callback must not keep the rest from running

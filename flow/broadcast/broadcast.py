@@ -13,7 +13,7 @@ from flow.clock import SYSTEM_CLOCK, Clock
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Failed
 from flow.errors import FlowError
-from flow.executors import AnyExecutor, executor_of
+from flow.executors import AnyExecutor, executor_of, require_loop, require_no_loop
 from flow.operators.link import at_least
 
 __all__ = ["Broadcast", "BroadcastClosed"]
@@ -126,6 +126,7 @@ class Broadcast(Generic[T]):
         Raises:
             BroadcastClosed: If the broadcast has ended, or ends meanwhile.
             TimeoutError: If there was no room in time; the element was not accepted.
+            RuntimeError: If it would wait without limit on the thread of an event loop, where there is `asubmit`.
             TypeError: If the element is ``None``.
         """
         if item is None:
@@ -154,6 +155,7 @@ class Broadcast(Generic[T]):
         Raises:
             BroadcastClosed: If the broadcast has ended, or ends meanwhile.
             TimeoutError: If there was no room in time; earlier elements were accepted.
+            RuntimeError: As `submit`; earlier elements were accepted.
             TypeError: If an element is ``None``.
         """
         left = tuple(items)
@@ -183,7 +185,7 @@ class Broadcast(Generic[T]):
                     items = hub.put((item,))
                     break
                 timeout = self._timeout(math.inf)
-                resumed = asyncio.get_running_loop().create_future()
+                resumed = require_loop("asubmit").create_future()
                 self._suspended.add(resumed)
             try:
                 await asyncio.wait((resumed,), timeout=timeout)
@@ -283,6 +285,8 @@ class Broadcast(Generic[T]):
                     seconds = self._timeout(deadline)
                     if seconds is not None and seconds <= 0:
                         raise TimeoutError("a subscriber that may not lose elements is a whole ring behind")
+                    if seconds is None:  # on the thread of a loop, perhaps for what only that loop delivers
+                        require_no_loop("submit, which has to wait,", "await broadcast.asubmit(item)")
                     self._room.wait(seconds)
                 items = hub.put(left[:room])
                 left = left[room:]

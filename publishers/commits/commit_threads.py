@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from flow import forks
-from flow.executors import loop_executor
+from flow.executors import loop_executor, require_loop
 
 __all__ = ["CommitThreads"]
 
@@ -47,7 +47,7 @@ class CommitThreads:
         Args:
             commit: The commit. Once the threads are closed, it runs on the event loop: it must raise at once then.
         """
-        loop = asyncio.get_running_loop()
+        loop = require_loop("commit_async", "on a thread that may block: commit; else ")
         answer: asyncio.Future[_T] = loop.create_future()
 
         def tell(done: Future[_T]) -> None:

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from flow import hooks
+from flow.executors import require_loop
 from publishers.background import start_thread
 from publishers.commits.pending import Commit, CommitStage, Pending
 from publishers.errors import (
@@ -102,7 +103,8 @@ class Submission:
             raise PredecessorFailed
 
     def __await__(self) -> Generator[Any, None, Commit]:
-        return asyncio.wrap_future(self.durable).__await__()
+        loop = require_loop("await of a submission", "on a thread that may block: result(); else ")
+        return asyncio.wrap_future(self.durable, loop=loop).__await__()
 
 
 class Submitted(Pending):

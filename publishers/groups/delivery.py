@@ -8,6 +8,7 @@ import msgspec
 from publishers.fanout.state import SubscriptionLag
 from publishers.groups.state import GroupState
 from publishers.model.change import Change
+from publishers.model.errors import brief
 from publishers.model.position import Position
 
 __all__ = [
@@ -35,6 +36,8 @@ class GroupDelivery(msgspec.Struct, frozen=True, gc=False):
     changes: tuple[Change, ...]
     count: int
     generation: int
+
+    __repr__ = brief
 
     @property
     def change(self) -> Change:
@@ -96,6 +99,8 @@ class ClaimedDeliveries:
     next: Position | None
     lost: tuple[Position, ...]
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
@@ -121,6 +126,8 @@ class DeadLetter:
     last_error: str
     died_at: datetime
     changes: tuple[dict[str, object], ...]
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True)

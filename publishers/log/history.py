@@ -14,6 +14,7 @@ from publishers.criteria.predicate import Predicate
 from publishers.errors import HistoryPruned, PositionAhead
 from publishers.fanout.service import Service
 from publishers.model.change import Change
+from publishers.model.errors import brief
 from publishers.model.position import Position
 from publishers.views.view import View
 
@@ -29,7 +30,7 @@ _RUN_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A page of changes.
+    """A page of changes; iterating over it yields them.
 
     Attributes:
         changes: The changes, in order.
@@ -47,6 +48,14 @@ class History:
     more: bool = False
     reverse: bool = False
     nbytes: int = 0
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True)

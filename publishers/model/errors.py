@@ -1,5 +1,6 @@
 """Errors of invalid data, and the root of all errors; `publishers.errors` has the whole tree."""
 
+import reprlib
 from enum import Enum
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ __all__ = [
     "PositionError",
     "PositionMalformed",
     "ValueRefused",
+    "brief",
     "shown",
 ]
 
@@ -20,6 +22,17 @@ def shown(value: object) -> str:
         return f"{value!r:.200}"
     except Exception:  # noqa: BLE001 - a whole number above 4,300 digits, or a __repr__ that raises
         return f"a {type(value).__name__} that cannot be shown"
+
+
+_BRIEF: Final = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 80
+
+
+def brief(record: Any) -> str:
+    """The ``__repr__`` of a record that holds changes, rows or images: the first of them, and the beginning of each."""
+    names = getattr(record, "__struct_fields__", None) or record.__dataclass_fields__
+    fields = ", ".join(f"{name}={_BRIEF.repr(getattr(record, name))}" for name in names)
+    return f"{type(record).__name__}({fields})"
 
 
 class _Hidden(Enum):

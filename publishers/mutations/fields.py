@@ -16,6 +16,7 @@ import msgspec
 
 from publishers.errors import InvalidChange
 from publishers.model.change import Action, Change
+from publishers.model.errors import brief
 from publishers.mutations.arguments import encode_json, encode_value
 from publishers.views.paths import exact_value
 
@@ -61,6 +62,8 @@ class FieldChange(msgspec.Struct, frozen=True):
     action: Action
     value: bytes | None = None
     before: bytes | None = None
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, tuple) or path_names(self.path) != self.path:

@@ -11,6 +11,7 @@ import msgspec
 from publishers.blocks.decode import KEYLESS, spliced
 from publishers.errors import InvalidChange
 from publishers.model.change import Area, Operation
+from publishers.model.errors import brief
 from publishers.mutations.arguments import KEY_RIGHT, check_entity_type
 from publishers.options import LogOptions
 from publishers.wal.format.columns import Column, Columns
@@ -59,6 +60,8 @@ class Mutation(msgspec.Struct, frozen=True):
     area: int = DATA
     entry_version: int | None = None
     follows: tuple["Mutation", ...] = ()
+
+    __repr__ = brief
 
 
 _MUTATIONS: Final = frozenset({Mutation})

@@ -26,6 +26,7 @@ from publishers.blocks.block import Block
 from publishers.errors import InvalidOption, PenstockError, WalCorrupted
 from publishers.lossless import Reader, reader
 from publishers.model.change import Area, Change
+from publishers.model.errors import brief
 from publishers.model.position import Position
 from publishers.views.view import Content, View
 from publishers.wal import FileSystem, Follower, Wal
@@ -56,6 +57,8 @@ class SchemaVersion(msgspec.Struct, frozen=True):
     version: int
     position: Position
     parts: Mapping[str, bytes]
+
+    __repr__ = brief
 
     @property
     def body(self) -> Any:

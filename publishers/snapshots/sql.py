@@ -19,7 +19,7 @@ from publishers.snapshots.source import PageRequest, SourceRow, check_source, di
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Engine, FromClause, Select
 
-__all__ = ["SqlSource"]
+__all__ = ["SqlSource", "check_engine"]
 
 _READERS: Final[Mapping[type, Callable[[str], Any]]] = {
     str: str,
@@ -96,8 +96,7 @@ class SqlSource:
         self._engine = engine
         self.as_of = not isinstance(rows, (sqlalchemy.FromClause, sqlalchemy.Select))
         check_source(self)
-        if not isinstance(engine, sqlalchemy.Engine):
-            raise InvalidOption("engine", engine, "a sqlalchemy.Engine")
+        check_engine(engine)
         if not callable(body):
             raise InvalidOption("body", body, "a callable that takes a mapping")
         if marker is not None and not callable(marker):
@@ -274,3 +273,20 @@ def _python_type(column: "ColumnElement[Any]") -> type | None:
         return column.type.python_type
     except NotImplementedError:
         return None
+
+
+def check_engine(engine: Any) -> None:
+    """Refuses an object that is no engine of SQLAlchemy for threads.
+
+    Raises:
+        InvalidOption: If it is not; for an ``AsyncEngine`` it tells how to make one.
+    """
+    import sqlalchemy  # noqa: PLC0415 - the extra, which the caller has found
+
+    if isinstance(engine, sqlalchemy.Engine):
+        return
+    right = "a sqlalchemy.Engine"
+    if isinstance(getattr(engine, "sync_engine", None), sqlalchemy.Engine):
+        name = engine.dialect.name
+        right += f", for threads; write, beside the AsyncEngine: sqlalchemy.create_engine('{name}://...')"
+    raise InvalidOption("engine", engine, right)

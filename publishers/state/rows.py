@@ -9,6 +9,7 @@ import msgspec
 from publishers.blocks.decode import attached_of
 from publishers.fanout.state import SubscriptionLag
 from publishers.model.change import parsed, time_of
+from publishers.model.errors import brief
 from publishers.model.position import Position
 
 __all__ = ["EntityRow", "RowPlace", "StatePage", "StateStatistics", "StoredRow", "shown_row"]
@@ -87,6 +88,8 @@ class EntityRow(msgspec.Struct, frozen=True, gc=False):
     meta_bytes: bytes | None = None
     expires_at: datetime | None = None
 
+    __repr__ = brief
+
     @property
     def body(self) -> Any:
         """The entity, parsed each time it is asked for."""
@@ -124,6 +127,8 @@ class StatePage:
     rows: tuple[EntityRow, ...]
     place: Position
     more: bool
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True)

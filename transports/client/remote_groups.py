@@ -1,7 +1,8 @@
 """The groups of a remote log: create, inspect, move, pause and drop them, and list their dead letters."""
 
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Self
 
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.log.start import Since
@@ -97,16 +98,14 @@ class RemoteGroups:
         """
         return int((await self._one("release", name, minIdleMs=round(min_idle * 1000)))["count"])
 
-    async def dead_letters(self, name: str) -> AsyncIterator[dict[str, Any]]:
+    def dead_letters(self, name: str) -> AsyncIterator[dict[str, Any]]:
         """The dead letters, in the order of their positions, a page at a time."""
-        after = None
-        while True:
+
+        async def read(after: str | None) -> tuple[list[dict[str, Any]], str | None]:
             page = await self._one("dead", name, limit=_AT_ONCE, after=after)
-            for letter in page["letters"]:
-                yield letter
-            after = page["next"]
-            if after is None:
-                return
+            return page["letters"], page["next"]
+
+        return _Pages(read)
 
     async def discard(self, name: str, positions: Iterable[Position | str] | None = None) -> int:
         """Removes dead letters, durably.
@@ -130,3 +129,27 @@ class RemoteGroups:
         check_slot_name(name)
         log = {} if self._log is None else {"log": self._log}
         return await self._ask({"do": do, "name": name, **log, **fields})
+
+
+class _Pages:
+    """Iterates over pages. A generator would end, as if it were complete, when a wait for the next page is cancelled."""
+
+    def __init__(
+        self, read: Callable[[str | None], Awaitable[tuple[list[dict[str, Any]], str | None]]]
+    ) -> None:
+        self._read = read
+        self._here: deque[dict[str, Any]] = deque()
+        self._after: str | None = None
+        self._more = True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        while not self._here:
+            if not self._more:
+                raise StopAsyncIteration
+            page, self._after = await self._read(self._after)
+            self._here.extend(page)
+            self._more = self._after is not None
+        return self._here.popleft()

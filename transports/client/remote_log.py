@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack, overload
 from uuid import uuid4
 
 from flow import forks, hooks
-from flow.executors import loop_executor
+from flow.executors import loop_executor, require_loop, running_loop
 from publishers.commits.builder import TransactionBuilder
 from publishers.commits.commit_threads import CommitThreads
 from publishers.commits.expectation import Expect, expected
@@ -159,7 +159,9 @@ class RemoteLog:
         """
         self._check_here()
         if self._loop is None:
-            raise ConnectionLost(self.url, "it was not opened; use 'async with'", retryable=False)
+            where = "in a coroutine, or in a shell begun with python -m asyncio"
+            why = f"it was not opened; write, {where}: async with connect({self.url!r}) as log"
+            raise ConnectionLost(self.url, why, retryable=False)
         return self._loop
 
     @overload
@@ -330,7 +332,7 @@ class RemoteLog:
         return RemoteGroups(partial(self._ask, "groups"))
 
     async def _ask(self, kind: str, asked: dict[str, Any]) -> Any:
-        self._check_here()
+        _ = self.loop  # raises if it was not opened
         if self._lost is not None:
             raise self._lost
         return await self._questions.ask(kind, asked)
@@ -384,11 +386,7 @@ class RemoteLog:
         loop = self.loop
         if self._lost is not None:
             raise self._lost
-        try:
-            here = asyncio.get_running_loop() is loop
-        except RuntimeError:
-            here = False
-        if here:
+        if running_loop() is loop:
             raise InvalidTransactionState(self.url, _Place.LOOP, "await log.commit_async(...) there")
         return asyncio.run_coroutine_threadsafe(
             self._commit(self._append_fields(mutations, **committing)), loop
@@ -443,7 +441,7 @@ class RemoteLog:
             LogForked: In a child of ``fork``.
         """
         self._check_here()
-        self._loop = asyncio.get_running_loop()
+        self._loop = require_loop("connect")
         await self._connection.open()
         return self
 

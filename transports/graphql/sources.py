@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from flow.bridges.asyncio import aiter as iterate
+from flow.operators import map as mapping
 from publishers.criteria.criteria import Criteria
 from publishers.log.feed import ChangeFeed
 from publishers.log.start import Since
@@ -101,13 +102,12 @@ class OperationSource:
             snapshot=self.snapshot,
         )
 
-    async def __aiter__(self) -> AsyncIterator[ChangeEvent]:
+    def __aiter__(self) -> AsyncIterator[ChangeEvent]:
         if self.jump:
             raise InvalidRequest("onGap", "JUMP", "FAIL on a server that cannot tell of a gap")
         if self.slot is not None:
             raise InvalidRequest("slot", self.slot.name, "left out on a server that opens no slots")
         if self.member is not None:
             raise InvalidRequest("group", self.member.group, "left out on a server that lets none join")
-        async with iterate(self.feed(self.view)) as changes:
-            async for change in changes:
-                yield ChangeEvent.of(change, self.cursor(change))
+        events = mapping(lambda change: ChangeEvent.of(change, self.cursor(change)))
+        return iterate(events(self.feed(self.view)))

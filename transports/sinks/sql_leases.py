@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from flow.clock import SYSTEM_CLOCK, Clock
 from publishers.errors import InvalidOption
+from publishers.snapshots.sql import check_engine
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table
@@ -27,7 +28,7 @@ class SqlLeases:
 
     Raises:
         ImportError: If SQLAlchemy is not installed.
-        InvalidOption: If the name is invalid.
+        InvalidOption: If the engine or the name is invalid.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class SqlLeases:
             raise InvalidOption("name", name, "a text of 1 to 200 letters")
         self._engine, self._name, self._clock = engine, name, clock
         self._rows = _table(table)
+        check_engine(engine)
         self._seen: tuple[int, int] | None = None
         self._since = 0.0
         self._create = create

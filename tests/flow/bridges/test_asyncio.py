@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import gc
 import itertools
 import threading
@@ -151,14 +152,41 @@ async def test_cancelling_the_task_cancels_the_subscription():
     assert hand.feed.released == 1
 
 
-async def test_a_timeout_while_waiting_loses_no_element():
-    hand = Hand()
-    async with flow.aiter(hand) as items:
+class Handed(Hand, flow.IterablePublisher): ...
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [flow.aiter, aiter, lambda hand: flow.aiter(hand).__aenter__()],
+    ids=["bare", "of a loop", "entered"],
+)
+async def test_a_wait_that_is_given_up_loses_no_element_and_ends_nothing(begin):
+    hand = Handed()
+    items = begin(hand)
+    if asyncio.iscoroutine(items):
+        items = await items
+    async with contextlib.aclosing(items):
         for number in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(items), 0)
+            given_up = asyncio.ensure_future(anext(items))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            await asyncio.wait([given_up])
             hand.push(number)
-        assert [await anext(items) for _ in range(3)] == [0, 1, 2]
+            assert await anext(items) == number
+        assert hand.feed.released == 0
+    assert hand.feed.released == 1
+
+
+async def test_the_first_element_of_an_iterator_that_nothing_else_holds_comes_and_then_its_subscription_ends():
+    hand = Handed()
+    waiting = asyncio.ensure_future(anext(aiter(hand)))
+    await asyncio.sleep(0)
+    gc.collect()
+    hand.push(1)
+    assert await asyncio.wait_for(waiting, 60) == 1
+    assert hand.feed.released == 1
 
 
 async def test_a_waiting_coroutine_is_woken_from_any_thread():
@@ -203,10 +231,8 @@ async def test_two_tasks_cannot_wait_for_one_iterator():
         first.cancel()
 
 
-async def test_it_is_entered_once_and_before_iterating():
+async def test_it_is_entered_once():
     iterator = flow.aiter(flow.from_iterable([1]))
-    with pytest.raises(RuntimeError, match="enter it first"):
-        await anext(iterator)
     async with iterator:
         pass
     with pytest.raises(RuntimeError, match="only once"):

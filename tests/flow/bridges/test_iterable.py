@@ -95,7 +95,7 @@ def test_a_loop_that_is_left_cancels_at_once(where):
 
 
 @pytest.mark.parametrize("where", ["break", "raise", "return"])
-async def test_an_asynchronous_loop_that_is_left_cancels_as_soon_as_the_event_loop_has_its_turn(where):
+async def test_an_asynchronous_loop_that_is_left_cancels_at_once(where):
     numbers = Numbers()
 
     async def consume():
@@ -109,8 +109,6 @@ async def test_an_asynchronous_loop_that_is_left_cancels_as_soon_as_the_event_lo
 
     with contextlib.suppress(LookupError):
         await consume()
-    for _ in range(5):
-        await asyncio.sleep(0)
     assert numbers.released == [1]
 
 
@@ -156,13 +154,23 @@ async def test_a_context_closes_an_asynchronous_iterator_before_it_is_left():
     assert numbers.released == [1]
 
 
-def test_an_iterator_that_the_garbage_collector_finds_is_cancelled_though_a_lock_is_held_around_it():
+async def step(items):
+    return await anext(items)
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asynchronous"])
+def test_an_iterator_that_the_garbage_collector_finds_is_cancelled_though_a_lock_is_held_around_it(kind):
     """The collector may run inside of the publisher, which holds what cancelling needs."""
     numbers = Numbers()
-    cycle = [iter(numbers)]
-    cycle.append(cycle)
-    assert next(cycle[0]) == 0
-    del cycle
+    with asyncio.Runner() as runner:
+        cycle = [iter(numbers) if kind == "blocking" else aiter(numbers)]
+        cycle.append(cycle)
+        assert (next(cycle[0]) if kind == "blocking" else runner.run(step(cycle[0]))) == 0
+        del cycle
+        collected_while_locked(numbers)
+
+
+def collected_while_locked(numbers):
     assert numbers.released == [0]
     with numbers.cancelling:
         gc.collect()
@@ -187,6 +195,8 @@ def test_a_loop_that_was_not_left_when_the_interpreter_ends_keeps_it_from_nothin
 def test_an_iterator_that_could_not_be_made_says_nothing_when_it_is_collected():
     with pytest.raises(ValueError, match="on_lag"):
         flow.iter_blocking(Numbers(), on_lag="stop")
+    with pytest.raises(ValueError, match="on_lag"):
+        flow.aiter(Numbers(), on_lag="stop")
     gc.collect()
 
 
@@ -199,8 +209,16 @@ def test_an_error_of_the_stream_is_raised_from_the_loop():
         list(Failing())
 
 
-async def test_a_for_loop_where_an_event_loop_runs_is_refused_instead_of_blocking_it():
+@pytest.mark.parametrize(
+    ("begin", "instead"),
+    [
+        (iter, "write: async for item in publisher$"),
+        (lambda numbers: next(flow.iter_blocking(numbers)), "write: async with flow.aiter(publisher) as items$"),
+        (lambda numbers: flow.iter_blocking(numbers).__enter__(), "write: async with flow.aiter(publisher) as items$"),
+    ],
+)  # fmt: skip
+async def test_an_iteration_that_would_block_the_event_loop_is_refused_instead(begin, instead):
     numbers = Numbers()
-    with pytest.raises(RuntimeError, match="use async for"):
-        iter(numbers)
+    with pytest.raises(RuntimeError, match=instead.replace("(", r"\(").replace(")", r"\)")):
+        begin(numbers)
     assert numbers.feeds == []

@@ -12,6 +12,7 @@ from publishers import (
     Criteria,
     Criterion,
     InvalidOption,
+    Outbox,
     PageSource,
     SourceFailed,
     SourceRowRefused,
@@ -26,6 +27,7 @@ from publishers.state import table as state_table
 from tests.publishers.snapshots.test_feed import keys
 from tests.publishers.snapshots.test_sources import ORDERS, ends, rows_of
 from tests.publishers.support import fill, opened, wait_until
+from transports.sinks.sql_leases import SqlLeases
 
 
 @pytest.fixture
@@ -400,3 +402,25 @@ def test_a_value_that_is_not_of_its_column_is_told_and_can_be_left_out(log, engi
     assert "leave the column out in a select(...)" in str(probe.error)
     probe = rows_of(log, SqlSource(engine, sql.select(table.c.id), entity_type="place", key="id"))
     assert keys(probe.changes) == ["1"]
+
+
+class AsyncEngine:
+    """Stands for the engine of ``sqlalchemy.ext.asyncio``, whose package needs another one."""
+
+    def __init__(self, engine):
+        self.sync_engine, self.dialect = engine, engine.dialect
+
+
+WANT_ENGINES = {
+    "a source": lambda engine, _: SqlSource(engine, sql.table("orders"), entity_type="order", key="id"),
+    "an outbox": Outbox,
+    "leases": lambda engine, _: SqlLeases(engine, "sinks"),
+}
+
+
+@pytest.mark.parametrize("use", WANT_ENGINES.values(), ids=WANT_ENGINES)
+def test_an_engine_for_coroutines_is_refused_with_the_line_to_write(log, engine, use):
+    with pytest.raises(InvalidOption, match=r"AsyncEngine: sqlalchemy\.create_engine\('sqlite://\.\.\.'\)$"):
+        use(AsyncEngine(engine), log)
+    with pytest.raises(InvalidOption, match=r"^engine is 'sqlite://', but must be a sqlalchemy.Engine$"):
+        use("sqlite://", log)

@@ -9,6 +9,7 @@ from publishers import ChangeLog, Criterion, upsert
 from publishers.errors import InvalidOption, LogForked
 from publishers.views.view import Integers
 from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect, serve
+from transports.client.remote_groups import RemoteGroups
 from transports.codec.groups import MemberReply
 from transports.codec.replies import GroupReply, JoinedReply
 from transports.protocol.client import ClientSession
@@ -205,3 +206,23 @@ def test_what_was_not_answered_is_said_again_but_a_claim():
     assert [call["n"] for call in consumer.unsent()] == calls[2:]
     (refused,) = consumer.answered(GroupReply("1", calls[2], error={"code": "FENCED", "message": "no"}))
     assert refused.error.code == "FENCED"
+
+
+async def test_dead_letters_come_by_pages_and_a_wait_that_is_given_up_ends_nothing():
+    asked, answer = [], asyncio.Event()
+    pages = {None: (["a", "b"], "2"), "2": ([], "3"), "3": (["c"], None)}
+
+    async def ask(question):
+        asked.append(question["after"])
+        await answer.wait()
+        letters, following = pages[question["after"]]
+        return {"letters": letters, "next": following}
+
+    letters = RemoteGroups(ask).dead_letters("pickers")
+    given_up = asyncio.ensure_future(anext(letters))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    answer.set()
+    assert [letter async for letter in letters] == ["a", "b", "c"]
+    assert asked == [None, None, "2", "3"]

@@ -1,5 +1,6 @@
 """What is executed, how often, and what is read for it."""
 
+import asyncio
 import contextlib
 import gc
 import json
@@ -426,6 +427,22 @@ async def test_the_schema_works_under_other_servers_too(log, fill):
     fill(2)
     source = OperationSource(log, Criteria.of(), log.oldest, log.head.version - 1)
     assert [(event.version, event.index) async for event in source] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+async def test_under_other_servers_a_wait_that_is_given_up_ends_nothing(log, fill):
+    from publishers.criteria.criteria import Criteria
+    from transports.graphql.sources import OperationSource
+
+    events = aiter(OperationSource(log, Criteria.of(), log.oldest, None))
+    given_up = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    fill(1)
+    assert [(event.version, event.index) for event in (await anext(events), await anext(events))] == [
+        (1, 0),
+        (1, 1),
+    ]
 
 
 async def test_another_server_that_cannot_tell_of_a_gap_does_not_jump_over_one(log, fill):
