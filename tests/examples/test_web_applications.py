@@ -127,3 +127,45 @@ async def test_a_worker_waits_for_the_one_that_it_replaces(tmp_path):
             await after.listens()
             assert await put(after.port, "100", {"total": "10.00"}) == {"version": 101}
             assert "Traceback" not in after.logged
+
+
+@pytest.fixture(params=["in_fastapi", "in_starlette"])
+def example(request, tmp_path, monkeypatch):
+    """The module of a web application, whose log is in a directory of the test. Litestar begins a thread that it never ends."""
+    if importlib.util.find_spec(request.param.removeprefix("in_")) is None:
+        skip_without(request.param.removeprefix("in_"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    monkeypatch.setenv("HOSTS", "shop.example.org")
+    monkeypatch.setenv("ORIGINS", "https://shop.example.org")
+    monkeypatch.delitem(sys.modules, request.param, raising=False)
+    yield importlib.import_module(request.param)
+    monkeypatch.delitem(sys.modules, request.param)
+
+
+@pytest.mark.filterwarnings("ignore:Using `httpx`")
+def test_each_lifespan_serves_a_log_of_its_own_to_the_hosts_and_pages_of_the_environment(example):
+    from starlette.testclient import TestClient
+
+    page = {"Origin": "https://shop.example.org"}
+    subscribe = {
+        "criteria": [{"entity_types": ["order"]}],
+        "start": "earliest",
+        "content": "BODY",
+        "credits": 9,
+    }
+    for number in range(3):
+        with TestClient(example.app, base_url="https://shop.example.org") as client:
+            put = client.put(f"/orders/{number}", json={"total": "10.00"})
+            assert put.json() == {"version": number + 1}
+            with client.websocket_connect("wss://shop.example.org/live/ws", headers=page) as wire:
+                wire.send_json({"type": "connection_init", "payload": {}})
+                wire.send_json({"type": "subscribe", "id": "a", "payload": subscribe})
+                keys = []
+                while len(keys) <= number:
+                    message = wire.receive_json()
+                    assert message["type"] != "error", message
+                    keys += [event["key"] for event in message.get("events", ())]
+                assert keys == list(map(str, range(number + 1)))
+            assert example.app.state.log.statistics().subscription_count == 0
+            assert client.get("/live/health", headers={"Host": "evil.example"}).status_code == 421

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from publishers.errors import InvalidOption
+from transports.access.once import Once
 
 __all__ = ["HostNames", "is_loopback"]
 
@@ -34,6 +35,16 @@ class HostNames:
         if isinstance(allowed, (str, bytes)):
             raise InvalidOption("hosts", allowed, "a list of them, each " + _RIGHT)
         self._allowed = None if allowed is None else frozenset(_checked(name) for name in allowed)
+        self._once = Once()
+
+    def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """Returns why a request is refused, which is logged once for each name; None if its host name is accepted."""
+        name = self.stranger(headers)
+        if name is None:
+            return None
+        return self._once.warn(
+            f"host {name[:100]!r} is not one that this server answers to; name it in hosts to allow it"
+        )
 
     def stranger(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         """Returns the host name of a request if it is not accepted, else None. A request without one does not come from a browser."""

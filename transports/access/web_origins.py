@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from publishers.errors import InvalidOption
 from transports.access.host_names import is_loopback
+from transports.access.once import Once
 
 __all__ = ["WebOrigins", "checked_origins"]
 
@@ -25,6 +26,13 @@ class WebOrigins:
 
     def __init__(self, allowed: Collection[str]) -> None:
         self._allowed = checked_origins(allowed)
+        self._once = Once()
+
+    def refusal(self, origin: str | None) -> str | None:
+        """Returns why a page is refused, which is logged once for each origin; None if it is allowed, or there is no page."""
+        if not origin or self.welcomes(origin):
+            return None
+        return self._once.warn(f"origin {origin[:100]!r} is not allowed; name it in origins to allow it")
 
     def welcomes(self, origin: str) -> bool:
         """Whether a page is allowed, judged by the ``Origin`` header of its browser."""

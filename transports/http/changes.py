@@ -205,10 +205,12 @@ class _Request:
 
     async def _discard(self, spool: ChargedFile) -> None:
         """Deletes a spool; that of a file on a thread, because it may wait for the disk."""
-        if not spool.small:
-            with contextlib.suppress(PenstockError):  # the pool is closed, or too much waits
-                await self._pool.run(self._caller.client, spool.close)
-        spool.close()
+        try:
+            if not spool.small:
+                with contextlib.suppress(PenstockError):  # the pool is closed, or too much waits
+                    await self._pool.run(self._caller.client, spool.close)
+        finally:
+            spool.close()
 
     async def _commit(self, request: AppendRequest, changes: list[Mutation]) -> tuple[Commit, str | None]:
         principal = await self._caller.still()

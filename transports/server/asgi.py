@@ -7,7 +7,6 @@ transactions; ``/`` is a page with links, or a page that the program supplies; `
 
 import asyncio
 import contextlib
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +18,7 @@ from publishers.store.store import ChangeStore
 from transports.access.access import Access, Authenticator, Authoriser
 from transports.access.grant import Grant
 from transports.access.host_names import HostNames
+from transports.access.once import Once
 from transports.access.web_origins import WebOrigins
 from transports.appends import Appending
 from transports.browser.pages import Page, find_own
@@ -35,7 +35,7 @@ from transports.quotas.pool import Pools
 from transports.quotas.weight import ServerWeight
 from transports.server import access_log
 from transports.server.access_log import AccessEntry
-from transports.server.asgi_link import AsgiLink
+from transports.server.asgi_link import FOREIGN, AsgiLink
 from transports.server.change_driver import ChangeDriver
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import LINK, Offer
@@ -76,7 +76,6 @@ _BOUNDS: Final = {
 }
 """The ``Limits`` field that bounds each figure."""
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
-_LOG: Final = logging.getLogger("penstock.transports")
 _SERVER: Final = f"penstock/{version()}"
 
 
@@ -185,7 +184,7 @@ class Application:
         self._ended: Counter[str] = Counter()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._foreign = False
+        self._once = Once()
         self._stopping = False
         self._mounted: dict[str, ASGIApplication] = {}
         self._graphql: GraphQLEndpoint | None = None
@@ -296,7 +295,7 @@ class Application:
     async def _websocket(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         offer: Offer | None = (scope.get("extensions") or {}).get(LINK)
         if offer is None:
-            self._say_foreign()
+            self._once.warn(FOREIGN)
             offer = AsgiLink(receive, send, self._limits)
         entry = AccessEntry(scope) if access_log.is_wanted() else None
 
@@ -304,18 +303,18 @@ class Application:
             scope["penstock.status"] = int(status)
             offer.refuse(status, why)
 
-        origin = headers_of(scope).get("origin", "")
+        origin = headers_of(scope).get("origin")
         offered = scope.get("subprotocols") or []
         graphql = await self._load_graphql() if scope["path"] == "/graphql" else None
         speaks = graphql.subprotocol if graphql is not None else SUBPROTOCOL
         # The response must not name a protocol that was not offered (RFC 6455 §4.2.2).
         speech = speaks if offered else None
-        if (stranger := self._hosts.stranger(scope["headers"])) is not None:
-            refuse(HTTPStatus.MISDIRECTED_REQUEST, _stranger(stranger))
+        if (why := self._hosts.refusal(scope["headers"])) is not None:
+            refuse(HTTPStatus.MISDIRECTED_REQUEST, why)
         elif scope["path"] != "/ws" and graphql is None:
             refuse(HTTPStatus.NOT_FOUND, self._elsewhere(scope["path"], "the WebSocket is at /ws"))
-        elif origin and not self._origins.welcomes(origin):
-            refuse(HTTPStatus.FORBIDDEN, f"origin {origin} is not allowed; name it in origins to allow it")
+        elif (why := self._origins.refusal(origin)) is not None:
+            refuse(HTTPStatus.FORBIDDEN, why)
         elif offered and speaks not in offered:
             refuse(HTTPStatus.BAD_REQUEST, f"offer the sub-protocol {speaks}, or none")
         elif self._stopping:
@@ -325,9 +324,14 @@ class Application:
             self._turn_away(offer, speech, CloseCode.OVERLOAD, full)
         else:
             self._connect(offer, scope, graphql, speech)
-        await offer.closed()
-        if entry is not None:
-            entry.write_ended(offer.ending)
+        try:
+            await offer.closed()
+        except BaseException:  # the host has cancelled the application, and the connection with it
+            offer.abort()
+            raise
+        finally:
+            if entry is not None:
+                entry.write_ended(offer.ending)
 
     def _connect(
         self, offer: Offer, scope: Scope, graphql: "GraphQLEndpoint | None", subprotocol: str | None
@@ -415,30 +419,23 @@ class Application:
         offer.attach(None, subprotocol)
         offer.close(code, why)
 
-    def _say_foreign(self) -> None:
-        if not self._foreign:
-            self._foreign = True
-            _LOG.warning(
-                "running without the protocol class transports.LinkProtocol (uvicorn --ws transports:LinkProtocol): "
-                "that server decides how many bytes may be unsent, and when a stalled client is disconnected"
-            )
-
     async def _http(self, scope: Scope, receive: Receive, send: ASGISend) -> None:
         path, method, headers = scope["path"], scope["method"], headers_of(scope)
         page, body = self._pages.get(path) or find_own(path), method == "GET"
-        if (stranger := self._hosts.stranger(scope["headers"])) is not None:
-            await answer(
-                send, HTTPStatus.MISDIRECTED_REQUEST, {"error": _stranger(stranger)}, body=method != "HEAD"
-            )
+        if (why := self._hosts.refusal(scope["headers"])) is not None:
+            await answer(send, HTTPStatus.MISDIRECTED_REQUEST, {"error": why}, body=method != "HEAD")
         elif not path:
             await add_slash(send, scope)
         elif not path.startswith("/"):
             why = f"the target is {path[:100]!r}, but a target begins with /"
             await answer(send, HTTPStatus.BAD_REQUEST, {"error": why})
-        elif method not in _SAFE and (origin := headers.get("origin")) and not self._origins.welcomes(origin):
+        elif method not in _SAFE and (why := self._origins.refusal(headers.get("origin"))) is not None:
             # A page may send without reading the answer, so CORS alone does not keep it from doing something.
-            why = f"origin {origin[:100]} is not allowed; name it in origins to allow it"
-            refused = {"error": why, "code": "INVALID_REQUEST", "retryable": False}
+            refused = {
+                "error": why,
+                "code": "INVALID_REQUEST",
+                "retryable": False,
+            }
             await answer(send, HTTPStatus.FORBIDDEN, refused)
         elif path.startswith("/graphql") and (graphql := await self._load_graphql()) is not None:
             await graphql.http(scope, receive, send)
@@ -479,6 +476,10 @@ class Application:
     async def _lifespan(self, receive: Receive, send: ASGISend) -> None:
         while True:
             match (await receive())["type"]:
+                case "lifespan.startup" if self._stopping:
+                    why = "this transports.Application was stopped with its lifespan; make another one for the next"
+                    await send({"type": "lifespan.startup.failed", "message": why})
+                    return
                 case "lifespan.startup":
                     await send({"type": "lifespan.startup.complete"})
                 case _:
@@ -501,11 +502,6 @@ def _checked(pages: Mapping[str, Page]) -> dict[str, Page]:
                 "pages", path, f"a path that begins with / and is none of {', '.join(_TAKEN)}"
             )
     return dict(pages)
-
-
-def _stranger(name: str) -> str:
-    """The error text for a request whose ``Host`` is not accepted."""
-    return f"host {name[:100]!r} is not one that this server answers to; name it in hosts to allow it"
 
 
 async def _show(send: ASGISend, page: Page, if_none_match: str, *, body: bool) -> None:

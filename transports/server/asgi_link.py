@@ -15,9 +15,15 @@ from transports.http.asgi import ASGISend, Receive
 from transports.limits import Limits
 from transports.server.link import Receiver
 
-__all__ = ["AsgiLink"]
+__all__ = ["FOREIGN", "AsgiLink"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
+
+FOREIGN: Final = (
+    "running without the protocol class transports.LinkProtocol (uvicorn --ws transports:LinkProtocol): "
+    "that server decides how many bytes may be unsent, and when a stalled client is disconnected"
+)
+"""What the log is told once where these links are used."""
 
 
 class AsgiLink:
@@ -100,26 +106,31 @@ class AsgiLink:
         self._notify_lost()
 
     async def closed(self) -> None:
-        """Serves the connection until it ends."""
+        """Serves the connection until it ends. Cancelling this ends it at once, however often it is cancelled."""
+        try:
+            await self._serve()
+        finally:
+            self._notify_lost()
+
+    async def _serve(self) -> None:
         await self._receive()
         if not self._attached:
             await self._send({"type": "websocket.close", "code": int(CloseCode.FORBIDDEN)})
             return
         await self._send({"type": "websocket.accept", "subprotocol": self._subprotocol})
         tasks = [asyncio.create_task(work()) for work in (self._read, self._pump, self._aborted.wait)]
+        for task in tasks:
+            task.add_done_callback(_report)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if self._closing is not None and not tasks[0].done():
                 # The host awaits the peer's close frame; this bounds the wait.
                 await asyncio.wait(tasks[:1], timeout=self._limits.close_timeout)
         finally:
+            # Nothing is awaited here: a scope that was cancelled may cancel each further wait too.
             for task in tasks:
                 task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            self._notify_lost()
-        for result in results:
-            if isinstance(result, Exception):
-                _LOG.debug("the host ended the connection: %r", result)
+        await asyncio.wait(tasks)
 
     async def _read(self) -> None:
         while (message := await self._receive())["type"] != "websocket.disconnect":
@@ -158,3 +169,8 @@ class AsgiLink:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.lost()
+
+
+def _report(task: asyncio.Task[object]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOG.debug("the host ended the connection: %r", error)

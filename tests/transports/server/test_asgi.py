@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import logging
 import os
+import re
 import urllib.error
 import urllib.request
 
@@ -190,3 +192,56 @@ async def test_health_is_told_while_another_log_appears(tmp_path, log):
         patched.setattr(type(log), "token", lambda _, position: adding(position))
         await application({"type": "http", "path": "/health", "method": "GET", "headers": []}, None, send)
     assert answered[0]["status"] == 200
+
+
+@pytest.mark.parametrize("face", ["a WebSocket", "a POST"])
+@pytest.mark.parametrize(
+    ("header", "value", "told"),
+    [
+        ("Origin", "https://shop{}.example", r"^origin 'https://shop\d*.example' is not allowed; name it in origins to"),
+        ("Host", "shop{}.example", r"^host 'shop\d*.example' is not one that this server answers to; name it in hosts to"),
+    ],
+)  # fmt: skip
+async def test_a_refusal_that_only_the_operator_can_change_is_one_line_for_each_name_and_not_without_end(
+    log, caplog, face, header, value, told
+):
+    application, sent = Application(log, hosts=[]), []
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        sent.append(message)
+
+    def asked(name):
+        headers = [(header.lower().encode(), value.format(name).encode())]
+        kind = {"type": "websocket"} if face == "a WebSocket" else {"type": "http", "method": "POST"}
+        scope = {**kind, "path": "/ws", "headers": headers, "query_string": b"", "subprotocols": []}
+        return application(scope, receive, send)
+
+    with caplog.at_level(logging.WARNING, "penstock.transports"):
+        for name in ("", "", *range(500)):
+            await asked(name)
+    lines = [record.getMessage() for record in caplog.records if "LinkProtocol" not in record.getMessage()]
+    assert len(sent) >= 502
+    assert re.search(told, lines[0])
+    assert len(lines) == len(set(lines))
+    assert 50 < len(lines) <= 100
+
+
+async def test_an_application_that_has_stopped_refuses_a_second_lifespan_and_says_what_is_right(log):
+    application, sent = Application(log), []
+
+    async def receive():
+        return {"type": coming.pop(0)}
+
+    async def send(message):
+        sent.append(message)
+
+    coming = ["lifespan.startup", "lifespan.shutdown", "lifespan.startup"]
+    for _ in range(2):
+        await application({"type": "lifespan"}, receive, send)
+    assert [message["type"].removeprefix("lifespan.") for message in sent] == [
+        "startup.complete", "shutdown.complete", "startup.failed",
+    ]  # fmt: skip
+    assert "make another one" in sent[-1]["message"]

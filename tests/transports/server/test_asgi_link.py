@@ -1,11 +1,15 @@
 """The application mounted under a server that knows nothing of us: uvicorn with its own protocol classes."""
 
+import asyncio
+import json
 import logging
 from contextlib import contextmanager
 
+import anyio
 import pytest
 
 from tests.transports.conftest import uvicorn_runs
+from transports import LinkProtocol
 from transports.limits import Limits
 from transports.server.asgi import Application
 
@@ -100,3 +104,93 @@ async def test_an_application_that_stops_tells_its_subscriptions(log, dial, unti
             assert (await wire.expect("error"))["payload"]["code"] == "GOING_AWAY"
             assert (await wire.closed())[0] == 1012
         await until(lambda: application.connections == 0)
+
+
+class Host:
+    """A server of others: what it hands to the application, and what it was sent."""
+
+    def __init__(self, *messages, path="/ws"):
+        self.coming = asyncio.Queue()  # noqa: TID251 - of a test
+        for message in messages:
+            self.coming.put_nowait(message)
+        self.sent = []
+        self.scope = {
+            "type": "websocket",
+            "path": path,
+            "headers": [],
+            "subprotocols": [],
+            "query_string": b"",
+        }
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    async def run(self, application):
+        await application(self.scope, self.coming.get, self.send)
+
+
+def says(**message):
+    return {"type": "websocket.receive", "text": json.dumps(message)}
+
+
+CONNECT = {"type": "websocket.connect"}
+INIT = says(type="connection_init", payload={})
+SUBSCRIBE = says(type="subscribe", id="a", payload={"criteria": [{}], "credits": 9})
+POINTS = {"before it accepts": (), "accepted": (CONNECT,), "subscribed": (CONNECT, INIT, SUBSCRIBE)}
+
+
+async def cancelled_twice(running, there):
+    task = asyncio.ensure_future(running)
+    await there()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def left_by_a_scope(running, there):
+    async with anyio.create_task_group() as group:
+
+        async def run():
+            with anyio.CancelScope() as scope:
+                scopes.append(scope)
+                await running
+
+        scopes = []
+        group.start_soon(run)
+        await there()
+        scopes[0].cancel()
+
+
+@pytest.mark.parametrize("leave", [cancelled_twice, left_by_a_scope])
+@pytest.mark.parametrize("messages", POINTS.values(), ids=POINTS)
+async def test_a_connection_that_its_host_cancels_leaves_nothing_behind(log, until, messages, leave):
+    application = Application(log)
+    host = Host(*messages)
+
+    async def there():
+        await until(lambda: application.connections == 1 and host.coming.empty())
+        await until(lambda: log.statistics().subscription_count == (SUBSCRIBE in messages))
+
+    await leave(host.run(application), there)
+    assert application.connections == 0
+    await until(lambda: log.statistics().subscription_count == 0)
+
+
+async def test_a_connection_of_our_own_protocol_class_ends_with_its_application_too(log, dial, until):
+    application, tasks = Application(log), []
+
+    async def around(scope, receive, send):
+        tasks.append((asyncio.current_task(), asyncio.get_running_loop()))
+        await application(scope, receive, send)
+
+    with uvicorn_runs(around, ws=LinkProtocol, lifespan="off") as (_, port):
+        async with dial(f"ws://127.0.0.1:{port}/ws") as wire:
+            await wire.init()
+            await wire.subscribe()
+            ((task, loop),) = tasks
+            loop.call_soon_threadsafe(task.cancel)
+            await wire.closed()
+        await until(lambda: application.connections == 0)
+    await until(lambda: log.statistics().subscription_count == 0)
