@@ -1,9 +1,13 @@
 """Argument checks of public functions; their errors name the rule, if there is one, and what would be right."""
 
-from collections.abc import AsyncIterable, Iterable
-from typing import Final
+from collections.abc import AsyncIterable, Callable, Iterable
+from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Final, ParamSpec, TypeVar
 
 __all__ = [
+    "names_arguments",
     "require_function",
     "require_functions",
     "require_iterable",
@@ -11,6 +15,9 @@ __all__ = [
     "require_seconds",
     "require_subscriber",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _SIGNALS: Final = ("on_subscribe", "on_error", "on_complete")
 
@@ -95,3 +102,50 @@ def require_seconds(name: str, seconds: object) -> None:
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
         raise ValueError(f"{name}: {seconds!r}; a number of seconds of at least 0 is expected")
+
+
+def names_arguments(*others: Callable[..., object]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let the error of an unknown keyword argument name the one that is meant; a decorator.
+
+    Args:
+        others: Functions and classes whose arguments are given to this function by mistake, as those of the criteria that it takes.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*given: P.args, **named: P.kwargs) -> R:
+            try:
+                return function(*given, **named)
+            except TypeError:
+                mine = _keywords(function)
+                unknown = next((name for name in named if name not in mine), None)
+                if unknown is None:
+                    raise
+                wrong = (
+                    f"{_name(function)}() has no argument {unknown!r}; {_suggestion(unknown, mine, others)}"
+                )
+            raise TypeError(wrong)
+
+        return call
+
+    return decorate
+
+
+def _suggestion(unknown: str, mine: Iterable[str], others: Iterable[Callable[..., object]]) -> str:
+    known = {name: f"{_name(other)}({name}=...)" for other in others for name in _keywords(other)}
+    known |= {name: f"{name}=" for name in mine}
+    near = get_close_matches(unknown, known, 1)
+    return f"did you mean {known[near[0]]}?" if near else f"it has {', '.join(mine)}"
+
+
+def _name(function: Callable[..., object]) -> str:
+    return function.__qualname__.removesuffix(".__init__")
+
+
+def _keywords(function: Callable[..., object]) -> Iterable[str]:
+    kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return [
+        one.name
+        for one in signature(function).parameters.values()
+        if one.kind in kinds and one.name != "self"
+    ]

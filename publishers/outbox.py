@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakKeyDictionary
 
+from flow.misuse import names_arguments
 from publishers.background import start_thread
 from publishers.commits.errors import OutboxBehind
 from publishers.commits.label import check_producer
@@ -59,6 +60,7 @@ class Outbox:
         LogReadOnly, LogClosed: If the log is not open for writing.
     """
 
+    @names_arguments()
     def __init__(
         self,
         engine: "Engine",

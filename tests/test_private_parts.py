@@ -35,7 +35,7 @@ PARTS = {
 
 OURS = (
     "flow/drain/drain.py", "flow/drain/strand.py", "flow/interrupts.py", "flow/tck/stress.py",  # of flow and of sys
-    "transports/cli/completion.py",  # of argparse
+    "transports/cli/arguments.py", "transports/cli/completion.py",  # of argparse
     "transports/http/changes.py",  # a class of the same module
     "transports/sinks/kafka.py",  # names of librdkafka's errors, which are public
 )  # fmt: skip

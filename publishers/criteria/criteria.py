@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
 from flow.bridges.iterable import IterablePublisher
+from flow.misuse import names_arguments
 from publishers.criteria.conditions import Image, Transition, Where, member
 from publishers.criteria.patterns import Pattern, PatternError
 from publishers.errors import InvalidCriteria
@@ -83,6 +84,7 @@ class Criterion:
     annotations: frozenset[Where] = field(default=frozenset())
     also: "frozenset[Criterion]" = field(default=frozenset())
 
+    @names_arguments()
     def __init__(
         self,
         *,

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, TypedDict, Unpack, get_args, overload
 from uuid import UUID
 
+from flow.misuse import names_arguments
 from publishers.commits.label import RemoteProducer, producer_id
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.predicate import Predicate
@@ -91,6 +92,7 @@ class ReadableLog(OperatedLog):
         self, *wishes: Wishes, as_: Mapping[str, type[M]], **reading: Unpack[Reading]
     ) -> ModelFeed[ModelChange[M]]: ...
 
+    @names_arguments(Criterion)
     def changes(
         self,
         *wishes: Wishes,
@@ -282,6 +284,7 @@ class ReadableLog(OperatedLog):
             raise StateOff(self.name)
         return self._state
 
+    @names_arguments(Criterion)
     def history(
         self,
         wishes: Wishes = None,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flow.misuse import names_arguments
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import HistoryPruned, InvalidOption, LogForked, PenstockError
 from publishers.model.position import Position, Start
@@ -45,6 +46,7 @@ class Slots:
 
     # --- the slots ---------------------------------------------------------------------------------------------------
 
+    @names_arguments(Criterion)
     def create(
         self,
         name: str,

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
+from flow.misuse import names_arguments
 from publishers.commits import Commit
 from publishers.errors import InvalidOption, SourceFailed, SourceRowRefused
 from publishers.lossless import encodable, key_text
@@ -69,6 +70,7 @@ class SqlSource:
         InvalidOption: If another argument is invalid.
     """
 
+    @names_arguments()
     def __init__(
         self,
         engine: "Engine",

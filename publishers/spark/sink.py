@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
+from flow.misuse import names_arguments
 from publishers.errors import AdmissionStopped, ExpectationFailed, InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.log.statistics import Produced
@@ -190,6 +191,7 @@ class ChangeSink:
         StateOff: If ``compare`` is set, and the log was opened without its state.
     """
 
+    @names_arguments()
     def __init__(
         self,
         log: ChangeLog | str,

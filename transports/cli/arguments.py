@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -49,9 +50,24 @@ class ArgumentParser(argparse.ArgumentParser):
                     yield from below.commands()
 
     def parse_known_args(self, *given: Any, **named: Any) -> Any:
-        """Parses the known arguments, and returns the rest."""
+        """Parses the arguments; those that it does not know are an error here, where it is known which there are."""
         self.fill()
-        return super().parse_known_args(*given, **named)
+        found, unknown = super().parse_known_args(*given, **named)
+        if unknown:
+            options = [one.partition("=")[0] for one in unknown if one.startswith("-")]
+            known = [name for action in self.actions for name in action.option_strings]
+            near = [suggested for one in options for suggested in get_close_matches(one, known, 1)]
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            for near in get_close_matches(str(value), map(str, action.choices or ()), 1):
+                error.message += f"; did you mean {near}?"
+            raise
 
     # Kinds of arguments.
 

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from publishers.errors import InvalidOption, NotALog, NotAStore
 from publishers.log.changelog import ChangeLog
@@ -14,10 +13,9 @@ from publishers.store.directory import kind_of
 from publishers.store.log_entries import SYSTEM
 from publishers.store.store import ChangeStore
 from publishers.wal import RealFileSystem
+from transports.client.urls import address_meant, websocket_url
 
 __all__ = ["check_directory", "directory_of", "followed", "is_store", "logs_in", "owned", "url_of"]
-
-_SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 
 def url_of(source: str) -> str | None:
@@ -29,22 +27,15 @@ def url_of(source: str) -> str | None:
     Raises:
         InvalidOption: If the URL is of another kind.
     """
-    scheme, mark, _ = source.partition("://")
-    if not mark:
-        return None
-    if scheme not in _SCHEMES:
-        raise InvalidOption("URL|DIR", source, "a directory, or an address such as ws://127.0.0.1:8090/ws")
-    right = "an address with a host, such as ws://127.0.0.1:8090/ws"
-    try:
-        parts = urlsplit(source)
-        host, _ = parts.hostname, parts.port
-    except ValueError:  # half an IPv6 address, or an invalid port
-        raise InvalidOption("URL|DIR", source, right) from None
-    if not host:
-        raise InvalidOption("URL|DIR", source, right)
-    return parts._replace(
-        scheme=_SCHEMES[scheme], path=f"{parts.path}ws" if parts.path.endswith("/") else parts.path or "/ws"
-    ).geturl()
+    if "://" in source:
+        try:
+            return websocket_url(source)
+        except ValueError:  # another scheme, no host, half an IPv6 address, or an invalid port
+            right = "a directory, or an address with a host, such as ws://127.0.0.1:8090/ws"
+            raise InvalidOption("URL|DIR", source, right) from None
+    if (meant := address_meant(source)) is not None and not Path(source).exists():
+        raise InvalidOption("URL|DIR", source, f"a directory, or the address of a server: write {meant}")
+    return None
 
 
 def check_directory(directory: str) -> None:
@@ -55,7 +46,7 @@ def check_directory(directory: str) -> None:
     """
     if not directory:
         raise InvalidOption("DIR", directory, "the path of a directory")
-    if "://" in directory:
+    if "://" in directory or (address_meant(directory) is not None and not Path(directory).exists()):
         raise InvalidOption(
             "DIR", directory, "a directory: 'penstock tail' and 'penstock append' reach servers"
         )

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from flow import forks, hooks
 from flow.executors import loop_executor, require_loop, running_loop
+from flow.misuse import names_arguments
 from publishers.commits.builder import TransactionBuilder
 from publishers.commits.commit_threads import CommitThreads
 from publishers.commits.expectation import Expect, expected
@@ -36,6 +37,7 @@ from transports.client.remote_groups import RemoteGroups
 from transports.client.remote_questions import RemoteQuestions
 from transports.client.remote_slot import RemoteSlot
 from transports.client.remote_slots import RemoteSlots
+from transports.client.urls import check_websocket_url
 from transports.codec.appends import expect_json
 from transports.codec.changes import changes_json
 from transports.codec.messages import view_json
@@ -182,6 +184,7 @@ class RemoteLog:
         **reading: Unpack[RemoteReading],
     ) -> ModelFeed[RemoteModelChange[M]]: ...
 
+    @names_arguments(Criterion)
     def changes(
         self,
         *criteria: Criterion | Criteria | None,
@@ -578,6 +581,7 @@ class RemoteLog:
         self._perform(self._session.give_up(lost))
 
 
+@names_arguments()
 def connect(
     url: str,
     *,
@@ -609,8 +613,7 @@ def connect(
     Raises:
         InvalidOption: If the URL is not one of a WebSocket, or ``ssl`` or ``server_name`` is given for one without TLS.
     """
-    if not url.lower().startswith(("ws:", "wss:") if (ssl, server_name) == (None, None) else "wss:"):
-        raise InvalidOption("url", url, "a URL that begins with wss://, or without TLS with ws://")
+    check_websocket_url(url, tls=(ssl, server_name) != (None, None))
     return RemoteLog(
         url,
         token=token,

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from flow.misuse import names_arguments
 from publishers.errors import InvalidOption
 from publishers.store.store import ChangeStore
 from transports.access.access import Access, Authenticator, Authoriser
@@ -120,6 +121,7 @@ class Application:
         LogForked: In a child of ``fork``, if a log was opened in its parent.
     """
 
+    @names_arguments()
     def __init__(
         self,
         logs: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]",

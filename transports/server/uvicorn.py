@@ -8,6 +8,7 @@ from concurrent.futures import TimeoutError as WaitTimeoutError
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from flow.misuse import names_arguments
 from transports.access.host_names import is_loopback
 from transports.errors import ExtraMissing, ServerFailed
 from transports.limits import Limits
@@ -174,6 +175,7 @@ _CROWDED: Final = (
 )
 
 
+@names_arguments()
 def serve(
     log: "ChangeLog | ChangeStore | Mapping[str, ChangeLog]",
     host: str = "127.0.0.1",

@@ -159,7 +159,7 @@ def test_the_name_may_be_left_out_where_there_is_one_log(shop, lines, capsysbina
         (["append", "LOG", "--log", "x"], 2, "is a single log, and not a store"),
         (["append", "NOTHING", "--log", "x"], 1, "penstock log create"),
         (["serve", "ws://127.0.0.1:1/"], 2, "'penstock tail' and 'penstock append' reach servers"),
-        (["tail", "ftp://127.0.0.1/"], 2, "an address such as ws://"),
+        (["tail", "ftp://127.0.0.1/"], 2, "such as ws://"),
         (["tail", "http://127.0.0.1:1/"], 1, "the connection to ws://127.0.0.1:1/ws is lost"),
     ],
 )

@@ -337,3 +337,35 @@ def test_what_cannot_be_printed_at_the_end_is_told_by_the_exit_code(unbuffered):
         os.close(output)
         assert done.returncode == code
         assert "Exception ignored" not in done.stderr
+
+
+MISTYPED = {
+    "tial": "; did you mean tail? (penstock --help",
+    "slot creat DIR": "; did you mean create? (penstock slot --help",
+    "group dead inspct DIR pickers": "did you mean inspect? (penstock group dead --help",
+    "tail DIR --entity_type order": "--entity_type order; did you mean --entity-type? (penstock tail --help",
+    "tail --entity_type=order DIR": "did you mean --entity-type?",
+    "serve DIR --prt 1 --tokn-file x": "did you mean --port, --token-file?",
+    "tail 127.0.0.1:9": "a directory, or the address of a server: write ws://127.0.0.1:9/ws",
+    "append localhost:9/live/": "write ws://localhost:9/live/ws",
+    "verify 127.0.0.1:9": "a directory: 'penstock tail' and 'penstock append' reach servers",
+    "frobnicate": "invalid choice: 'frobnicate' (choose from ",
+    "tail DIR --frobnicate": "unrecognized arguments: --frobnicate (penstock tail --help",
+}
+
+
+@pytest.mark.parametrize(("arguments", "told"), MISTYPED.items(), ids=MISTYPED)
+def test_what_is_mistyped_names_what_is_meant(arguments, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments.replace("DIR", str(tmp_path)).split()) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert told in captured.err
+
+
+def test_a_directory_that_looks_like_an_address_stays_a_directory(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with ChangeLog.open(tmp_path / "orders:1") as log:
+        log.commit([upsert("order", "1", {})])
+    assert main(["tail", "orders:1", "--since", "earliest", "--limit", "1"]) == 0
+    assert main(["verify", "orders:1"]) == 0
