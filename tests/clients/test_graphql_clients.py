@@ -298,3 +298,11 @@ async def test_a_stock_client_works_for_a_group_and_goes_on_with_what_it_had_aft
                 assert keys == expected
         assert log.groups.info("pickers").generation == 1
     assert log.groups.info("pickers").floor == log.head
+
+
+async def test_apollos_persisted_queries_are_sent_whole_after_one_refusal(log, fill, node):
+    fill(1, 0)
+    with serve(log) as server:
+        async with running("node", node / "persisted.mjs", server.graphql_url) as client:
+            found = [(line["name"], line["found"]) for line in await client.lines(3)]
+    assert found == [("POST", 3), ("GET", 3), ("WebSocket", "1")]

@@ -31,12 +31,16 @@ _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class GraphQLRequest(msgspec.Struct, frozen=True, rename={"operation_name": "operationName"}):
-    """A request to execute; only the types are checked."""
+    """A request to execute; only the types are checked. ``query`` is None where the hash of a persisted query replaces it."""
 
-    query: str
+    query: str | None = None
     operation_name: str | None = None
     variables: dict[str, Any] | None = None
     extensions: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.query is None and not is_persisted(self.extensions):
+            raise ValueError("Object missing required field `query`")
 
 
 class GraphQLSubscribe(msgspec.Struct, frozen=True):
@@ -63,6 +67,11 @@ _envelope: Final[Envelope[GraphQLMessage]] = Envelope(
         "pong": Pong,
     }
 )
+
+
+def is_persisted(extensions: Mapping[str, Any] | None) -> bool:
+    """Whether a request names a persisted query by its hash, as clients with Apollo's protocol do first."""
+    return extensions is not None and "persistedQuery" in extensions
 
 
 def parse(text: bytes | str) -> GraphQLMessage:

@@ -13,7 +13,7 @@ from transports.problems import Problem, describe
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["RequestRefused", "formatted", "problem_of", "resolver_error"]
+__all__ = ["RequestRefused", "formatted", "not_persisted", "problem_of", "resolver_error"]
 
 
 class RequestRefused(Exception):
@@ -26,6 +26,12 @@ class RequestRefused(Exception):
     def __init__(self, errors: Iterable[GraphQLError]) -> None:
         self.errors = formatted(errors)
         super().__init__("; ".join(error["message"] for error in self.errors))
+
+
+def not_persisted() -> RequestRefused:
+    """Returns the refusal of a hash in place of a query, in the words of Apollo's protocol: the client sends queries from now on."""
+    extensions = {"code": "PERSISTED_QUERY_NOT_SUPPORTED", "retryable": False}
+    return RequestRefused([GraphQLError("PersistedQueryNotSupported", extensions=extensions)])
 
 
 def problem_of(error: BaseException, log: "ChangeLog | None") -> Problem:

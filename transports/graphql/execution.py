@@ -36,7 +36,7 @@ from transports.appends import Appending
 from transports.graphql.context import Context
 from transports.graphql.cost import beyond, check_variables
 from transports.graphql.documents import Document, Documents
-from transports.graphql.errors import RequestRefused, formatted, resolver_error
+from transports.graphql.errors import RequestRefused, formatted, not_persisted, resolver_error
 from transports.graphql.groups import GivenDelivery
 from transports.graphql.openings import NOTHING_OPEN, Openings
 from transports.graphql.probe import SelectionProbe
@@ -95,7 +95,7 @@ class Engine:
 
     def prepare(
         self,
-        query: str,
+        query: str | None,
         operation_name: str | None = None,
         variables: Mapping[str, Any] | None = None,
         *,
@@ -104,9 +104,11 @@ class Engine:
         """Prepares the operation of a request for execution; from any thread.
 
         Raises:
-            RequestRefused: If the document is invalid or has no such operation, if the variables do not fit it, or if it
+            RequestRefused: If there is only the hash of a persisted query, if the document is invalid or has no such operation, if the variables do not fit it, or if it
                 exceeds a limit.
         """
+        if query is None:
+            raise not_persisted()
         try:
             check_variables(variables, self._limits)
             document = self._documents.read(query)

@@ -17,7 +17,7 @@ import msgspec
 
 from transports.access.access import Access
 from transports.access.principal import Principal
-from transports.codec.graphql_ws import graphql_error
+from transports.codec.graphql_ws import graphql_error, is_persisted
 from transports.errors import Unauthenticated
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused
@@ -49,7 +49,7 @@ _POLICY: Final = (
 
 
 class _Request(NamedTuple):
-    query: str
+    query: str | None
     operation_name: str | None
     variables: dict[str, Any] | None
 
@@ -154,7 +154,7 @@ class HttpEndpoint:
         try:
             operation = (
                 prepare()
-                if is_light(request.query, request.variables)
+                if is_light(request.query or "", request.variables)
                 else await asker.ask(self._pools.preparing, lambda _: prepare())
             )
         except RequestRefused as refused:
@@ -303,14 +303,15 @@ def _from_body(body: bytes) -> _Request:
 
 
 def _checked(plain: Mapping[str, Any]) -> _Request:
-    if not isinstance(plain.get("query"), str):
-        raise Refused(HTTPStatus.BAD_REQUEST, "query must be text: the document")
     if not isinstance(plain.get("operationName"), str | None):
         raise Refused(HTTPStatus.BAD_REQUEST, "operationName must be text")
     for name in ("variables", "extensions"):
         if not isinstance(plain.get(name), dict | None):
             raise Refused(HTTPStatus.BAD_REQUEST, f"{name} must be an object")
-    return _Request(plain["query"], plain.get("operationName"), plain.get("variables"))
+    query = plain.get("query")
+    if not isinstance(query, str) and (query is not None or not is_persisted(plain.get("extensions"))):
+        raise Refused(HTTPStatus.BAD_REQUEST, "query must be text: the document")
+    return _Request(query, plain.get("operationName"), plain.get("variables"))
 
 
 @cache

@@ -265,7 +265,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def _open(self, entry: OperationEntry, request: GraphQLRequest) -> None:
         prepare, prepared = partial(self._prepare, request, self._principal), partial(self._prepared, entry)
-        if is_light(request.query, request.variables):
+        if is_light(request.query or "", request.variables):
             prepared(prepare)
         else:
             self._preparing.add(entry)

@@ -81,6 +81,28 @@ async def test_a_request_that_is_not_executed_has_no_data_and_the_status_of_its_
         assert list(answer) == ["errors"]
 
 
+@pytest.mark.parametrize("method", ["POST", "GET"])
+async def test_the_hash_of_a_persisted_query_is_refused_as_apollo_understands_it(serving, fill, method):
+    fill(1)
+    server = serving()
+    extensions = {"persistedQuery": {"version": 1, "sha256Hash": "0" * 64}}
+    for accept, expected in ((STRICT, 400), (PLAIN, 200)):
+        for query in ({}, {"query": None}) if method == "POST" else ({},):
+            if method == "POST":
+                body = json.dumps({**query, "extensions": extensions}).encode()
+                status, _, data = await fetch(server.graphql_url, body, accept=accept)
+            else:
+                status, _, data = await fetch(
+                    asking(server, extensions=json.dumps(extensions)), accept=accept
+                )
+            assert status == expected
+            (error,) = json.loads(data)["errors"]
+            assert error["message"] == "PersistedQueryNotSupported"
+            assert error["extensions"]["code"] == "PERSISTED_QUERY_NOT_SUPPORTED"
+    status, answer = await post(server, "{ __typename }", extensions=extensions)
+    assert (status, answer["data"]) == (200, {"__typename": "Query"})
+
+
 async def test_an_error_of_a_field_has_status_200(serving):
     status, answer = await post(serving(), '{ history(since: "x") { next } }')
     assert status == 200

@@ -173,6 +173,13 @@ def test_what_is_no_message_is_closed_with_4400_and_a_reason_that_fits(text):
 # Operations.
 
 
+def test_the_hash_of_a_persisted_query_replaces_the_query():
+    session = acknowledged()
+    payload = {"query": None, "extensions": {"persistedQuery": {"version": 1, "sha256Hash": "0" * 64}}}
+    (effect,) = subscribe(session, **payload)
+    assert effect.request.query is None
+
+
 def test_an_operation_is_entered_before_it_is_opened_and_a_quick_complete_is_not_lost():
     session = acknowledged()
     (effect,) = subscribe(session, operationName="X", variables={"a": 1}, extensions={"b": 2})
