@@ -83,6 +83,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright --ignoreexternal --verifytypes flow
 
 MINUTES ?= 10
 prove: $(VENV)/.dev

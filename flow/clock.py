@@ -23,7 +23,7 @@ class SystemClock:
 
     __slots__ = ()
 
-    monotonic = staticmethod(time.monotonic)
+    monotonic: "staticmethod[[], float]" = staticmethod(time.monotonic)
     """Seconds of ``CLOCK_MONOTONIC``."""
 
     def now_us(self) -> int:

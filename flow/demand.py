@@ -62,8 +62,8 @@ class Tide:
             raise ValueError(
                 f"low_tide: {low_tide!r}; an integer from 0 to prefetch ({prefetch}) is expected"
             )
-        self.prefetch = min(prefetch, UNBOUNDED)
-        self.refill = 0 if prefetch >= UNBOUNDED else low_tide or prefetch
+        self.prefetch: int = min(prefetch, UNBOUNDED)
+        self.refill: int = 0 if prefetch >= UNBOUNDED else low_tide or prefetch
         self._consumed = 0
 
     def consume(self, n: int = 1) -> int:

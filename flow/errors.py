@@ -98,4 +98,4 @@ class Overflowed(Lagged):
             f"the source is faster than the demand: {capacity} elements waited and one more came; request more,"
             " raise capacity=, or choose with overflow= which elements go"
         )
-        self.args = (text,)
+        self.args: tuple[object, ...] = (text,)

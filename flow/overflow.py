@@ -117,7 +117,7 @@ class Backlog(Generic[T]):
             raise ValueError(f"capacity: {capacity!r}; an integer of at least 1 is expected")
         require_meter(meter)
         self._meter = meter
-        self.overflow = overflow
+        self.overflow: Overflow = overflow
         self.capacity: int | None = capacity
         if overflow is Overflow.LATEST:
             self.capacity = 1

@@ -39,9 +39,9 @@ class SyncedGroup(Generic[T]):
 
     def __init__(self) -> None:
         self.members: tuple[BroadcastSubscription[T], ...] = ()
-        self.gates = False
-        self.conflates = False
-        self.disturbed = False
+        self.gates: bool = False
+        self.conflates: bool = False
+        self.disturbed: bool = False
         self.passing: BaseException | None = None
         self._singles: list[BroadcastSubscription[T]] = []
         self._batched: list[BroadcastSubscription[T]] = []

@@ -65,7 +65,7 @@ class Hub(Generic[T]):
         make_room: Callable[[], None],
         left: Callable[[], object] = lambda: None,
     ) -> None:
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         self.clock = clock
         self.ring: RingBuffer[T] = RingBuffer(capacity)
         self.replay = replay
@@ -73,11 +73,11 @@ class Hub(Generic[T]):
         self.subscriptions: dict[BroadcastSubscription[T], None] = {}
         self.unsynced: tuple[BroadcastSubscription[T], ...] = ()
         self.group: SyncedGroup[T] = SyncedGroup()
-        self.place = 0
-        self.busy = False
-        self.gated = False
-        self.gating = Positions()
-        self.lossy = Positions()
+        self.place: int = 0
+        self.busy: bool = False
+        self.gated: bool = False
+        self.gating: Positions = Positions()
+        self.lossy: Positions = Positions()
         self.outcome: Outcome | None = None
         self.left = left
         self._queued: tuple[BroadcastSubscription[T], ...] = ()

@@ -53,9 +53,9 @@ class RingBuffer(Generic[T]):
     __slots__ = ("_slots", "capacity", "end", "start")
 
     def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.start = 0
-        self.end = 0
+        self.capacity: int = capacity
+        self.start: int = 0
+        self.end: int = 0
         self._slots: list[Any] = [None] * capacity
 
     def append(self, item: T) -> None:

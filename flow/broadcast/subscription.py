@@ -88,6 +88,8 @@ class BroadcastSubscription(Drain[T]):
         "synced",
     )
 
+    given: int  # declared by the drain; what the group delivers is added here
+
     def __init__(
         self,
         hub: Owner[T],
@@ -99,14 +101,14 @@ class BroadcastSubscription(Drain[T]):
         self._hub = hub
         self._rejoins = 0
         self._reported = 0  # dropped elements that were reported to the subscriber
-        self.lag = lag
-        self.next = 0
+        self.lag: Lag = lag
+        self.next: int = 0
         self.queue: deque[T] | None = deque() if lag is Lag.DROP_LATEST else None
-        self.dropped = 0
+        self.dropped: int = 0
         self.gating_since: float | None = None
-        self.blocked = 0.0
-        self.synced = False
-        self.rank = 0
+        self.blocked: float = 0.0
+        self.synced: bool = False
+        self.rank: int = 0
 
     # For the hub: the caller holds its lock.
 

@@ -84,13 +84,13 @@ class Drain(Strand, Generic[T]):
         super().__init__(executor, rescue)
         self._turn_items = turn
         self._subscriber: Subscriber[T] = subscriber
-        self.batches = callable(getattr(subscriber, "on_next_batch", None))
+        self.batches: bool = callable(getattr(subscriber, "on_next_batch", None))
         self._feed: Feed[T] = feed
         self._pending_calls: dict[Hashable, Callable[[Any], object]] | None = (
             None  # most subscribers need none
         )
         self._requested = 0  # the total, which only rises; changed under the lock
-        self.given = 0  # changed by the holder of the flag
+        self.given: int = 0  # changed by the holder of the flag
         self._discarded = False
         self.mark: Any = None
 

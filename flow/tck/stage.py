@@ -29,9 +29,9 @@ class Stage:
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
-        self.requested = 0
-        self.cancelled = 0
-        self.sent = 0
+        self.requested: int = 0
+        self.cancelled: int = 0
+        self.sent: int = 0
         self.wrong: list[object] = []
         self.during: str | None = None
         self.called_during: list[str] = []

@@ -85,9 +85,9 @@ class Witness:
         self.timeout = timeout
         self.patience = patience
         self.items: list[Any] = []
-        self.requested = 0
-        self.deepest = 0
-        self.nested = False
+        self.requested: int = 0
+        self.deepest: int = 0
+        self.nested: bool = False
         self.subscription: Subscription | None = None
         self._on_open = on_open
         self._on_item = on_item
