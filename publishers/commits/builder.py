@@ -62,7 +62,9 @@ class TransactionBuilder:
         self._log = log
         self._write = partial(write, **committing)
         self._threads = threads
-        self._labelled = any(committing.get(name) is not None for name in ("meta", "producer"))
+        self._labelled = bool(committing) and any(
+            committing.get(name) is not None for name in ("meta", "producer")
+        )
         self._mutations: list[Mutation] = []
         self._commit: Commit | None = None
 

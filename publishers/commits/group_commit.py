@@ -33,6 +33,9 @@ from publishers.wal.format.frame import NO_PRODUCER
 __all__ = ["Commit", "Committer"]
 
 _SWITCHES: Final = (bool, bool)
+# As globals: an attribute of an enumeration takes ten times as long, and each commit would pay for it.
+_FREE: Final = Leadership.FREE
+_OUTSIDE, _, _TAKEN, _DONE = CommitStage
 
 
 class Committer:
@@ -107,7 +110,7 @@ class Committer:
                 if self._wal.inherited is not None:
                     raise self._wal.inherited  # before the queue is entered: its lock and leader may belong to the parent
                 ordinary = visible and outdated is None and expect is None and transaction.spool is None
-                if ordinary and transaction.producer == NO_PRODUCER and self._queue.state is Leadership.FREE:
+                if ordinary and transaction.producer == NO_PRODUCER and self._queue.state is _FREE:
                     with SHIELD:
                         commit = self._lead_alone(transaction, found, durable=durable)
                 if commit is None:
@@ -182,11 +185,11 @@ class Committer:
             while True:
                 with SHIELD:
                     self._queue.enter(pending)
-                if pending.stage is not CommitStage.OUTSIDE:
+                if pending.stage is not _OUTSIDE:
                     break
                 pending.wait()
         except BaseException:
-            if pending.stage is CommitStage.OUTSIDE:  # else a leader writes it
+            if pending.stage is _OUTSIDE:  # else a leader writes it
                 transaction.discard()
             raise
         return pending.submission
@@ -314,13 +317,13 @@ class Committer:
     def _take_part(self, pending: Pending, woken: deque[Wakeable]) -> None:
         """Queues an entry, and leads if it is appointed; waking subscriptions is left to the caller."""
         try:
-            while not pending.done:
+            while pending.stage is not _DONE:
                 with SHIELD:
-                    if pending.stage is CommitStage.OUTSIDE:
+                    if pending.stage is _OUTSIDE:
                         self._queue.enter(pending)
                     if self._queue.leader is pending:
                         self._lead(pending, woken)
-                if not pending.done:
+                if pending.stage is not _DONE:
                     pending.asleep = True
                     pending.wait()
             if pending.asleep:
@@ -329,7 +332,7 @@ class Committer:
         except BaseException:
             with SHIELD:
                 self._queue.leave(pending)
-            while pending.stage is CommitStage.TAKEN:
+            while pending.stage is _TAKEN:
                 pending.wait()  # a leader is writing it at this moment, perhaps from its spool
             raise
         if pending.error is not None:

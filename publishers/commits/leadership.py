@@ -30,7 +30,7 @@ class LeadershipEvent(Enum):
     BEGIN = "the leader takes its group"
     YIELD = "the group is written, and is about to be published"
     END = "the group is published, or has failed"
-    RUN = "a thread of the last group runs again"
+    BACK = "the threads of the last group have run, or the time for it is over"
     QUIT = "the leader has left the queue before it began"
 
     __hash__ = object.__hash__  # as above
@@ -41,7 +41,6 @@ class LeadershipGuard(Enum):
 
     WAITING = "commits wait"
     AWAY = "threads of the group are asleep, and not more than have proved to run in time"
-    BACK = "all threads of the last group have run, or the time for it is over"
 
 
 class LeadershipRow(NamedTuple):
@@ -61,7 +60,7 @@ class LeadershipRow(NamedTuple):
 
 
 _FREE, _APPOINTED, _LEADING, _RETURNING = Leadership
-_WAITING, _AWAY, _BACK = ((guard,) for guard in LeadershipGuard)
+_WAITING, _AWAY = ((guard,) for guard in LeadershipGuard)
 
 TABLE: Final = (
     LeadershipRow(_FREE, LeadershipEvent.ENTER, (), _APPOINTED),
@@ -74,9 +73,8 @@ TABLE: Final = (
     LeadershipRow(_LEADING, LeadershipEvent.END, _AWAY, _RETURNING),
     LeadershipRow(_LEADING, LeadershipEvent.END, _WAITING, _APPOINTED),
     LeadershipRow(_LEADING, LeadershipEvent.END, (), _FREE),
-    LeadershipRow(_RETURNING, LeadershipEvent.ENTER, _BACK, _APPOINTED),
-    LeadershipRow(_RETURNING, LeadershipEvent.RUN, _BACK + _WAITING, _APPOINTED),
-    LeadershipRow(_RETURNING, LeadershipEvent.RUN, _BACK, _FREE),
+    LeadershipRow(_RETURNING, LeadershipEvent.BACK, _WAITING, _APPOINTED),
+    LeadershipRow(_RETURNING, LeadershipEvent.BACK, (), _FREE),
 )
 """An event without a row changes nothing."""
 

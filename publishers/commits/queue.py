@@ -98,8 +98,10 @@ class CommitQueue:
                 self.deferring = True
             self._waiting.append(pending)
             self._bytes += pending.size
-            if self.leader is None:  # else there is no row for it
+            if self.state is _FREE:  # else there is no row for it
                 self._move(LeadershipEvent.ENTER)
+            elif self.state is _RETURNING and self._now() >= self._until:
+                self._move(LeadershipEvent.BACK)
 
     def skip(self, transaction: object) -> bool:
         """Makes the commit of an ordinary transaction lead without entering the queue, if nothing else is going on."""
@@ -171,9 +173,11 @@ class CommitQueue:
         pending.asleep = False
         self._away.discard(pending)
         if self.state is _RETURNING:
-            if self._now() >= self._until:
+            late = self._now() >= self._until
+            if late:
                 self._prompt = max(self._prompt - len(self._away) - 1, 0.0)
-            self._move(LeadershipEvent.RUN)
+            if late or not self._away:
+                self._move(LeadershipEvent.BACK)
 
     def settle(self, *, withheld: bool) -> None:
         """Notes whether something is withheld; called when that may have changed."""
@@ -218,9 +222,7 @@ class CommitQueue:
     def _holds(self, guard: LeadershipGuard) -> bool:
         if guard is LeadershipGuard.WAITING:
             return bool(self._waiting)
-        if guard is LeadershipGuard.AWAY:
-            return 0 < len(self._away) <= self._prompt
-        return not self._away or self._now() >= self._until
+        return 0 < len(self._away) <= self._prompt
 
     def _call_in(self) -> None:
         while self.outside:

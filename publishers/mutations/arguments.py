@@ -36,7 +36,7 @@ def encode_json(parameter: str, value: Mapping[str, Any] | bytes | Model) -> byt
     Raises:
         InvalidChange: If a mapping or a model contains what JSON cannot represent, or bytes are not JSON.
     """
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):  # in this order: asking an abstract class is slow
         return encode_value(parameter, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(value)

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -93,7 +92,7 @@ class Wal:
         """
         self.directory = directory
         self.space_low = self._closed = self._stamps_ahead = False
-        self._writing = threading.Lock()  # held by the one writer, which never waits for it
+        self._pen = ["the pen"]  # taken by the one writer: as atomic as a lock, and faster
         self.begun = 0
         self._files = files
         self._filesystem = filesystem
@@ -308,8 +307,10 @@ class Wal:
         """
         if self._closed:
             raise LogClosed
-        if not self._writing.acquire(False):
-            raise LogFailed("refused", _TWO)
+        try:
+            pen = self._pen.pop()
+        except IndexError:
+            raise LogFailed("refused", _TWO) from None
         try:
             self.begun += 1
             tail = self._tail
@@ -317,7 +318,7 @@ class Wal:
                 self._writer.health.fail(FencedError())
             return self._writer.append(transactions)
         finally:
-            self._writing.release()
+            self._pen.append(pen)
 
     def sync(self) -> int:
         """Makes all appended transactions durable and readable; returns the newest durable version.

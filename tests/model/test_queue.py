@@ -94,11 +94,11 @@ TABLES = {
     "free while commits wait, as the group was written": row(S.LEADING, E.YIELD, left_out),
     "free while commits wait, as the group was published": row(S.LEADING, E.END, left_out, 1),
     "free while commits wait, as the leader left": row(S.APPOINTED, E.QUIT, left_out),
-    "free while commits wait, as the threads are back": row(S.RETURNING, E.RUN, left_out),
+    "free while commits wait, as the threads are back": row(S.RETURNING, E.BACK, left_out),
     "a leader that left, and still leads": row(S.APPOINTED, E.QUIT, to(S.APPOINTED), 1),
     "a leadership that never ends": row(S.LEADING, E.END, left_out, 2),
     "threads are waited for that are not away": row(S.LEADING, E.END, unguarded),
-    "nobody is appointed behind threads that came back": row(S.RETURNING, E.RUN, to(S.RETURNING)),
+    "nobody is appointed behind threads that came back": row(S.RETURNING, E.BACK, to(S.RETURNING)),
     "appointed while another one writes": added(S.LEADING, E.ENTER, S.APPOINTED),
     "appointed twice": added(S.APPOINTED, E.ENTER, S.APPOINTED),
 }
@@ -152,8 +152,8 @@ def test_a_mistake_in_the_table_of_leadership_is_noticed(name, monkeypatch):
     mutant = list(TABLES[name]())
     assert mutant != list(TABLE)
     monkeypatch.setattr(queue, "ROWS", indexed(mutant))
-    # The table alone decides here: `enter` saves the look-up while there is a leader.
-    looked_up = Mutant("", QUEUE + "enter", "if self.leader is None:", "if True:", ())
+    # The table alone decides here: `enter` saves the look-up where there is no row.
+    looked_up = Mutant("", QUEUE + "enter", "if self.state is _FREE:", "if self.state is not _RETURNING:", ())
     with looked_up.living(), pytest.raises(Fault):
         list(try_all())
 

@@ -264,8 +264,10 @@ def test_memory_that_ends_behind_the_rename_of_a_segment_fails_the_log(monkeypat
 def test_a_second_writer_is_refused_while_one_is_writing():
     """F191: the last line of defence."""
     log = opened(SimulatedFileSystem())
-    with log._writing, pytest.raises(LogFailed, match="two threads"):
+    pen = log._pen.pop()
+    with pytest.raises(LogFailed, match="two threads"):
         commit(log, b"two")
+    log._pen.append(pen)
     assert (commit(log, b"one"), log.failed) == (1, None)
     log.abandon()
 
