@@ -108,14 +108,22 @@ class Drain(Strand, Generic[T]):
         Args:
             subscription: Passed to ``on_subscribe`` instead of the drain itself.
         """
-        with self._lock:
-            if self._state != NEW:
-                return
-            self._context = contextvars.copy_context()
-            self._state = IDLE
-            first = methodcaller("on_subscribe", self if subscription is None else subscription)
-            self._pending_calls = {Subscription: first, **(self._pending_calls or {})}
-        self.signal()
+        go = 0
+        try:
+            with self._lock:
+                if self._state != NEW:
+                    return
+                self._context = contextvars.copy_context()
+                self._state = IDLE
+                first = methodcaller("on_subscribe", self if subscription is None else subscription)
+                self._pending_calls = {Subscription: first, **(self._pending_calls or {})}
+                go = (
+                    self._claim()
+                )  # before any other thread can hold the flag: INLINE, this returns behind ``on_subscribe``
+            self._go(go)
+        except BaseException:
+            self._save(go)
+            raise
 
     def request(self, n: int, /) -> None:
         """Add to the demand (rules 3.8, 3.17); anything but a positive integer ends in ``on_error`` (rule 3.9)."""

@@ -100,7 +100,7 @@ class Lending:
 class Case:
     """A drain, its feed, and its subscriber."""
 
-    def __init__(self, executor: object) -> None:
+    def __init__(self, executor: object, *, started: bool = True) -> None:
         self.feed = Source()
         self.executor = executor
         self.drain: Drain[int] = Drain(self, self.feed, executor=executor, rescue=Resubmitter(), turn=2)
@@ -108,8 +108,9 @@ class Case:
         self.got: list[int] = []
         self.words: list[str] = []
         self.ends: list[str] = []
-        self.made = self.wanted = self.busy = self.overlaps = 0
-        self.drain.start()
+        self.made = self.wanted = self.busy = self.overlaps = self.subscribed = 0
+        if started:
+            self.drain.start()
 
     # As the subscriber.
 
@@ -121,6 +122,7 @@ class Case:
 
     def on_subscribe(self, _subscription: object, /) -> None:
         self.signalled()
+        self.subscribed += 1
 
     def on_next(self, item: int, /) -> None:
         self.signalled()
@@ -141,6 +143,10 @@ class Case:
     def asks(self, count: int) -> None:
         self.wanted += count
         self.drain.request(count)
+
+    def starts(self) -> None:
+        self.drain.start()
+        assert self.subscribed == 1
 
     def requests(self) -> None:
         for _ in range(2):
@@ -232,3 +238,15 @@ def test_no_wake_up_is_lost_and_signals_are_serial(end, room):
     scenario = signals(end, ROOM[room])
     explore(scenario, preemptions=2, most=scaled(20), walks=scaled(20))
     explore(scenario, most=0, walks=scaled(8), files=LINES)
+
+
+def test_a_subscriber_inline_has_its_subscription_when_the_start_returns():
+    """Whatever comes meanwhile: a writer that waits for it looks at its progress, and holds its flag, as soon as it is registered."""
+
+    def starts(run: Scheduler) -> None:
+        case = Case(INLINE, started=False)
+        run.together(case.starts, case.holds, case.produces, case.notifies)
+        case.drain.cancel()
+
+    assert explore(starts, preemptions=2, most=scaled(60)) > 20
+    explore(starts, most=0, walks=scaled(8), files=LINES)
