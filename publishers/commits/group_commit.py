@@ -329,12 +329,21 @@ class Committer:
             if pending.asleep:
                 with SHIELD:
                     self._queue.returned(pending)
-        except BaseException:
-            with SHIELD:
-                self._queue.leave(pending)
-            while pending.stage is _TAKEN:
-                pending.wait()  # a leader is writing it at this moment, perhaps from its spool
-            raise
+        except BaseException as error:  # noqa: BLE001 - raised below
+            ended = error
+            while True:  # no interrupt may end this: the caller discards the spool next. Not a call, which one could hit at its start
+                try:
+                    with SHIELD:
+                        self._queue.leave(pending)
+                    while pending.stage is _TAKEN:
+                        pending.wait()  # a leader is writing it at this moment, perhaps from its spool
+                    break
+                except BaseException as another:  # noqa: BLE001 - raised below
+                    ended = another
+            try:
+                raise ended
+            finally:
+                del ended
         if pending.error is not None:
             raise pending.error
 

@@ -275,16 +275,22 @@ class QueueWorld:
                 yield Step("return", faults=(_INTERRUPT,))
                 queue.returned(entry)  # type: ignore[arg-type]  # as above
         except (KeyboardInterrupt, Refused, LogClosed, LogFailed):
-            yield Step("leave")
-            queue.leave(entry)  # type: ignore[arg-type]  # as above
-            while entry.stage is CommitStage.TAKEN:
-                yield Step("wait", lambda: entry.roused, (_INTERRUPT,))
-                entry.roused = False
-            if entry.groups and not entry.done:
-                raise Wrong(f"{entry} leaves while it is written") from None
+            yield from self._quit(entry)
             raise
         if entry.error is not None:
             raise Refused(entry.error)
+
+    def _quit(self, entry: Entry) -> Procedure:
+        while True:
+            try:
+                yield Step("leave", faults=(_INTERRUPT,))
+                self.queue.leave(entry)  # type: ignore[arg-type]  # as above
+                while entry.stage is CommitStage.TAKEN:
+                    yield Step("wait", lambda: entry.roused, (_INTERRUPT,))
+                    entry.roused = False
+            except KeyboardInterrupt:
+                continue
+            return
 
     def _submit(self, entry: Entry) -> Procedure:
         while True:
@@ -509,6 +515,8 @@ class QueueWorld:
         if entry.submitted and entry.answers:
             return  # a future is resolved once
         entry.answers.append(what)
+        if not entry.submitted and (entry in self.queue._waiting or (entry.groups and not entry.done)):
+            raise Wrong(f"{entry} leaves, and discards what a leader will read or reads")
         if what == "ok" and entry.late:
             raise Wrong(f"{entry} came after the end, and is acknowledged")
         if what == "ok" and entry.task is not None and not entry.ran:

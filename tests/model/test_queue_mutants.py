@@ -85,9 +85,16 @@ ENDED = """\
 IN_COMMITTER = [
     Mutant(
         "`_take_part` returns to a caller whose commit is written",
-        WORLD + "_take_part",
+        WORLD + "_quit",
         "while entry.stage is CommitStage.TAKEN",
         "while False",
+        (),
+    ),
+    Mutant(
+        "`_take_part` returns to a caller that is interrupted twice",
+        WORLD + "_quit",
+        "except KeyboardInterrupt:\n            continue",
+        "except KeyboardInterrupt:\n            raise",
         (),
     ),
     Mutant("`_lead` refuses its group too late", WORLD + "_lead", REFUSED + ENDED, ENDED + REFUSED, ()),

@@ -99,3 +99,39 @@ def test_an_interrupt_of_a_close_does_not_close_the_files_under_a_leader(monkeyp
             log.close()
         assert commit.result(timeout=60).version == 1
         assert len(waits) > 1
+
+
+def test_a_second_interrupt_does_not_discard_what_a_leader_reads(monkeypatch):
+    """Invariant 13: the log would fail, because the spool of a commit in the leader's group is gone."""
+    with opened(spool_bytes=1024, frame_bytes=1024) as log:
+        first, second = threading.Event(), threading.Event()
+        waits, sizes = [], []
+        append, wait = log._files.append, Pending.wait
+
+        def held(transactions):
+            sizes.append(len(transactions))
+            assert (first if len(sizes) == 1 else second).wait(60)
+            return append(transactions)
+
+        def interrupted(pending):
+            if pending.transaction.spool is not None:
+                waits.append(pending)
+                first.set()
+                wait_until(lambda: len(sizes) == 2)
+                if len(waits) < 3:
+                    raise KeyboardInterrupt
+                second.set()
+            wait(pending)
+
+        monkeypatch.setattr(log._files, "append", held)
+        monkeypatch.setattr(Pending, "wait", interrupted)
+        threads = [aside(lambda: log.commit([order(0)]))]
+        wait_until(lambda: sizes == [1])
+        threads.append(aside(lambda: log.commit([order(1)], producer=("a", 1))))
+        wait_until(lambda: log._committer.waiting[0] == 1)
+        with pytest.raises(KeyboardInterrupt):
+            log.commit([order(number) for number in range(100)])
+        second.set()
+        for thread in threads:
+            thread.join(60)
+        assert (sizes, len(waits), log.visible) == ([1, 2], 3, 3)
