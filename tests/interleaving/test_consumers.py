@@ -1,6 +1,7 @@
 """Slots and groups: all that consumers, operators and housekeeping do at once."""
 
 import contextlib
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time
 from tests.interleaving.exploring import explore
 from tests.interleaving.scheduler import Scheduler
-from tests.publishers.support import QUICK, Probe, fill
+from tests.publishers.support import QUICK, Probe, fill, order
 
 ORDERS = Criterion(entity_types={"order"})
 SLOT_LINES = ("slots/book.py", "slots/slots.py", "slots/slot.py", "slots/progress.py")
@@ -298,3 +299,49 @@ def test_no_order_of_consumers_of_a_group_repeats_what_is_durably_done(ends):
     """F75, F84, F85."""
     explore(consumes(GroupCase, *GROUPS, *ends), preemptions=3, most=scaled(4), walks=scaled(8))
     explore(consumes(GroupCase, *GROUPS, *ends), most=0, walks=scaled(2), files=GROUP_LINES)
+
+
+def slot_acknowledges(run: Scheduler) -> None:
+    """Two durable acknowledgements of one slot, beside the housekeeping; the power fails as each of them returns."""
+    case = SlotCase(run)
+    slot = case.slots[0]
+    probe = Probe(first=100)
+    slot.changes().subscribe(probe, executor=flow.INLINE)
+    run.until(lambda: len(probe.changes) == 3, "what is there is delivered")
+    kept: list[tuple[Position, Disk]] = []
+
+    def acknowledges(version: int) -> None:
+        slot.ack(Position(version), durable=True)
+        kept.append((Position(version), case.disk.after_power_cut()))
+
+    run.together(partial(acknowledges, 2), partial(acknowledges, 3), case.keeps_house)
+    for place, disk in kept:
+        with case.opened(disk) as log:
+            assert log.slots.info("one").position >= place
+    case.check()
+
+
+def group_acknowledges(run: Scheduler) -> None:
+    """As for the slot, by two consumers of a group."""
+    case = GroupCase(run)
+    for key in (8, 9):
+        case.log.commit([order(key)])
+    taken = [delivery for member in case.members for delivery in member.read(1, wait=0.1)]
+    assert len(taken) == 2
+    kept: list[tuple[Position, Disk]] = []
+
+    def acknowledges(place: int) -> None:
+        case.members[place].ack(taken[place], durable=True)
+        kept.append((taken[place].position, case.disk.after_power_cut()))
+
+    run.together(partial(acknowledges, 0), partial(acknowledges, 1), case.keeps_house)
+    for place, disk in kept:
+        case.acked = [place]
+        case.check_durable(disk)
+    case.log.close()
+
+
+@pytest.mark.parametrize("scenario", [slot_acknowledges, group_acknowledges])
+def test_a_durable_acknowledgement_survives_from_the_moment_at_which_it_returns(scenario):
+    """F74, F85: also one that another one was writing meanwhile."""
+    explore(scenario, preemptions=2, most=scaled(8), walks=scaled(4))

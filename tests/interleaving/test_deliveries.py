@@ -1,11 +1,18 @@
 """Drains, delivery groups, the replayer, the waiting list and the dispatch pool of one log: every kind of entry at once."""
 
+from collections.abc import Callable
+
+import pytest
+
 import flow
 from publishers import ChangeLog, Criterion, Position
 from publishers.errors import LogClosed
+from publishers.fanout.waiting_list import WaitingList
+from publishers.fanout.watermark import Watermark
 from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time
 from tests.interleaving.exploring import explore
+from tests.interleaving.primitives import step
 from tests.interleaving.scheduler import Scheduler
 from tests.publishers.detaching import asking
 from tests.publishers.support import QUICK, BatchProbe, Probe, SteppedLoop, everything, order
@@ -260,3 +267,102 @@ def test_a_log_that_closes_among_them_ends_each_subscription_once():
     """Invariant 11."""
     scenario = deliveries(*KINDS, Case.closes)
     explore(scenario, preemptions=3, most=scaled(10), walks=scaled(10))
+
+
+def loop_takes(run: Scheduler) -> None:
+    """A subscription of an event loop is served as more is committed, and sleeps when there is nothing."""
+    log = ChangeLog.open("/log", filesystem=Disk(), clock=Time(), **QUICK)
+    loop, probe, over = SteppedLoop(), Probe(first=10**6), []
+    log.changes().subscribe(probe, executor=loop)
+    loop.run_all()
+
+    def commits() -> None:
+        for _ in range(3):
+            log.commit([order(1)])
+        over.append(True)
+
+    def turns() -> None:
+        while not over or loop.ready:
+            run.until(lambda: loop.ready or over, "the loop waits")
+            loop.run_one()
+
+    run.together(commits, turns)
+    assert len(probe.changes) == 6
+    log.close()
+
+
+class Parked:
+    """A subscription of a detached publisher that waits at the watermark, reads up to it when it is woken, and waits again."""
+
+    detached, until = True, None
+    ended = False
+
+    def __init__(self, watermark: Watermark, waiting: WaitingList) -> None:
+        self.watermark, self.waiting = watermark, waiting
+
+    def park(self) -> None:
+        self.upto = self.watermark.visible
+        self.waiting.add(self, self.upto)
+        if self.watermark.visible > self.upto:  # as a drain, which looks once more behind the listing
+            self.wake()
+
+    def wake(self) -> None:
+        self.park()
+
+
+class Ending(Parked):
+    def wake(self) -> None:
+        self.ended = True
+
+
+class Enlisting:
+    """Stands for the replayer."""
+
+    def __init__(self) -> None:
+        self.due: list[WaitingList] = []
+
+    def enlist(self, one: WaitingList) -> None:
+        self.due.append(one)
+
+
+def waiting_list_wakes(run: Scheduler) -> None:
+    """Subscriptions wait at the watermark and are woken behind it, in slices, while it moves on."""
+    watermark = Watermark(1)
+    waiting = WaitingList(watermark)
+    replayer, over = Enlisting(), []
+    ending, staying = Ending(watermark, waiting), Parked(watermark, waiting)
+    ending.park()
+
+    def advances() -> None:
+        for version in (2, 3):
+            step("writes")
+            watermark.advance(version)
+            step("advanced")
+            if not waiting.empty:
+                waiting.due(replayer)
+
+    def parks() -> None:
+        step("reads")
+        staying.park()
+
+    def replays() -> None:
+        while len(over) < 2 or replayer.due:
+            run.until(lambda: replayer.due or len(over) == 2, "nothing is due")
+            if replayer.due and not replayer.due[0].replay():
+                replayer.due.pop(0)
+
+    def counted(body: Callable[[], None]) -> Callable[[], None]:
+        def act() -> None:
+            body()
+            over.append(True)
+
+        return act
+
+    run.together(counted(advances), counted(parks), replays)
+    assert (ending.ended, staying.upto) == (True, 3)
+
+
+@pytest.mark.parametrize("scenario", [loop_takes, waiting_list_wakes])
+def test_what_comes_while_others_are_served_is_served_too(scenario):
+    """Invariants 3 and 10."""
+    explore(scenario, preemptions=3, most=scaled(60), walks=scaled(20))

@@ -131,3 +131,25 @@ def test_each_order_is_answered_and_nothing_is_left_behind(end, monkeypatch):
         monkeypatch.setattr(logging.getLogger("penstock.sinks"), "disabled", True)
     explore(carries(end), preemptions=2, most=scaled(20), walks=scaled(40))
     explore(carries(end), most=0, walks=scaled(4), files=LINES)
+
+
+def idle_sink_obeys(run: Scheduler) -> None:
+    """A sink that has nothing to do gets an order, and another one while it goes to sleep."""
+    case = Case(run)
+
+    def orders() -> None:
+        for _ in range(2):
+            case.runner.pause().result()
+            case.runner.resume().result()
+
+    began = run.now
+    run.together(orders)
+    assert run.now - began < 1.0, "it was not woken, and looked by itself"
+    case.runner.close()
+    case.log.close()
+    shutil.rmtree(case.path)
+
+
+def test_an_order_wakes_a_sink_that_goes_to_sleep():
+    """F95."""
+    explore(idle_sink_obeys, preemptions=2, most=scaled(40), walks=scaled(20))

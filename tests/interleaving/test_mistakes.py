@@ -1,0 +1,70 @@
+"""Mistakes where one thread hands something to another, each planted, and noticed in some order of a small scenario."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.interleaving import test_consumers, test_deliveries, test_sinks
+from tests.interleaving.exploring import explore
+from tests.interleaving.scheduler import Scheduler
+from tests.mutants.patching import Mutant
+
+MISTAKES: list[tuple[Callable[[Scheduler], None], Mutant]] = [
+    (
+        test_sinks.idle_sink_obeys,
+        Mutant(
+            "a sink forgets its wake-up just before it waits",
+            "transports.sinks.runner:SinkRunner._run",
+            "if delay > 0:",
+            "self._awake.clear()\n        if delay > 0:",
+            (),
+        ),
+    ),
+    (
+        test_deliveries.waiting_list_wakes,
+        Mutant(
+            "an advance during a slice of the waiting list is forgotten",
+            "publishers.fanout.waiting_list:WaitingList.replay",
+            "self._advanced or self._watermark.visible > visible",
+            "self._advanced",
+            (),
+        ),
+    ),
+    (
+        test_deliveries.loop_takes,
+        Mutant(
+            "what is noted at the end of a turn of a loop is not served",
+            "publishers.fanout.group:DeliveryGroup._round",
+            "elif self._place is not None:",
+            "elif False:",
+            (),
+        ),
+    ),
+    (
+        test_consumers.slot_acknowledges,
+        Mutant(
+            "a place counts as written that was acknowledged meanwhile",
+            "publishers.slots.book:SlotBook._write_places",
+            "if kept.place == place and one.lost is (kept.state is SlotState.LOST):",
+            "if True:",
+            (),
+        ),
+    ),
+    (
+        test_consumers.group_acknowledges,
+        Mutant(
+            "a durable acknowledgement leaves the write to another one that goes on",
+            "publishers.groups.book:GroupBook.flush",
+            "while not self._flushed(force=force):",
+            "while not self._writing.locked() and not self._flushed(force=force):",
+            (),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("scenario", "mutant"), MISTAKES, ids=[mutant.name for _, mutant in MISTAKES])
+def test_a_mistake_in_a_hand_over_is_noticed(scenario, mutant):
+    """Whatever breaks it: a promise, or that all threads wait."""
+    with mutant.living(), pytest.raises(AssertionError):
+        explore(scenario, preemptions=3, most=300, walks=300)
