@@ -329,8 +329,7 @@ class Committer:
             if pending.asleep:
                 with SHIELD:
                     self._queue.returned(pending)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            ended = error
+        except BaseException:
             while True:  # no interrupt may end this: the caller discards the spool next. Not a call, which one could hit at its start
                 try:
                     with SHIELD:
@@ -338,12 +337,9 @@ class Committer:
                     while pending.stage is _TAKEN:
                         pending.wait()  # a leader is writing it at this moment, perhaps from its spool
                     break
-                except BaseException as another:  # noqa: BLE001 - raised below
-                    ended = another
-            try:
-                raise ended
-            finally:
-                del ended
+                except BaseException:  # noqa: BLE001 - the first one is raised
+                    continue
+            raise
         if pending.error is not None:
             raise pending.error
 
@@ -368,9 +364,7 @@ class Committer:
             written = True
             self._publish(transaction, published, woken)
         except BaseException as error:
-            with (
-                SHIELD
-            ):  # anew: an interrupt that came late in a long sync must not leave the queue without a leader
+            with SHIELD:  # anew: an interrupt late in a long sync must not leave the queue without a leader
                 verdict = self._judge(error, woken, written=written, before=before)
                 queue.pass_on(transaction)
             if isinstance(error, MemoryError):

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.interleaving import test_consumers, test_deliveries, test_sinks
+from tests.interleaving import test_consumers, test_deliveries, test_leases, test_sinks
 from tests.interleaving.exploring import explore
 from tests.interleaving.scheduler import Scheduler
 from tests.mutants.patching import Mutant
 
+LEASES = "transports.server.leases:ClientLeases."
 MISTAKES: list[tuple[Callable[[Scheduler], None], Mutant]] = [
     (
         test_sinks.idle_sink_obeys,
@@ -58,6 +59,52 @@ MISTAKES: list[tuple[Callable[[Scheduler], None], Mutant]] = [
             "while not self._flushed(force=force):",
             "while not self._writing.locked() and not self._flushed(force=force):",
             (),
+        ),
+    ),
+    (
+        test_leases.makes_room,
+        Mutant(
+            "a lease that is being taken over makes room for another one",
+            LEASES + "_release_one",
+            "and key not in self._opening",
+            "",
+            (),
+        ),
+    ),
+    (
+        test_leases.makes_room,
+        Mutant(
+            "what is being opened takes no room",
+            LEASES + "_make_room",
+            "len(owners | self._opening)",
+            "len(owners)",
+            (),
+        ),
+    ),
+    (
+        test_leases.leases("open"),
+        Mutant(
+            "a client that comes back is released as if it were away",
+            LEASES + "_attach",
+            "lease.timer.cancel()",
+            "pass",
+            (),
+        ),
+    ),
+    (
+        test_leases.comes_back,
+        Mutant(
+            "a lease is closed while its key is opened anew",
+            LEASES + "_close",
+            "async with self._turn(lease.key):",
+            "if True:",
+            (),
+        ),
+    ),
+    (
+        test_leases.leases("closing"),
+        Mutant(
+            "what is opened at the end stays open", LEASES + "_made", "if not self._closed:", "if True:", ()
         ),
     ),
 ]

@@ -70,7 +70,7 @@ class Mutant:
         if source.count(self.old) != 1:
             raise Stale(f"{self.name}: {self.where} has {self.old!r} {source.count(self.old)} times")
         definition = ast.parse(source.replace(self.old, self.new)).body[0]
-        assert isinstance(definition, ast.FunctionDef)
+        assert isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef))
         definition.decorator_list = []
         found: dict[str, Any] = {}
         # In a class, whose name mangles nothing: there ``super()`` stands for what it does in the original.

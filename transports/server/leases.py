@@ -8,7 +8,7 @@ by the id that it chose for the opening if the reply with the generation was los
 import asyncio
 import contextlib
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -121,9 +121,7 @@ class ClientLeases(Generic[_T]):
         self._too_many = too_many
         self._fenced = fenced
         self._leases: dict[Hashable, ClientLease[_T]] = {}
-        # By principal: what is being opened, and what is there.
-        self._opening: Counter[str] = Counter()
-        self._held: Counter[str] = Counter()
+        self._opening: dict[Hashable, str] = {}  # for which principal a lease is being opened
         self._turns: dict[Hashable, deque[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = (
@@ -207,7 +205,6 @@ class ClientLeases(Generic[_T]):
             if lease.timer is not None:
                 lease.timer.cancel()
         self._leases.clear()
-        self._held.clear()
 
     # Internals.
 
@@ -218,25 +215,18 @@ class ClientLeases(Generic[_T]):
             lease = self._leases.get(key)
             if lease is not None and lease.resumes(opening):
                 return lease
-            if lease is None:
-                self._make_room(opening.principal)
-            self._opening[opening.principal] += 1
+            self._make_room(key, opening.principal)
+            self._opening[key] = opening.principal
             try:
                 turn = self._pools.scanning.submit(client, lambda _: self._made(make))
                 held, cost = await asyncio.wrap_future(turn.result)
             finally:
-                self._opening -= Counter([opening.principal])
-            before = self._leases.get(key)
+                del self._opening[key]
+            before = self._leases.pop(key, None)
             if before is not None:
-                self._forget(before)
                 self._fence(before, held.generation)
             made = self._leases[key] = ClientLease(key, held, cost, opening)
-            self._held[opening.principal] += 1
             return made
-
-    def _forget(self, lease: ClientLease[_T]) -> None:
-        del self._leases[lease.key]
-        self._held -= Counter([lease.opening.principal])
 
     def _made(self, make: Callable[[], tuple[_T, Cost]]) -> tuple[_T, Cost]:
         """Opens it, on a thread; raises if the leases were closed meanwhile."""
@@ -267,29 +257,36 @@ class ClientLeases(Generic[_T]):
         if holder is not None:
             holder.fenced(self._fenced(lease.held, generation))
 
-    def _make_room(self, principal: str) -> None:
-        """Releases the lease whose client is away longest, of the principal, or of all, if its bound is reached.
+    def _make_room(self, key: Hashable, principal: str) -> None:
+        """Releases the lease whose client is away longest, of the principal, or of all, if its bound would be passed.
+
+        A lease that is being taken over counts for both principals, because that may fail; and it makes no room.
 
         Raises:
             PenstockError: If every client is connected.
         """
-        if self._held[principal] + self._opening[principal] >= self._share:
-            mine = [one for one in self._leases.values() if one.opening.principal == principal]
+        owners = {one.key: one.opening.principal for one in self._leases.values() if one.key != key}
+        mine = [
+            one for one, owner in (owners | self._opening).items() if principal in (owner, owners.get(one))
+        ]
+        if len(mine) >= self._share:
             self._release_one(mine, self._too_many(self._share, True))
-        elif len(self._leases) + self._opening.total() >= self._most:
-            self._release_one(self._leases.values(), self._too_many(self._most, False))
+        elif len(owners | self._opening) >= self._most:
+            self._release_one(owners, self._too_many(self._most, False))
 
-    def _release_one(self, leases: Iterable[ClientLease[_T]], error: PenstockError) -> None:
-        lease = next((one for one in leases if one.holder is None), None)
-        if lease is None:
-            raise error
-        self._release(lease)
+    def _release_one(self, keys: Iterable[Hashable], error: PenstockError) -> None:
+        for key in keys:
+            lease = self._leases.get(key)
+            if lease is not None and lease.holder is None and key not in self._opening:
+                self._release(lease)
+                return
+        raise error
 
     def _release(self, lease: ClientLease[_T]) -> None:
         if lease.timer is not None:
             lease.timer.cancel()
         if self._leases.get(lease.key) is lease:
-            self._forget(lease)
+            del self._leases[lease.key]
         self._spawn(self._close(lease))
 
     async def _close(self, lease: ClientLease[_T]) -> None:
