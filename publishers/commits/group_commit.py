@@ -337,7 +337,7 @@ class Committer:
                     while pending.stage is _TAKEN:
                         pending.wait()  # a leader is writing it at this moment, perhaps from its spool
                     break
-                except BaseException:  # noqa: BLE001 - the first one is raised
+                except BaseException:  # noqa: BLE001, S112 - the first one is raised
                     continue
             raise
         if pending.error is not None:

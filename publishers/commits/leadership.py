@@ -4,11 +4,12 @@ At most one commit leads: it takes the waiting commits, and writes them. The tab
 `CommitQueue` takes a row under its lock for everything that happens, and appoints a leader only where a row says APPOINTED.
 """
 
-from collections.abc import Iterable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final
 
-__all__ = ["ROWS", "TABLE", "Leadership", "LeadershipEvent", "LeadershipGuard", "LeadershipRow", "indexed"]
+from publishers.model.transitions import TransitionRow, TransitionTable
+
+__all__ = ["LEADERSHIP", "Leadership", "LeadershipEvent", "LeadershipGuard"]
 
 
 class Leadership(Enum):
@@ -43,49 +44,22 @@ class LeadershipGuard(Enum):
     AWAY = "threads of the group are asleep, and not more than have proved to run in time"
 
 
-class LeadershipRow(NamedTuple):
-    """One row of the table.
-
-    Attributes:
-        state: The state before.
-        event: The event.
-        when: Conditions that must all hold. If several rows fit an event, the first one counts.
-        to: The state after.
-    """
-
-    state: Leadership
-    event: LeadershipEvent
-    when: tuple[LeadershipGuard, ...]
-    to: Leadership
-
-
 _FREE, _APPOINTED, _LEADING, _RETURNING = Leadership
 _WAITING, _AWAY = ((guard,) for guard in LeadershipGuard)
 
-TABLE: Final = (
-    LeadershipRow(_FREE, LeadershipEvent.ENTER, (), _APPOINTED),
-    LeadershipRow(_FREE, LeadershipEvent.SKIP, (), _LEADING),
-    LeadershipRow(_APPOINTED, LeadershipEvent.BEGIN, (), _LEADING),
-    LeadershipRow(_APPOINTED, LeadershipEvent.QUIT, _WAITING, _APPOINTED),
-    LeadershipRow(_APPOINTED, LeadershipEvent.QUIT, (), _FREE),
-    LeadershipRow(_LEADING, LeadershipEvent.YIELD, _WAITING, _APPOINTED),
-    LeadershipRow(_LEADING, LeadershipEvent.YIELD, (), _FREE),
-    LeadershipRow(_LEADING, LeadershipEvent.END, _AWAY, _RETURNING),
-    LeadershipRow(_LEADING, LeadershipEvent.END, _WAITING, _APPOINTED),
-    LeadershipRow(_LEADING, LeadershipEvent.END, (), _FREE),
-    LeadershipRow(_RETURNING, LeadershipEvent.BACK, _WAITING, _APPOINTED),
-    LeadershipRow(_RETURNING, LeadershipEvent.BACK, (), _FREE),
+LEADERSHIP: Final[TransitionTable[Leadership, LeadershipEvent, LeadershipGuard, Any]] = TransitionTable(
+    (
+        TransitionRow(_FREE, LeadershipEvent.ENTER, (), _APPOINTED),
+        TransitionRow(_FREE, LeadershipEvent.SKIP, (), _LEADING),
+        TransitionRow(_APPOINTED, LeadershipEvent.BEGIN, (), _LEADING),
+        TransitionRow(_APPOINTED, LeadershipEvent.QUIT, _WAITING, _APPOINTED),
+        TransitionRow(_APPOINTED, LeadershipEvent.QUIT, (), _FREE),
+        TransitionRow(_LEADING, LeadershipEvent.YIELD, _WAITING, _APPOINTED),
+        TransitionRow(_LEADING, LeadershipEvent.YIELD, (), _FREE),
+        TransitionRow(_LEADING, LeadershipEvent.END, _AWAY, _RETURNING),
+        TransitionRow(_LEADING, LeadershipEvent.END, _WAITING, _APPOINTED),
+        TransitionRow(_LEADING, LeadershipEvent.END, (), _FREE),
+        TransitionRow(_RETURNING, LeadershipEvent.BACK, _WAITING, _APPOINTED),
+        TransitionRow(_RETURNING, LeadershipEvent.BACK, (), _FREE),
+    )
 )
-"""An event without a row changes nothing."""
-
-
-def indexed(rows: Iterable[LeadershipRow]) -> dict[tuple[Leadership, LeadershipEvent], list[LeadershipRow]]:
-    """The rows by state and event."""
-    found: dict[tuple[Leadership, LeadershipEvent], list[LeadershipRow]] = {}
-    for row in rows:
-        found.setdefault((row.state, row.event), []).append(row)
-    return found
-
-
-ROWS: Final = indexed(TABLE)
-"""The rows as `CommitQueue` looks them up."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
-from publishers.commits.leadership import ROWS, Leadership, LeadershipEvent, LeadershipGuard
+from publishers.commits.leadership import LEADERSHIP, Leadership, LeadershipEvent, LeadershipGuard
 from publishers.commits.pending import CommitStage, Pending
 from publishers.errors import LogClosed, LogFailed
 from publishers.options import LogOptions
@@ -206,10 +206,8 @@ class CommitQueue:
 
     def _move(self, event: LeadershipEvent) -> bool:
         """Takes the row for an event, if there is one; nothing else appoints a leader."""
-        for row in ROWS.get((self.state, event), ()):
-            if not row.when or all(map(self._holds, row.when)):
-                break
-        else:
+        row = LEADERSHIP.row(self.state, event, self._holds)
+        if row is None:
             return False
         self.state = row.to
         if row.to is _APPOINTED:

@@ -10,7 +10,7 @@ from publishers.criteria.predicate import Predicate
 from publishers.fanout.bench import RingCursor
 from publishers.fanout.chunk import Likeness, Polled
 from publishers.fanout.ring import BEHIND, Ring
-from publishers.fanout.state import Occurrence, StateRow
+from publishers.fanout.state import Occurrence, PhaseRow
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
 
@@ -76,7 +76,7 @@ class Cursor(RingCursor):
         """Whether the ring seems to cover ``next``. It reads without the ring's lock; only `move` decides."""
         return self._ring.start <= self.next
 
-    def move(self, event: Occurrence, at: Position | None = None) -> StateRow | None:
+    def move(self, event: Occurrence, at: Position | None = None) -> PhaseRow | None:
         """Changes its state as the table says; returns the row, None if the table has none for the event."""
         return self._ring.move(self, event, at)
 

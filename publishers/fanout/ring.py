@@ -35,7 +35,7 @@ from typing import Any, Final
 from publishers.blocks.slices import Slice
 from publishers.fanout.bench import TURN, Bench, RingCursor, Round
 from publishers.fanout.chunk import Ahead, Asked, Chunk, Likeness, Polled, RingStatistics, polled_from
-from publishers.fanout.state import Deed, Guard, Occurrence, Phase, StateRow, step
+from publishers.fanout.state import SUBSCRIPTIONS, Deed, Guard, Occurrence, Phase, PhaseRow
 from publishers.model.position import Position
 
 __all__ = ["BEHIND", "NOWHERE", "Ring", "RingStatistics"]
@@ -136,7 +136,7 @@ class Ring:
         with self.lock:
             self.start = start
 
-    def move(self, cursor: RingCursor, event: Occurrence, at: Position | None = None) -> StateRow | None:
+    def move(self, cursor: RingCursor, event: Occurrence, at: Position | None = None) -> PhaseRow | None:
         """Changes the state of a cursor as the table says; returns the row, None if the table has none for the event.
 
         Args:
@@ -154,9 +154,9 @@ class Ring:
             return cursor.place is not None or self.start <= at
         return cursor.more if guard is Guard.MORE else cursor.held is (guard is Guard.HELD)
 
-    def _move(self, cursor: RingCursor, event: Occurrence, at: Position | None = None) -> StateRow | None:
+    def _move(self, cursor: RingCursor, event: Occurrence, at: Position | None = None) -> PhaseRow | None:
         at = cursor.next if at is None else at
-        row = step(cursor.phase, event, lambda guard: self._holds(guard, cursor, at))
+        row = SUBSCRIPTIONS.row(cursor.phase, event, lambda guard: self._holds(guard, cursor, at))
         if row is None:
             return None
         served = cursor.live

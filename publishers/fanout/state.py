@@ -1,29 +1,27 @@
 """The states of a subscription, in one table, and the measures of its progress and lag.
 
-The table is the only place that decides: code that changes a state calls `step` and carries out the row.
+The table is the only place that decides: code that changes a state asks it for a row, and carries that out.
 """
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from publishers.model.position import Position
+from publishers.model.transitions import TransitionRow, TransitionTable
 
 __all__ = [
-    "TABLE",
+    "SUBSCRIPTIONS",
     "Checkpoint",
     "Deed",
     "Guard",
     "MaxLag",
     "Occurrence",
     "Phase",
+    "PhaseRow",
     "State",
-    "StateRow",
     "SubscriptionLag",
-    "indexed",
-    "step",
 ]
 
 MaxLag = int | timedelta
@@ -97,78 +95,48 @@ class Deed(Enum):
     SIGNAL = "signal the drain"
 
 
-class StateRow(NamedTuple):
-    """One row of the table.
-
-    Attributes:
-        phase: The state before.
-        event: The event.
-        when: Conditions that must all hold. If several rows fit an event, the first one counts.
-        to: The state after.
-        then: The actions, in this order.
-    """
-
-    phase: Phase
-    event: Occurrence
-    when: tuple[Guard, ...]
-    to: Phase
-    then: tuple[Deed, ...]
-
-
 _LIVE, _RESYNC, _JOINING, _WAITING, _PAUSED, _ENDED = Phase
 _COVERED, _HELD, _FREE, _MORE = ((guard,) for guard in Guard)
 _LIFT, _GO, _STAND, _HOLD, _RELEASE, _ENLIST, _LIST, _SIGNAL = Deed
 
-TABLE: Final = (
-    StateRow(_LIVE, Occurrence.EVICT, (), _RESYNC, (_LIFT, _GO)),
-    StateRow(_LIVE, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
-    StateRow(_LIVE, Occurrence.SEEK, (), _RESYNC, (_LIFT, _GO)),
-    StateRow(_RESYNC, Occurrence.ENTER, _COVERED, _LIVE, (_STAND,)),
-    StateRow(_RESYNC, Occurrence.READ, (), _JOINING, (_ENLIST,)),
-    StateRow(_RESYNC, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
-    StateRow(_RESYNC, Occurrence.SEEK, (), _RESYNC, (_GO,)),
-    StateRow(_JOINING, Occurrence.ENTER, _HELD + _COVERED, _PAUSED, (_STAND, _SIGNAL)),
-    StateRow(_JOINING, Occurrence.ENTER, _COVERED, _LIVE, (_STAND, _SIGNAL)),
-    StateRow(_JOINING, Occurrence.JOIN, _COVERED, _JOINING, (_STAND,)),
-    StateRow(_JOINING, Occurrence.YIELD, (), _JOINING, (_LIFT,)),
-    StateRow(_JOINING, Occurrence.EVICT, (), _JOINING, (_LIFT,)),
-    StateRow(_JOINING, Occurrence.SEEK, (), _JOINING, (_LIFT, _GO)),
-    StateRow(_JOINING, Occurrence.PAUSE, _FREE, _JOINING, (_HOLD,)),
-    StateRow(_JOINING, Occurrence.RESUME, _HELD, _JOINING, (_RELEASE,)),
-    StateRow(_JOINING, Occurrence.REST, _HELD, _PAUSED, (_LIFT, _SIGNAL)),
-    StateRow(_JOINING, Occurrence.REST, (), _RESYNC, (_LIFT, _SIGNAL)),
-    StateRow(_JOINING, Occurrence.PARK, _HELD, _PAUSED, (_LIFT, _SIGNAL)),
-    StateRow(_JOINING, Occurrence.PARK, (), _WAITING, (_LIFT, _LIST, _SIGNAL)),
-    StateRow(_WAITING, Occurrence.ADVANCE, _MORE, _RESYNC, ()),
-    StateRow(_WAITING, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
-    StateRow(_WAITING, Occurrence.SEEK, (), _RESYNC, (_GO,)),
-    StateRow(_PAUSED, Occurrence.ENTER, _COVERED, _PAUSED, (_STAND,)),
-    StateRow(_PAUSED, Occurrence.EVICT, (), _PAUSED, (_LIFT, _GO)),
-    StateRow(_PAUSED, Occurrence.SEEK, (), _PAUSED, (_LIFT, _GO)),
-    StateRow(_PAUSED, Occurrence.RESUME, _COVERED, _LIVE, (_RELEASE, _STAND, _SIGNAL)),
-    StateRow(_PAUSED, Occurrence.RESUME, (), _RESYNC, (_RELEASE, _SIGNAL)),
-    *(StateRow(phase, Occurrence.END, (), _ENDED, (_LIFT,)) for phase in Phase if phase is not _ENDED),
+PhaseRow = TransitionRow[Phase, Occurrence, Guard, Deed]
+
+SUBSCRIPTIONS: Final[TransitionTable[Phase, Occurrence, Guard, Deed]] = TransitionTable(
+    (
+        TransitionRow(_LIVE, Occurrence.EVICT, (), _RESYNC, (_LIFT, _GO)),
+        TransitionRow(_LIVE, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
+        TransitionRow(_LIVE, Occurrence.SEEK, (), _RESYNC, (_LIFT, _GO)),
+        TransitionRow(_RESYNC, Occurrence.ENTER, _COVERED, _LIVE, (_STAND,)),
+        TransitionRow(_RESYNC, Occurrence.READ, (), _JOINING, (_ENLIST,)),
+        TransitionRow(_RESYNC, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
+        TransitionRow(_RESYNC, Occurrence.SEEK, (), _RESYNC, (_GO,)),
+        TransitionRow(_JOINING, Occurrence.ENTER, _HELD + _COVERED, _PAUSED, (_STAND, _SIGNAL)),
+        TransitionRow(_JOINING, Occurrence.ENTER, _COVERED, _LIVE, (_STAND, _SIGNAL)),
+        TransitionRow(_JOINING, Occurrence.JOIN, _COVERED, _JOINING, (_STAND,)),
+        TransitionRow(_JOINING, Occurrence.YIELD, (), _JOINING, (_LIFT,)),
+        TransitionRow(_JOINING, Occurrence.EVICT, (), _JOINING, (_LIFT,)),
+        TransitionRow(_JOINING, Occurrence.SEEK, (), _JOINING, (_LIFT, _GO)),
+        TransitionRow(_JOINING, Occurrence.PAUSE, _FREE, _JOINING, (_HOLD,)),
+        TransitionRow(_JOINING, Occurrence.RESUME, _HELD, _JOINING, (_RELEASE,)),
+        TransitionRow(_JOINING, Occurrence.REST, _HELD, _PAUSED, (_LIFT, _SIGNAL)),
+        TransitionRow(_JOINING, Occurrence.REST, (), _RESYNC, (_LIFT, _SIGNAL)),
+        TransitionRow(_JOINING, Occurrence.PARK, _HELD, _PAUSED, (_LIFT, _SIGNAL)),
+        TransitionRow(_JOINING, Occurrence.PARK, (), _WAITING, (_LIFT, _LIST, _SIGNAL)),
+        TransitionRow(_WAITING, Occurrence.ADVANCE, _MORE, _RESYNC, ()),
+        TransitionRow(_WAITING, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),
+        TransitionRow(_WAITING, Occurrence.SEEK, (), _RESYNC, (_GO,)),
+        TransitionRow(_PAUSED, Occurrence.ENTER, _COVERED, _PAUSED, (_STAND,)),
+        TransitionRow(_PAUSED, Occurrence.EVICT, (), _PAUSED, (_LIFT, _GO)),
+        TransitionRow(_PAUSED, Occurrence.SEEK, (), _PAUSED, (_LIFT, _GO)),
+        TransitionRow(_PAUSED, Occurrence.RESUME, _COVERED, _LIVE, (_RELEASE, _STAND, _SIGNAL)),
+        TransitionRow(_PAUSED, Occurrence.RESUME, (), _RESYNC, (_RELEASE, _SIGNAL)),
+        *(
+            TransitionRow(phase, Occurrence.END, (), _ENDED, (_LIFT,))
+            for phase in Phase
+            if phase is not _ENDED
+        ),
+    )
 )
-"""An event without a row changes nothing: the state stays, and no action runs."""
-
-
-def indexed(rows: Iterable[StateRow]) -> dict[tuple[Phase, Occurrence], list[StateRow]]:
-    """The rows by state and event."""
-    found: dict[tuple[Phase, Occurrence], list[StateRow]] = {}
-    for row in rows:
-        found.setdefault((row.phase, row.event), []).append(row)
-    return found
-
-
-_rows: Mapping[tuple[Phase, Occurrence], list[StateRow]] = indexed(TABLE)
-
-
-def step(phase: Phase, event: Occurrence, holds: Callable[[Guard], bool]) -> StateRow | None:
-    """The first row for a state and an event whose conditions hold; None if there is none."""
-    for row in _rows.get((phase, event), ()):
-        if all(map(holds, row.when)):
-            return row
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,14 @@
 """Prints the tables of states as the page about the architecture has them; ``python -m tests.model.diagram`` writes them there."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from publishers.commits import leadership
-from publishers.commits.leadership import Leadership, LeadershipEvent
-from publishers.fanout import state
-from publishers.fanout.state import Occurrence, Phase
+from publishers.commits.leadership import LEADERSHIP, Leadership, LeadershipEvent
+from publishers.fanout.state import SUBSCRIPTIONS, Occurrence, Phase
+from publishers.model.transitions import TransitionTable
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "architecture.md"
 
@@ -24,12 +23,16 @@ def drawn(name: str) -> str:
 
 
 def _table(
-    rows: Iterable[Any], states: type[Enum], events: type[Enum], first: Enum, last: Enum | None = None
+    table: TransitionTable[Any, Any, Any, Any],
+    states: type[Enum],
+    events: type[Enum],
+    first: Enum,
+    last: Enum | None = None,
 ) -> Iterator[str]:
-    """The lines about a table; its rows have state, event, conditions, next state, and perhaps actions, in this order."""
+    """The lines about a table."""
     yield from ("```mermaid", "stateDiagram-v2", f"    [*] --> {first.name}")
     arrows: dict[tuple[Enum, Enum], list[str]] = {}
-    for before, event, _, after, *_ in rows:
+    for before, event, _, after, _ in table.rows:
         if after not in (before, last):
             names = arrows.setdefault((before, after), [])
             names += [] if event.name in names else [event.name]
@@ -40,21 +43,21 @@ def _table(
     for what, kind in (("state", states), ("event", events)):
         yield from ("", f"| {what} | what it is |", "|---|---|")
         yield from (f"| {one.name} | {one.value} |" for one in kind)
-    acts = any(len(row) > 4 for row in rows)
+    acts = any(row.then for row in table.rows)
     yield from (
         "",
         "| from | event | if | to |" + " what is done |" * acts,
         "|---|---|---|---|" + "---|" * acts,
     )
-    for before, event, when, after, *then in rows:
+    for before, event, when, after, then in table.rows:
         conditions = ", and ".join(guard.value for guard in when)
-        actions = [f" {'; '.join(action.value for action in some)} |" for some in then]
-        yield f"| {before.name} | {event.name} | {conditions} | {after.name} |" + "".join(actions)
+        actions = f" {'; '.join(action.value for action in then)} |" * acts
+        yield f"| {before.name} | {event.name} | {conditions} | {after.name} |{actions}"
 
 
 _TABLES: Final = {
-    "states": list(_table(state.TABLE, Phase, Occurrence, Phase.RESYNC, Phase.ENDED)),
-    "leadership": list(_table(leadership.TABLE, Leadership, LeadershipEvent, Leadership.FREE)),
+    "states": list(_table(SUBSCRIPTIONS, Phase, Occurrence, Phase.RESYNC, Phase.ENDED)),
+    "leadership": list(_table(LEADERSHIP, Leadership, LeadershipEvent, Leadership.FREE)),
 }
 NAMES: Final = tuple(_TABLES)
 """The tables of the page."""

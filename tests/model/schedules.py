@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tests.model.explorer import Fault
+from tests.model.queue_invariants import check, check_rest
 from tests.model.queue_world import QueuePlan, QueueWorld
 
 __all__ = ["replay", "search", "wander"]
@@ -32,14 +33,14 @@ def search(plan: QueuePlan, most: int = 10**7) -> int:
         while (key := world.key()) not in seen:
             seen.add(key)
             if world.resting:
-                _checked(plan, schedule, world.check_rest)
+                _checked(plan, schedule, check_rest, world)
             steps = world.steps()
             chance.shuffle(steps)
             branches += [(*schedule, other) for other in steps[1:]]
             if not steps:
                 break
             schedule = (*schedule, steps[0])
-            _checked(plan, schedule, world.take, *steps[0])
+            _checked(plan, schedule, take, world, *steps[0])
     return len(seen)
 
 
@@ -55,7 +56,7 @@ def wander(plan: QueuePlan, seed: int) -> int:
     paces: dict[str, int] = {}
     while steps := world.steps():
         if world.resting:
-            _checked(plan, schedule, world.check_rest)
+            _checked(plan, schedule, check_rest, world)
         if chance.random() < 1 / _RARE:
             paces = {}
         weights = [
@@ -63,8 +64,8 @@ def wander(plan: QueuePlan, seed: int) -> int:
             for thread, what in steps
         ]
         schedule.append(step := chance.choices(steps, weights)[0])
-        _checked(plan, schedule, world.take, *step)
-    _checked(plan, schedule, world.check_rest)
+        _checked(plan, schedule, take, world, *step)
+    _checked(plan, schedule, check_rest, world)
     return len(schedule)
 
 
@@ -72,12 +73,18 @@ def replay(plan: QueuePlan, schedule: Schedule) -> QueueWorld:
     """Makes a world in which these steps have been taken."""
     world = QueueWorld(plan)
     for step in schedule:
-        world.take(*step)
+        take(world, *step)
     return world
 
 
+def take(world: QueueWorld, thread: str, what: str) -> None:
+    """One step, and the look whether all is well behind it."""
+    world.take(thread, what)
+    check(world)
+
+
 def _checked(
-    plan: QueuePlan, schedule: Iterable[tuple[str, str]], what: Callable[..., None], *given: str
+    plan: QueuePlan, schedule: Iterable[tuple[str, str]], what: Callable[..., None], *given: object
 ) -> None:
     try:
         what(*given)

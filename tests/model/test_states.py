@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from publishers.fanout import state
+from publishers.fanout import ring
 from publishers.fanout.bench import Bench
 from publishers.fanout.ring import Ring
-from publishers.fanout.state import TABLE, Deed, Occurrence, Phase, StateRow, indexed
+from publishers.fanout.state import SUBSCRIPTIONS, Deed, Occurrence, Phase, PhaseRow
+from publishers.model.transitions import TransitionRow, TransitionTable
 from tests.harness.scale import SCALE
 from tests.model.explorer import Fault, explore
 from tests.model.world import Plan
@@ -76,31 +77,35 @@ def test_orders_of_many_steps_keep_the_invariants(plan):
 def test_every_row_of_the_table_is_taken(monkeypatch):
     """A row that no order reaches would not be proved by any of them."""
     taken = set()
-    step = state.step
 
-    def noted(phase, event, holds):
-        row = step(phase, event, holds)
-        taken.add(row)
-        return row
+    class Noting(TransitionTable):
+        def row(self, *given):
+            row = super().row(*given)
+            taken.add(row)
+            return row
 
-    monkeypatch.setattr("publishers.fanout.ring.step", noted)
+    monkeypatch.setattr(ring, "SUBSCRIPTIONS", Noting(SUBSCRIPTIONS.rows))
     explore_all()
-    assert set(TABLE) - taken == set()
+    assert set(SUBSCRIPTIONS.rows) - taken == set()
 
 
 # Mutants of the table.
 
-Change = Callable[[StateRow], StateRow | None]
+Change = Callable[[PhaseRow], PhaseRow | None]
 
 
 def row(
     phase: Phase, event: Occurrence, change: Change, *, first: bool = True
-) -> Callable[[], list[StateRow]]:
+) -> Callable[[], list[PhaseRow]]:
     """The table with one row changed, or left out: the first or the last one of this event."""
 
-    def mutated() -> list[StateRow]:
-        found = indexed(TABLE)[phase, event][0 if first else -1]
-        return [one for one in (change(one) if one is found else one for one in TABLE) if one is not None]
+    def mutated() -> list[PhaseRow]:
+        found = SUBSCRIPTIONS.of(phase, event)[0 if first else -1]
+        return [
+            one
+            for one in (change(one) if one is found else one for one in SUBSCRIPTIONS.rows)
+            if one is not None
+        ]
 
     return mutated
 
@@ -113,11 +118,11 @@ def without(action: Deed) -> Change:
     return lambda one: one._replace(then=tuple(other for other in one.then if other is not action))
 
 
-def unguarded(one: StateRow) -> StateRow:
+def unguarded(one: PhaseRow) -> PhaseRow:
     return one._replace(when=())
 
 
-def left_out(_: StateRow) -> None:
+def left_out(_: PhaseRow) -> None:
     return None
 
 
@@ -147,7 +152,10 @@ MUTANTS = {
     "a seek that keeps its place in the ring": row(P.LIVE, E.SEEK, without(A.LIFT)),
     "ended in the ring": row(P.LIVE, E.END, without(A.LIFT)),
     "ended while it waits, and not told": row(P.WAITING, E.END, left_out),
-    "read on after the end": lambda: [*TABLE, StateRow(P.ENDED, E.ENTER, (), P.LIVE, (A.STAND,))],
+    "read on after the end": lambda: [
+        *SUBSCRIPTIONS.rows,
+        TransitionRow(P.ENDED, E.ENTER, (), P.LIVE, (A.STAND,)),
+    ],
 }
 
 
@@ -158,9 +166,9 @@ def explore_all() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mistake_in_the_table_is_noticed(name, monkeypatch):
-    mutant: Iterable[StateRow] = MUTANTS[name]()
-    assert list(mutant) != list(TABLE)
-    monkeypatch.setattr(state, "_rows", indexed(mutant))
+    mutant: Iterable[PhaseRow] = MUTANTS[name]()
+    assert tuple(mutant) != SUBSCRIPTIONS.rows
+    monkeypatch.setattr(ring, "SUBSCRIPTIONS", TransitionTable(mutant))
     with pytest.raises(Fault):
         explore_all()
 

@@ -1,9 +1,11 @@
 """The states of a sink's runner, in one table."""
 
 import enum
-from typing import Final, NamedTuple
+from typing import Any, Final
 
-__all__ = ["RUNNING", "SINK_TABLE", "SinkEvent", "SinkRow", "SinkState", "sink_state_after"]
+from publishers.model.transitions import TransitionRow, TransitionTable
+
+__all__ = ["RUNNING", "SINK_TABLE", "SinkEvent", "SinkState", "sink_state_after"]
 
 
 class SinkState(enum.Enum):
@@ -43,47 +45,38 @@ class SinkEvent(enum.Enum):
     STOP = "the runner or the log is closed, or another consumer has taken over the slot"
 
 
-class SinkRow(NamedTuple):
-    """One row of the table.
-
-    Attributes:
-        state: The state.
-        event: The event.
-        to: The next state.
-    """
-
-    state: SinkState
-    event: SinkEvent
-    to: SinkState
-
-
 _STARTING, _SNAPSHOT, _STREAMING, _RETRYING, _PAUSED, _OFF, _LOST, _COMPLETED, _STANDBY, _STOPPED = SinkState
 RUNNING: Final = (_STARTING, _SNAPSHOT, _STREAMING, _RETRYING)
 """The states in which the runner carries changes or retries."""
 
-SINK_TABLE: Final = (
-    *(SinkRow(state, SinkEvent.WORK, _STREAMING) for state in RUNNING),
-    *(SinkRow(state, SinkEvent.ROWS, _SNAPSHOT) for state in RUNNING),
-    *(SinkRow(state, SinkEvent.FAIL, _RETRYING) for state in RUNNING),
-    *(SinkRow(state, SinkEvent.REFUSE, _PAUSED) for state in RUNNING),
-    *(SinkRow(state, SinkEvent.PAUSE, _PAUSED) for state in RUNNING),
-    SinkRow(_PAUSED, SinkEvent.RESUME, _STARTING),
-    SinkRow(_RETRYING, SinkEvent.RESUME, _STARTING),
-    SinkRow(_LOST, SinkEvent.SEEK, _STARTING),
-    *(SinkRow(state, SinkEvent.SWITCH_OFF, _OFF) for state in (*RUNNING, _PAUSED, _LOST, _COMPLETED)),
-    SinkRow(_OFF, SinkEvent.SWITCH_ON, _STARTING),
-    *(SinkRow(state, SinkEvent.COMPLETE, _COMPLETED) for state in RUNNING),
-    SinkRow(_COMPLETED, SinkEvent.AGAIN, _STARTING),
-    *(SinkRow(state, SinkEvent.LOSE, _LOST) for state in (*RUNNING, _PAUSED)),
-    *(SinkRow(state, SinkEvent.YIELD, _STANDBY) for state in (*RUNNING, _PAUSED, _OFF, _LOST, _COMPLETED)),
-    SinkRow(_STANDBY, SinkEvent.LEAD, _STARTING),
-    *(SinkRow(state, SinkEvent.STOP, _STOPPED) for state in SinkState if state is not _STOPPED),
+SINK_TABLE: Final[TransitionTable[SinkState, SinkEvent, Any, Any]] = TransitionTable(
+    (
+        *(TransitionRow(state, SinkEvent.WORK, (), _STREAMING) for state in RUNNING),
+        *(TransitionRow(state, SinkEvent.ROWS, (), _SNAPSHOT) for state in RUNNING),
+        *(TransitionRow(state, SinkEvent.FAIL, (), _RETRYING) for state in RUNNING),
+        *(TransitionRow(state, SinkEvent.REFUSE, (), _PAUSED) for state in RUNNING),
+        *(TransitionRow(state, SinkEvent.PAUSE, (), _PAUSED) for state in RUNNING),
+        TransitionRow(_PAUSED, SinkEvent.RESUME, (), _STARTING),
+        TransitionRow(_RETRYING, SinkEvent.RESUME, (), _STARTING),
+        TransitionRow(_LOST, SinkEvent.SEEK, (), _STARTING),
+        *(
+            TransitionRow(state, SinkEvent.SWITCH_OFF, (), _OFF)
+            for state in (*RUNNING, _PAUSED, _LOST, _COMPLETED)
+        ),
+        TransitionRow(_OFF, SinkEvent.SWITCH_ON, (), _STARTING),
+        *(TransitionRow(state, SinkEvent.COMPLETE, (), _COMPLETED) for state in RUNNING),
+        TransitionRow(_COMPLETED, SinkEvent.AGAIN, (), _STARTING),
+        *(TransitionRow(state, SinkEvent.LOSE, (), _LOST) for state in (*RUNNING, _PAUSED)),
+        *(
+            TransitionRow(state, SinkEvent.YIELD, (), _STANDBY)
+            for state in (*RUNNING, _PAUSED, _OFF, _LOST, _COMPLETED)
+        ),
+        TransitionRow(_STANDBY, SinkEvent.LEAD, (), _STARTING),
+        *(TransitionRow(state, SinkEvent.STOP, (), _STOPPED) for state in SinkState if state is not _STOPPED),
+    )
 )
-"""An event that has no row for a state leaves the state unchanged."""
-
-_rows: Final = {(row.state, row.event): row.to for row in SINK_TABLE}
 
 
 def sink_state_after(state: SinkState, event: SinkEvent) -> SinkState | None:
     """Returns the next state; None if the event has no effect."""
-    return _rows.get((state, event))
+    return next((row.to for row in SINK_TABLE.of(state, event)), None)

@@ -3,7 +3,7 @@
 import pytest
 
 from publishers import LogOptions
-from publishers.commits.leadership import ROWS, Leadership, LeadershipEvent
+from publishers.commits.leadership import LEADERSHIP, Leadership, LeadershipEvent
 from publishers.commits.pending import Pending
 from publishers.commits.queue import CommitQueue
 
@@ -166,8 +166,8 @@ def test_an_entry_that_was_not_appointed_cannot_lead(queue):
 
 def test_a_commit_that_skips_the_queue_moves_as_the_table_says(queue):
     """F191: its two rows are inlined."""
-    (skips,) = ROWS[Leadership.FREE, LeadershipEvent.SKIP]
-    *_, yields = ROWS[Leadership.LEADING, LeadershipEvent.YIELD]
+    (skips,) = LEADERSHIP.of(Leadership.FREE, LeadershipEvent.SKIP)
+    *_, yields = LEADERSHIP.of(Leadership.LEADING, LeadershipEvent.YIELD)
     alone = object()
     assert queue.skip(alone)
     assert (queue.state, queue.leader, skips.when) == (skips.to, alone, ())
@@ -175,5 +175,5 @@ def test_a_commit_that_skips_the_queue_moves_as_the_table_says(queue):
     queue.pass_on(alone)
     assert (queue.state, queue.leader, yields.when) == (yields.to, None, ())
     assert not any(
-        (state, LeadershipEvent.SKIP) in ROWS for state in Leadership if state is not Leadership.FREE
+        LEADERSHIP.of(state, LeadershipEvent.SKIP) for state in Leadership if state is not Leadership.FREE
     )

@@ -24,7 +24,7 @@ def test_the_page_shows_the_table():
 
 
 def test_no_row_contradicts_another_one():
-    assert len({(row.state, row.event) for row in SINK_TABLE}) == len(SINK_TABLE)
+    assert len({(row.state, row.event) for row in SINK_TABLE.rows}) == len(SINK_TABLE.rows)
 
 
 @pytest.mark.parametrize("event", SinkEvent)
@@ -36,7 +36,7 @@ def test_every_state_is_reached_from_the_first_one_and_can_be_stopped():
     reached, last = {SinkState.STARTING}, set()
     while reached != last:
         last = set(reached)
-        reached |= {row.to for row in SINK_TABLE if row.state in last}
+        reached |= {row.to for row in SINK_TABLE.rows if row.state in last}
     assert reached == set(SinkState)
     for state in reached - {SinkState.STOPPED}:
         assert sink_state_after(state, SinkEvent.STOP) is SinkState.STOPPED
