@@ -300,7 +300,11 @@ class Block:
             return ShownImages(*images, self.changed(index))
         if not index:
             return ShownImages(self._event_body(self._annotated(), apart=view.apart) if whole else None)
-        return show(_Row(self, index), view).with_integers(view)
+        return show(_Row(self, index, left=self.left(index, view)), view).with_integers(view)
+
+    def left(self, index: int, view: View) -> bool:
+        """Whether a view shows the change as the removal of its entity."""
+        return view.outsiders is not None and index > 0 and view.outsiders.outside(self, index)
 
     def shown_key(self, index: int, view: View) -> str | None:
         """Returns the key as a view renders it. Bytes that are not UTF-8 appear as lone surrogates."""
@@ -421,16 +425,17 @@ class Block:
 class _Row:
     """A change in a block; its parts are read on demand."""
 
-    __slots__ = ("_block", "_index")
+    __slots__ = ("_block", "_index", "_left")
 
-    def __init__(self, block: Block, index: int) -> None:
+    def __init__(self, block: Block, index: int, *, left: bool) -> None:
         self._block = block
         self._index = index
+        self._left = left
 
     @property
     def operation(self) -> Operation:
         """The operation."""
-        return self._block.operation(self._index)
+        return Operation.REMOVE if self._left else self._block.operation(self._index)
 
     @property
     def entity(self) -> bool:
@@ -445,10 +450,12 @@ class _Row:
     @property
     def changed(self) -> bytes | None:
         """JSON list of the names of changed fields."""
-        return self._block.changed(self._index)
+        return None if self._left else self._block.changed(self._index)
 
     def image(self, name: Name, /) -> bytes | None:
         """Returns the JSON after or before the change."""
+        if self._left and name == "body":
+            return None
         return self._block.body(self._index) if name == "body" else self._block.before(self._index)
 
     def parsed(self, name: Name, /) -> Fields | None:
@@ -460,6 +467,8 @@ def _seen(block: Block, change: Change, view: View) -> Change:
     """Renders a change of a block, which was made without images, for a view."""
     index = change.index
     shown = block.shown(index, view)
+    if block.left(index, view):
+        change = msgspec.structs.replace(change, operation=Operation.REMOVE, expires_at=None, linked=None)
     return msgspec.structs.replace(
         change,
         count=block.shown_count(index, view),

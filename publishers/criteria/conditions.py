@@ -44,12 +44,14 @@ class Transition(enum.Enum):
     """How a change moves an entity in relation to a filter.
 
     ENTERED: the filter holds after the change, and did not hold before it or there is no image before. LEFT: it held before
-    the change, and does not hold after it or there is no image after. STAYED: it held before and holds after.
+    the change, and does not hold after it or there is no image after. STAYED: it held before and holds after. MAYBE_LEFT: it does
+    not hold after the change or there is no image after, and there is no image before, so that the entity may have left.
     """
 
     ENTERED = "ENTERED"
     LEFT = "LEFT"
     STAYED = "STAYED"
+    MAYBE_LEFT = "MAYBE_LEFT"
 
 
 class Comparison(enum.Enum):

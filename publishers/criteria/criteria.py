@@ -320,6 +320,17 @@ class Criteria:
         """Returns the criteria in their wire form, in a stable order; an empty list for everything."""
         return sorted((c.to_json() for c in self.criterions if not c.unconditional), key=repr)
 
+    def to_stored(self) -> list[dict[str, Any]]:
+        """Returns the wire form, for criteria that are kept.
+
+        Raises:
+            InvalidCriteria: If a criterion has an ``also``, which has no such form.
+        """
+        for criterion in self.criterions:
+            if criterion.also:
+                raise InvalidCriteria("also", criterion.also, "left out of criteria that are stored")
+        return self.to_json()
+
     @property
     def unconditional(self) -> bool:
         """Whether every change matches."""

@@ -11,6 +11,7 @@ from publishers.criteria.predicate import Check, CompiledCriterion
 
 __all__ = ["PLACES_MAX", "Place", "Question", "asks_of", "places_of", "rest_of"]
 
+_LEAVING: Final = frozenset({Transition.LEFT, Transition.MAYBE_LEFT})
 PLACES_MAX: Final = 10_000
 """Number of places above which a criterion is not entered for each of its entity types, but for any entity type."""
 
@@ -157,9 +158,9 @@ def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None
     """Returns the image on which a condition holds whenever the criterion is fulfilled; None if that varies."""
     if not transitions:
         return condition.image
-    if Transition.LEFT not in transitions:
+    if transitions.isdisjoint(_LEAVING):
         return Image.AFTER
-    return None if Transition.ENTERED in transitions else Image.BEFORE
+    return None if transitions & {Transition.ENTERED, Transition.MAYBE_LEFT} else Image.BEFORE
 
 
 def _all_of(checks: list[Check]) -> Check:

@@ -173,7 +173,15 @@ def filter_of(where: Collection[Where], transitions: Collection[Transition]) -> 
         (True, True): Transition.STAYED in transitions,
         (False, False): False,
     }
-    return lambda facts, index: moves[holds(after, facts.before(index)), holds(after, facts.after(index))]
+    unknown = Transition.MAYBE_LEFT in transitions
+
+    def moved(facts: Facts, index: int) -> bool:
+        before, holds_now = facts.before(index), holds(after, facts.after(index))
+        if before is ABSENT and not holds_now:
+            return unknown
+        return moves[holds(after, before), holds_now]
+
+    return moved
 
 
 class Predicate:

@@ -141,7 +141,7 @@ class ConsumerGroups:
                 journal = self._journal(name)
                 journal.load(owned=True)
             record = GroupRecord(
-                name=name, criteria=wanted.to_json(), settings=settings, head=self._log.token(position)
+                name=name, criteria=wanted.to_stored(), settings=settings, head=self._log.token(position)
             )
             group = self._add(journal, record)
             try:

@@ -369,12 +369,12 @@ class ReadableLog(OperatedLog):
     def idempotency_key(self, change: Change) -> str:
         """Returns a text that identifies this change: equal in every replay and over every transport, unique over all logs.
 
-        For a row of a snapshot (operation READ) it contains the entity as well, since all rows of a page have one position.
+        For a row of a snapshot (operation READ, or without a transaction) it contains the entity as well, since all rows of a page have one position.
         """
         if not isinstance(change, Change):
             raise InvalidOption("change", change, "a Change, as subscribers get it")
         found = self._places.lineage.change_id(change.position)
-        return row_id(found, change) if change.operation is Operation.READ else found
+        return row_id(found, change) if change.operation is Operation.READ or not change.count else found
 
     def position_of(self, token: str | PositionToken, *, ahead: bool = False) -> Position:
         """Returns the position of a token that a client kept.

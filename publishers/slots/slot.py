@@ -107,6 +107,7 @@ class Slot:
         integers: Integers = Integers.NUMBER,
         view: View | None = None,
         since: Position | None = None,
+        criteria: Criteria | None = None,
     ) -> "SlotFeed":
         """The changes from the slot's position on, as a publisher for one subscriber at a time.
 
@@ -121,6 +122,7 @@ class Slot:
             view: All of these together.
             since: A later start, for a consumer that has the changes before it and has not acknowledged them yet: they count as
                 delivered. None, or a position before the slot's, for the slot's position.
+            criteria: Criteria in place of those of the slot, which stay; None for those.
 
         Raises:
             InvalidOption: If ``fields`` or ``mask`` contain an invalid path.
@@ -134,7 +136,9 @@ class Slot:
         if since is not None:
             check_position("since", since)
             begin = self._log.find(since)
-        return SlotFeed(view, partial(self._subscribe, begin))
+        return SlotFeed(
+            view, partial(self._subscribe, begin, self.criteria if criteria is None else criteria)
+        )
 
     def ack(self, place: Position | Change, *, durable: bool = False) -> bool:
         """Acknowledges all changes before a position, or up to and including a change.
@@ -244,7 +248,12 @@ class Slot:
             (subscription.pause if paused else subscription.resume)()
 
     def _subscribe(
-        self, since: Position | None, subscriber: Subscriber[Change], view: View, serving: dict[str, Any]
+        self,
+        since: Position | None,
+        criteria: Criteria,
+        subscriber: Subscriber[Change],
+        view: View,
+        serving: dict[str, Any],
     ) -> None:
         place = self.kept.place
         begin = place if since is None else max(since, place)
@@ -260,7 +269,7 @@ class Slot:
 
         noted = noting(subscriber, progress, lambda: self.paused, self._keeper.explain_to(self))
         serving.setdefault("name", f"slot {self.name}")
-        self._log.feed(self.criteria, begin, view, admit).subscribe(noted, **serving)
+        self._log.feed(criteria, begin, view, admit).subscribe(noted, **serving)
 
 
 class SlotFeed(IterablePublisher[Change]):

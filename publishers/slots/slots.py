@@ -93,7 +93,7 @@ class Slots:
                 id=self.book.next_id,
                 name=name,
                 place=self._log.token(position),
-                criteria=wanted.to_json(),
+                criteria=wanted.to_stored(),
                 granularity=granularity,
                 paused=paused,
                 keep_bytes=keep_bytes,

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -11,7 +11,7 @@ from publishers.lossless import text_integers
 from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 
-__all__ = ["Content", "Images", "Integers", "Lens", "View"]
+__all__ = ["Content", "Images", "Integers", "Lens", "Outsiders", "View"]
 
 _Member = TypeVar("_Member", bound=enum.Enum)
 
@@ -68,6 +68,14 @@ _EXTENT: Final = {
 _WITH_EXTENT: Final = {extent: images for images, extent in _EXTENT.items()}
 
 
+class Outsiders(Protocol):
+    """Tells which changes leave their entity outside what a subscriber keeps; hashable, and equal if it tells the same."""
+
+    def outside(self, block: Any, index: int, /) -> bool:
+        """Whether the change at an index of a block does."""
+        ...
+
+
 class Lens(msgspec.Struct, frozen=True):
     """A projection, followed by a mask.
 
@@ -104,6 +112,8 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
         apart: Whether to show a change as if it were alone, to a subscriber from which other changes are hidden: ``count`` is
             the least that agrees with the next position, TRANSACTION events have no bytes, and the other half of a key change
             is not named.
+        outsiders: Tells which changes leave their entity outside what the subscriber keeps; they are shown as REMOVE. None for no
+            such changes.
     """
 
     content: Content = Content.HEADER
@@ -111,6 +121,7 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
     lenses: tuple[Lens, ...] = ()
     integers: Integers = Integers.NUMBER
     apart: bool = False
+    outsiders: Outsiders | None = None
 
     def __post_init__(self) -> None:
         # Compared by identity from here on: a value that is no member of its enum would count as the widest one.
@@ -158,7 +169,7 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
     def plain(self) -> bool:
         """Whether it shows stored data unchanged."""
         shown = self.images is Images.WRITTEN and not self.lenses and self.integers is Integers.NUMBER
-        return shown and not self.apart
+        return shown and not self.apart and self.outsiders is None
 
     def render_integers(self, json: bytes) -> bytes:
         """Returns JSON with whole numbers in the form that the view asks for."""
@@ -181,4 +192,4 @@ class View(msgspec.Struct, frozen=True, cache_hash=True):
             images = self.images if least == mine else _WITH_EXTENT[least]
         integers = self.integers if widest.integers is Integers.NUMBER else widest.integers
         apart = self.apart or widest.apart
-        return View(content, images, (*widest.lenses, *self.lenses), integers, apart)
+        return View(content, images, (*widest.lenses, *self.lenses), integers, apart, self.outsiders)

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from publishers import ChangeLog
+from publishers import ChangeLog, Criterion
 from tests.publishers.support import wait_until
 from tests.servers.carrier import Carrier, folded, mutations, target, told
 from tests.servers.faulty import Fault, FaultyProxy
@@ -107,6 +107,20 @@ def test_a_target_holds_what_the_log_says(server, tmp_path):
         one.commit(20)
         one.drained()
         judge(server, "happy", one.log)
+
+
+def test_a_target_holds_what_the_filter_of_its_sink_says(server, tmp_path):
+    """F180: and nothing that has left it, whether by its values, its removal or a TRUNCATE."""
+    if not getattr(target(server.address("filtered")), "keeps_entities", False):
+        pytest.skip("it gets changes, and keeps no entities")
+    with carried(
+        tmp_path, server.address("filtered"), "filtered", criteria=Criterion(where="n < 500000")
+    ) as one:
+        for _ in range(3):
+            one.commit(20)
+            one.drained()
+            right = {place: body for place, body in expected(one.log).items() if body["n"] < 500000}
+            assert server.held("filtered") == right
 
 
 def test_a_target_to_which_several_requests_go_at_once_holds_what_the_log_says(server, tmp_path):

@@ -66,7 +66,7 @@ export const SUBPROTOCOL: "penstock.v1+json";
  * @property {string[]} [operations]
  * @property {string[]} [changed] The names of fields.
  * @property {{path: string, compare: string, value?: any, image?: "AFTER" | "BEFORE"}[]} [where] Conditions, all of which must hold.
- * @property {("ENTERED" | "LEFT" | "STAYED")[]} [transitions]
+ * @property {("ENTERED" | "LEFT" | "STAYED" | "MAYBE_LEFT")[]} [transitions]
  * @property {{path: string, compare: string, value?: any}[]} [annotations] Conditions on the transaction, all of which must hold.
  *
  * @typedef {"latest" | "earliest" | "state" | {version: number, index?: number} | {time: string | Date} | {transaction: string}} Start
@@ -687,7 +687,7 @@ export type Criterion = {
         value?: any;
         image?: "AFTER" | "BEFORE";
     }[] | undefined;
-    transitions?: ("ENTERED" | "LEFT" | "STAYED")[] | undefined;
+    transitions?: ("ENTERED" | "LEFT" | "STAYED" | "MAYBE_LEFT")[] | undefined;
     /**
      * Conditions on the transaction, all of which must hold.
      */

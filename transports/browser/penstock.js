@@ -82,7 +82,7 @@ const ANSWER_LIMIT_MS = 60_000;
  * @property {string[]} [operations]
  * @property {string[]} [changed] The names of fields.
  * @property {{path: string, compare: string, value?: any, image?: "AFTER" | "BEFORE"}[]} [where] Conditions, all of which must hold.
- * @property {("ENTERED" | "LEFT" | "STAYED")[]} [transitions]
+ * @property {("ENTERED" | "LEFT" | "STAYED" | "MAYBE_LEFT")[]} [transitions]
  * @property {{path: string, compare: string, value?: any}[]} [annotations] Conditions on the transaction, all of which must hold.
  *
  * @typedef {"latest" | "earliest" | "state" | {version: number, index?: number} | {time: string | Date} | {transaction: string}} Start

@@ -36,7 +36,9 @@ def add_criteria(parser: ArgumentParser) -> None:
         metavar="EXPR",
         help="only of transactions whose annotations fulfil this, such as 'backfill not exists'; repeatable, and then all must hold",
     )
-    parser.each("--transition", "MOVE", "only what ENTERED, LEFT or STAYED in the filter that --where is")
+    parser.each(
+        "--transition", "MOVE", "only what ENTERED, LEFT, STAYED in or MAYBE_LEFT the filter that --where is"
+    )
 
 
 def criteria_of(chosen: argparse.Namespace) -> Criteria:

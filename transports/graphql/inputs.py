@@ -27,7 +27,7 @@ strawberry.enum(
     Transition,
     name="Transition",
     description="The transition of an entity with regard to a filter: ENTERED matches after the change and not before, "
-    "LEFT before and not after, STAYED both.",
+    "LEFT before and not after, STAYED both, MAYBE_LEFT not after and the log does not hold before.",
 )
 
 

@@ -64,6 +64,7 @@ class CacheSink:
     idempotent: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    keeps_entities: ClassVar[bool] = True
     images: ClassVar[Images | None] = Images.AFTER
 
     def __init__(

@@ -56,11 +56,13 @@ class WebhookFormat:
         content_type: The header ``content-type``.
         encode: Encodes a batch.
         done: The status codes by which the receiver accepts a batch; None for 200 to 299.
+        rows: Whether a receiver keeps entities as rows, which such a change replaces or deletes.
     """
 
     content_type: str
     encode: Callable[[SinkBatch, SinkContext, WebhookSource], bytes]
     done: frozenset[int] | None = None
+    rows: bool = False
 
 
 def batch_id(batch: SinkBatch, context: SinkContext) -> str:
@@ -106,7 +108,9 @@ def change_objects(changes: Iterable[Change], context: SinkContext) -> list[Chan
     made: list[ChangeObject] = []
     version, moment, stem = -1, "", ""
     for change in changes:
-        if change.operation is Operation.READ:  # a row has its own id, and may have its own time
+        if (
+            change.operation is Operation.READ or not change.count
+        ):  # a row has its own id, and may have its own time
             version, moment, name = -1, _moment(change.timestamp), context.change_id(change)
         elif change.version != version:
             version, moment, name = change.version, _moment(change.timestamp), context.change_id(change)
@@ -273,7 +277,7 @@ def _number(number: int | None, context: SinkContext) -> msgspec.Raw | None:
 
 FORMATS: Final = {
     "native": WebhookFormat("application/json", _native),
-    "rqlite": WebhookFormat("application/json", _rqlite, frozenset({200, 202})),
+    "rqlite": WebhookFormat("application/json", _rqlite, frozenset({200, 202}), rows=True),
     "cloudevents": WebhookFormat("application/cloudevents-batch+json", _cloudevents),
     "keys": WebhookFormat("application/json", _keys),
 }

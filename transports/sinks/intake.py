@@ -9,6 +9,7 @@ import msgspec
 
 from flow.clock import Clock
 from publishers.criteria.criteria import Criteria
+from publishers.criteria.entities import EntityFilter, with_leaving
 from publishers.errors import HistoryPruned, PenstockError, PositionForked
 from publishers.model.position import Position, Start
 from publishers.slots.backup import forget_restored_place, restored_place
@@ -67,6 +68,7 @@ class SinkIntake:
         notes: What the sink keeps across restarts besides the position of the slot.
         take_over: Whether to take the slot over from another consumer that has it open.
         knows_history: Whether the target refuses another history by itself.
+        keeps_entities: Whether the target keeps entities: those that leave the criteria leave it, too.
         wake: Called on any thread when there may be changes.
 
     Attributes:
@@ -86,11 +88,13 @@ class SinkIntake:
         *,
         take_over: bool,
         knows_history: bool,
+        keeps_entities: bool,
         wake: Callable[[], object],
     ) -> None:
         self._log, self._name, self._options, self._view = log, name, options, view
         self._clock = clock
         self._take_over, self._knows_history, self._wake = take_over, knows_history, wake
+        self._keeps_entities = keeps_entities
         self._latest = log.head  # what is committed before the first step of the runner belongs to a new sink
         self.notes = notes
         self.slot: Slot | None = None
@@ -202,19 +206,29 @@ class SinkIntake:
                 "wake": self._wake,
             }
             rows = self.notes.current.rows
+            criteria, view = self._selection(slot.criteria, rows)
             if rows is None:
-                self.supply = SinkSupply(slot.changes(view=self._view), **bounds)
+                self.supply = SinkSupply(slot.changes(view=view, criteria=criteria), **bounds)
             else:
                 rows_request = None if rows.only is None else rows
                 feed = self._log.changes(
-                    slot.criteria,
+                    criteria,
                     since=slot.position if rows_request is not None else rows.cursor or "state",
-                    view=self._view,
+                    view=view,
                     snapshot="initial_only" if rows_request is None else "on_gap",
                     source=options.source,
                 )
                 self.supply = RowSupply(feed, slot.position, rows_request, **bounds)
         return self.supply
+
+    def _selection(self, criteria: Criteria, rows: RowsNote | None) -> tuple[Criteria, View]:
+        """Returns what to subscribe to: what leaves the criteria is asked for if the target keeps entities, and shown as removed."""
+        entities, view = EntityFilter(criteria), self._view
+        if entities.leaves and (self._keeps_entities or entities.tells_leaving):
+            view = msgspec.structs.replace(view, outsiders=entities)
+        if self._keeps_entities:
+            criteria = with_leaving(criteria, rows=rows is not None and (rows.held or rows.only is not None))
+        return criteria, view
 
     def _settle(self, place: Position | None, target: SinkTarget) -> None:
         """Continues at the position that the target stores, which overrides the slot's, unless it lies before the end of a gap."""
@@ -257,7 +271,7 @@ class SinkIntake:
         if noted.rows is not None:
             place = None
             if noted.rows.only is None and progress.cursor is not None:
-                self.notes.write(rows=RowsNote(cursor=progress.cursor))
+                self.notes.write(rows=msgspec.structs.replace(noted.rows, cursor=progress.cursor))
         elif supply is not None and supply.empty and idle:
             place = slot.delivered  # past changes that do not match
             if target.knows_history and place > max(slot.position, progress.confirmed or slot.position):
@@ -316,11 +330,11 @@ class SinkIntake:
     def rows_anew(self) -> None:
         """Starts the rows again, because their snapshot cannot be resumed."""
         rows = self.notes.current.rows
-        self.notes.write(rows=None if rows is None else msgspec.structs.replace(rows, cursor=None))
+        self.notes.write(rows=None if rows is None else msgspec.structs.replace(rows, cursor=None, held=True))
 
     def rows_after_loss(self) -> None:
         """Carries rows in place of lost history."""
-        self.notes.write(rows=RowsNote())
+        self.notes.write(rows=RowsNote(held=True))
         if self._name in self._log.slots:
             self._log.slots.reset(self._name, Start.LATEST)
         else:

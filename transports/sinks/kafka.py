@@ -77,6 +77,7 @@ class KafkaSink:
     idempotent: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    keeps_entities: ClassVar[bool] = True
     images: ClassVar[Images | None] = None
 
     def __init__(
@@ -111,6 +112,7 @@ class KafkaSink:
             schema_topic=schema_topic,
             source=source or WebhookSource(),
         )
+        self.sends_fields = field_changes
         self._settings = dict(settings or {})
         self._timeout = float(timeout)
         self._context: SinkContext | None = None

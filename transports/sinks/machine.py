@@ -84,6 +84,7 @@ class SinkMachine:
             notes,
             take_over=options.take_over or lease is not None,
             knows_history=self._target.knows_history,
+            keeps_entities=options.keeps_entities(sink),
             wake=wake,
         )
         self._leading = SinkLeading(lease)

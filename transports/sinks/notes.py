@@ -38,12 +38,14 @@ class RowsNote(msgspec.Struct, frozen=True, omit_defaults=True):
         only: For rows that an operator orders once more: their criteria as JSON. None for the rows of a first snapshot.
         after: The key behind which these rows begin.
         until: The last key.
+        held: Whether the target may have rows of the sink already, so that rows outside its criteria are removed.
     """
 
     cursor: str | None = None
     only: list[dict[str, Any]] | None = None
     after: str | None = None
     until: str | None = None
+    held: bool = False
 
 
 class HeldNote(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from publishers.criteria.criteria import Criteria, Criterion
+from publishers.criteria.entities import EntityFilter
 from publishers.errors import InvalidOption
 from publishers.model.change import Change
 from publishers.model.position import Start
@@ -114,6 +115,20 @@ class SinkOptions:
     def tick(self) -> float:
         """The most seconds until a runner checks its position."""
         return self.store_every or 1.0
+
+    def keeps_entities(self, sink: Sink) -> bool:
+        """Returns whether the target of a sink keeps entities, so that it must also hear of those that leave the criteria.
+
+        Raises:
+            InvalidOption: If the sink also sends changes of which it cannot be told whether they are of such an entity.
+        """
+        if not getattr(sink, "keeps_entities", False):
+            return False
+        criteria = Criteria.of(self.criteria)
+        if EntityFilter(criteria).leaves and getattr(sink, "sends_fields", False):
+            right = f"without conditions on values for {sink!r} with field_changes, as a field-level change has nothing but its field"
+            raise InvalidOption("criteria", criteria.to_json(), right)
+        return True
 
     def view_for(self, sink: Sink) -> View:
         """Returns the view of the target of a sink."""

@@ -57,6 +57,7 @@ class SearchSink:
     ordered: ClassVar[bool] = True
     parallel: ClassVar[bool] = True
     marks_history: ClassVar[bool] = True
+    keeps_entities: ClassVar[bool] = True
     images: ClassVar[Images | None] = Images.AFTER
 
     def __init__(

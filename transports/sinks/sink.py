@@ -281,6 +281,8 @@ class Sink(Protocol):
         images: The images that the sink needs; None for those that the user chooses.
 
     A sink whose ``write`` several threads may call has ``parallel = True``; see ``SinkOptions.in_flight``.
+    A sink whose target keeps the newest state of each entity has ``keeps_entities = True``: it also gets a REMOVE for each entity that
+    leaves the criteria, and removals and TRUNCATE although they have no values.
     A sink that keeps entities under names has ``space(entity_type)``: the `EntitySpace` of an entity type, or None if it keeps none of
     that type. A change whose entity type would be in the space of another one is refused.
     A sink whose target stores a position behind all that it may have, although not all before it must be there, has

@@ -76,6 +76,7 @@ class SqlSink:
     idempotent: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    keeps_entities: ClassVar[bool] = True
     images: ClassVar[Images | None] = Images.AFTER
 
     def __init__(

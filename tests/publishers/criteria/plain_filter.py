@@ -118,7 +118,7 @@ criterions = st.one_of(
         Criterion,
         **_common,
         where=st.lists(after_wheres, min_size=1, max_size=2),
-        transitions=st.sets(st.sampled_from(["ENTERED", "LEFT", "STAYED"]), max_size=2),
+        transitions=st.sets(st.sampled_from(["ENTERED", "LEFT", "STAYED", "MAYBE_LEFT"]), max_size=3),
     ),
     st.just(Criterion(areas={Area.INFRASTRUCTURE})),
 )
@@ -198,6 +198,8 @@ def _filter(criterion, one):
     was = all(_condition(where, before) for where in criterion.where)
     now = all(_condition(where, after) for where in criterion.where)
     move = {(False, True): "ENTERED", (True, False): "LEFT", (True, True): "STAYED"}.get((was, now))
+    if not now and not before:
+        move = "MAYBE_LEFT"
     return move in {transition.name for transition in criterion.transitions}
 
 

@@ -136,7 +136,7 @@ def test_an_area_takes_its_own_operations_only(area, operation):
         ({"annotations": "before:n > 1"}, "annotations", "without an image"),
         ({"annotations": "n"}, "annotations", "an expression"),
         ({"annotations": [7]}, "annotations", "a Where"),
-        ({"transitions": {"GONE"}, "where": "n > 1"}, "transitions", "ENTERED, LEFT, STAYED"),
+        ({"transitions": {"GONE"}, "where": "n > 1"}, "transitions", "ENTERED, LEFT, STAYED, MAYBE_LEFT"),
         ({"key_patterns": {"(a"}}, "key_patterns", "closing parenthesis"),
         ({"key_patterns": {f"a{n}" for n in range(101)}}, "key_patterns", "at most 100"),
         ({"key_patterns": {"a" * 1025}}, "key_patterns", "1024"),

@@ -31,6 +31,8 @@ from publishers.criteria.predicate import CompiledCriterion
         ({"where": "n == 1", "transitions": {"ENTERED"}}, [Question.VALUES], True),
         ({"where": "n == 1", "transitions": {"LEFT"}}, [Question.VALUES], True),
         ({"where": "n == 1", "transitions": {"LEFT", "ENTERED"}}, [Question.TESTS], False),
+        ({"where": "n == 1", "transitions": {"LEFT", "STAYED"}}, [Question.VALUES], True),
+        ({"where": "n == 1", "transitions": {"LEFT", "MAYBE_LEFT"}}, [Question.TESTS], False),
         ({"where": "n > 1"}, [Question.TESTS], False),
         ({"annotations": "n > 1"}, [Question.GATES], False),
         ({"annotations": "n > 1", "entity_types": {"a", "b"}}, [Question.GATES] * 2, False),

@@ -169,16 +169,18 @@ OPEN, CLOSED = b'{"status":"OPEN"}', b'{"status":"CLOSED"}'
         (OPEN, b"{}", "LEFT"),
         (OPEN, None, "LEFT"),
         (CLOSED, CLOSED, None),
-        # Nobody knows whether it was in the filter, and nothing is guessed.
-        (None, CLOSED, None),
-        (None, None, None),
         (CLOSED, None, None),
+        (b"null", CLOSED, None),
+        # The log does not know whether it was in the filter.
+        (None, CLOSED, "MAYBE_LEFT"),
+        (None, None, "MAYBE_LEFT"),
+        (b"nonsense", CLOSED, "MAYBE_LEFT"),
     ],
 )
 def test_rows_enter_leave_and_stay_in_a_filter(before, after, move):
     """F58: also where an image is missing."""
     one = row(operation=Operation.UPSERT if after else Operation.REMOVE, body=after, before=before)
-    for transition in ("ENTERED", "LEFT", "STAYED"):
+    for transition in ("ENTERED", "LEFT", "STAYED", "MAYBE_LEFT"):
         wish = Criterion(where="status == OPEN", transitions={transition})
         assert selects([wish], one) == ([1] if transition == move else [])
     both = Criterion(where="status == OPEN", transitions={"ENTERED", "LEFT"})

@@ -12,6 +12,7 @@ from publishers import (
     Criteria,
     Criterion,
     Fenced,
+    InvalidCriteria,
     InvalidOption,
     LogClosed,
     LogReadOnly,
@@ -23,6 +24,7 @@ from publishers import (
     SlotExists,
     SlotState,
     TooCostly,
+    upsert,
 )
 from publishers.errors import LogExhausted
 from publishers.journal import Journal
@@ -225,6 +227,29 @@ def test_what_is_not_there_or_there_already_is_refused(log):
         with pytest.raises(InvalidOption):
             slots.create("caps", **caps)
     assert [hold.name for hold in log.statistics().holds] == ["slot:stock", "slot:other"]
+
+
+def test_criteria_that_cannot_be_stored_are_refused():
+    """F74: a slot or a group of them could not be read at the next opening, and with it no other one."""
+    path, criteria = scratch() / "log", Criterion(where="n > 1", also={Criterion(where="m > 1")})
+    with ChangeLog.open(path, **QUICK) as log:
+        log.slots.create("stock")
+        for made in (log.slots, log.groups):
+            with pytest.raises(InvalidCriteria, match="also"):
+                made.create("narrow", criteria)
+    with ChangeLog.open(path, **QUICK) as log:
+        assert list(log.slots) == ["stock"]
+        assert list(log.groups) == []
+
+
+def test_a_consumer_may_ask_for_other_changes_than_its_slot(log):
+    """F180: as a sink does that also has to hear of what leaves its criteria."""
+    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.commit([order(1), upsert("bill", "1", {})])
+    with log.slots.open("stock") as slot:
+        wider = Criteria.of(Criterion(entity_types={"order", "bill"}))
+        assert [change.entity_type for change in take(slot, 2, criteria=wider)] == ["order", "bill"]
+        assert slot.criteria == Criteria.of(Criterion(entity_types={"order"}))
 
 
 def test_the_number_and_the_bytes_of_slots_are_bounded():

@@ -1,0 +1,113 @@
+"""Criteria as filters of entities: which entities are inside, and which changes a copy of these entities needs.
+
+Of a criterion, keys, entity types and conditions on the after image say which entities it is about. ``operations``, ``changed``,
+``annotations``, ``transitions`` and conditions on the before image say which changes of these entities are wanted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from publishers.criteria.conditions import Image, Transition, Where
+from publishers.criteria.criteria import FITTING, Criteria, Criterion
+from publishers.criteria.facts import facts_of
+from publishers.criteria.predicate import CompiledCriterion
+from publishers.model.change import Area, Operation
+
+__all__ = ["EntityFilter", "with_leaving"]
+
+_LEAVING: Final = frozenset({Transition.LEFT, Transition.MAYBE_LEFT})
+_PUT: Final = frozenset({Operation.UPSERT, Operation.READ})
+_REMOVALS: Final = FITTING[Area.DATA] - _PUT
+
+
+@dataclass(frozen=True)
+class EntityFilter:
+    """Criteria as a filter of entities.
+
+    Attributes:
+        criteria: The criteria; none has an ``also``.
+    """
+
+    criteria: Criteria
+
+    @cached_property
+    def leaves(self) -> bool:
+        """Whether an entity can leave the filter otherwise than by its removal."""
+        return any(_puts(one) and _values(one) for one in self.criteria.criterions)
+
+    @cached_property
+    def tells_leaving(self) -> bool:
+        """Whether the criteria ask for changes by which entities leave."""
+        return any(not _LEAVING.isdisjoint(one.transitions) for one in self.criteria.criterions)
+
+    def outside(self, block: Any, index: int) -> bool:
+        """Whether a change is an UPSERT or READ that leaves its entity outside the filter."""
+        kind = block.kind(index)
+        if kind >> 4 != Area.DATA or kind & 15 not in _PUT or block.body(index) is None:
+            return False
+        if getattr(block.attached(index), "field", None) is not None:
+            return False
+        facts = facts_of(block)
+        return not any(one.holds(facts, index) for one in self._inside)
+
+    @cached_property
+    def _inside(self) -> tuple[CompiledCriterion, ...]:
+        return tuple(
+            CompiledCriterion(_of_entities(one, where=_values(one)))
+            for one in self.criteria.criterions
+            if _puts(one)
+        )
+
+
+def with_leaving(criteria: Criteria, *, rows: bool = False) -> Criteria:
+    """Returns criteria with the changes by which an entity leaves them, for a copy of the entities that they select.
+
+    Args:
+        criteria: The criteria; none has an ``also``.
+        rows: Whether rows outside are wanted too, because the copy may have them.
+    """
+    further = {more for one in criteria.criterions if _puts(one) for more in _leaving(one, rows=rows)}
+    return Criteria.of(*criteria.criterions, *further) if further else criteria
+
+
+def _leaving(one: Criterion, *, rows: bool) -> Iterator[Criterion]:
+    changes = {"operations": one.operations & FITTING[Area.DATA], "annotations": one.annotations}
+    removals = (one.operations or _REMOVALS) & _REMOVALS
+    if values := _values(one):
+        yield _of_entities(one, **changes, where=values, transitions=_LEAVING)
+        if rows:
+            yield _of_entities(one, operations={Operation.READ})
+    elif (one.where or one.changed) and removals - {Operation.TRUNCATE}:
+        yield _of_entities(one, **changes | {"operations": removals})
+    if one.asks and Operation.TRUNCATE in removals:  # which has no key, no fields and no values
+        yield Criterion(
+            areas={Area.DATA},
+            entity_types=one.entity_types,
+            operations={Operation.TRUNCATE},
+            annotations=one.annotations,
+        )
+
+
+def _of_entities(one: Criterion, **further: Any) -> Criterion:
+    """Returns a criterion of the same entity types and keys."""
+    return Criterion(
+        areas={Area.DATA},
+        entity_types=one.entity_types,
+        keys=one.keys,
+        key_globs=one.key_globs,
+        key_patterns=one.key_patterns,
+        **further,
+    )
+
+
+def _puts(one: Criterion) -> bool:
+    """Whether a criterion asks for entities as they are, and not only for their removals."""
+    areas = not one.areas or Area.DATA in one.areas
+    return areas and (not one.operations or not one.operations.isdisjoint(_PUT))
+
+
+def _values(one: Criterion) -> frozenset[Where]:
+    """Returns the conditions on the after image."""
+    return frozenset(condition for condition in one.where if condition.image is Image.AFTER)
