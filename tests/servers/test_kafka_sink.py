@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from publishers import ChangeLog, Content, View, remove, schema, upsert
+from publishers import ChangeLog, Content, View, remove, schema, truncate, upsert
 from tests.publishers.support import wait_until
 from tests.servers.kafka_broker import KafkaBroker
 from tests.transports.sinks.targets import GoingClock
@@ -100,6 +100,41 @@ def test_a_schema_goes_to_its_topic_and_a_marker_to_every_partition_before_what_
         for versions in by_partition.values():
             assert versions == sorted(versions)
             assert 2 in versions
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("make", [KafkaSink, ExactlyOnceKafkaSink])
+def test_markers_and_truncate_reach_partitions_that_are_added_while_the_sink_runs(broker, tmp_path, make):
+    """F179: a marker before all that a new partition has."""
+    topic = f"grows.{make.__name__.lower()}"
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.servers})
+
+    def told():
+        found = {}
+        for one in records(broker, topic):
+            value = json.loads(one.value())
+            found.setdefault(one.partition(), []).append(value.get("marker") or value["operation"])
+        return found
+
+    with rigged(tmp_path / "log", make(broker.servers, topic, schema_topic=f"{topic}.schemas")) as rig:
+        rig.log.commit([schema("order", {"fields": ["n"]})])
+        rig.log.commit([upsert("order", str(n), {"n": n}) for n in range(40)])
+        wait_drained(rig)
+        for count in (5, 7):
+            more = confluent_kafka.admin.NewPartitions(topic, count)
+            admin.create_partitions([more])[topic].result(30)
+            wait_until(lambda: len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == count)  # noqa: B023 - called at once
+            if count == 5:
+                rig.log.commit([upsert("order", str(n), {"n": n}) for n in range(40)])
+                last = "UPSERT"
+            else:
+                rig.log.commit([truncate("order")])
+                last = "TRUNCATE"
+            wait_drained(rig)
+            found = told()
+            assert sorted(found) == list(range(count))
+            assert {one[0] for one in found.values()} == {"schema"}
+            assert {one[-1] for one in found.values()} == {last}
 
 
 @pytest.mark.timeout(120)

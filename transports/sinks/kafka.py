@@ -14,6 +14,7 @@ from publishers.model.position import Position
 from publishers.views.view import Images
 from transports.sinks.errors import TargetOfOtherHistory, TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.formats import WebhookSource
+from transports.sinks.kafka_markers import KafkaMarkers
 from transports.sinks.kafka_records import KafkaRecord, KafkaRecords
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
@@ -118,6 +119,7 @@ class KafkaSink:
         self._context: SinkContext | None = None
         self._producer: Producer | None = None
         self._partitions: dict[str, int] = {}
+        self._markers = KafkaMarkers()
         self._errors: list[KafkaError] = []
         self._gap: SinkGap | None = None
 
@@ -138,10 +140,14 @@ class KafkaSink:
             flaw = self._records.flaw(change)
             if flaw is not None:
                 if place:
-                    self._guarded(lambda: self._deliver(batch.changes[:place], change.position, batch.gap))  # noqa: B023 - called at once
+                    self._carry(batch.changes[:place], change.position, batch.gap)
                 return batch.refused_at(place, flaw)
-        self._guarded(lambda: self._deliver(batch.changes, batch.next, batch.gap))
+        self._carry(batch.changes, batch.next, batch.gap)
         return None
+
+    def _carry(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
+        self._guarded(lambda: self._deliver(changes, place, gap))
+        self._markers.confirm()
 
     def _deliver(self, changes: Sequence[Change], _place: Position, gap: SinkGap | None) -> None:
         """Sends changes; ``_place`` is the position behind them."""
@@ -257,23 +263,26 @@ class KafkaSink:
         """Sends records, each with the gap before them if there is one, and returns when all are confirmed."""
         self._gap = gap
         self._partitions = {}  # a topic gets more partitions at any time
+        self._markers.begin()
         for change in changes:
             for record in self._records.of(change, self._opened):
                 if record.alone:
                     self._settle()
+                else:
+                    for marker in self._markers.lacking(record.topic, self._partitions_of):
+                        self._produce(*marker)
                 self._send_record(record, change)
                 if record.alone:
                     self._settle()
         self._settle()
 
     def _send_record(self, record: KafkaRecord, change: Change) -> None:
-        if record.alone:
-            self._produce(record, change, 0)
-        elif record.everywhere or record.beside is not None:
-            for partition in record.partitions(self._partitions_of(record.topic)):
-                self._produce(record, change, partition)
-        else:
-            self._produce(record, change, None)
+        if record.everywhere:
+            self._partitions.pop(record.topic, None)
+        for partition in record.partitions(self._partitions_of):
+            self._produce(record, change, partition)
+        if record.everywhere:
+            self._markers.note(record, change, self._partitions[record.topic])
 
     def _partitions_of(self, topic: str) -> int:
         if topic not in self._partitions:

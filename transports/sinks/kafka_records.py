@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -41,12 +41,17 @@ class KafkaRecord(NamedTuple):
     everywhere: bool = False
     alone: bool = False
 
-    def partitions(self, count: int) -> range:
-        """Returns the partitions that it goes to, of the ``count`` of its topic."""
+    def partitions(self, count_of: Callable[[str], int]) -> Iterable[int | None]:
+        """Returns the partitions that it goes to; None for the one that the client chooses by its key.
+
+        Args:
+            count_of: Returns the number of partitions of a topic.
+        """
         if self.everywhere:
-            return range(count)
-        place = partition_of(self.key if self.beside is None else self.beside, count)
-        return range(place, place + 1)
+            return range(count_of(self.topic))
+        if self.alone:
+            return (0,)
+        return (None if self.beside is None else partition_of(self.beside, count_of(self.topic)),)
 
 
 class KafkaRecords:

@@ -5,12 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from publishers import ChangeLog, Content, InvalidOption, View, remove, truncate, upsert
+from publishers import ChangeLog, Content, InvalidOption, View, remove, schema, truncate, upsert
 from tests.harness.ports import free_port
+from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import HandClock, rigged
 from transports.sinks import SinkContext, SinkState, TargetUnavailable, kafka
 from transports.sinks.formats import WebhookSource
 from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
+from transports.sinks.partitions import partition_of
 from transports.sinks.records import RECORDS
 
 
@@ -294,3 +296,116 @@ def test_a_place_that_was_read_after_a_commit_of_unknown_outcome_is_not_waited_f
         assert rig.stored() == rig.log.head
         assert broker.keys == ["a", "b"]
         assert rig.runner.counters.failures == 1
+
+
+class Partitions:
+    """A broker whose topics get more partitions. A client knows those that there were when it last asked, as librdkafka does.
+
+    Attributes:
+        count: The partitions of each topic.
+        records: Of each topic and partition, what the values of its records say.
+        grows: Whether each answer about partitions is followed by one partition more.
+        fails: How many of the next batches are not confirmed from their second record on.
+    """
+
+    def __init__(self, monkeypatch):
+        self.count, self.records, self.fails, self.place = 3, {}, 0, None
+        self.grows = False
+        monkeypatch.setattr(KafkaSink, "_made_producer", lambda *_, **__: self._producer())
+        admin = {
+            "create_topics": lambda *_, **__: {},
+            "list_topics": lambda **_: SimpleNamespace(brokers=True),
+        }
+        monkeypatch.setattr(kafka, "AdminClient", lambda _: SimpleNamespace(**admin))
+        monkeypatch.setattr(
+            ExactlyOnceKafkaSink, "_read_place", lambda sink, *_: self.place and sink._position_of(self.place)
+        )
+        monkeypatch.setattr(ExactlyOnceKafkaSink, "_see", lambda _: None)
+
+    def _producer(self):
+        known, begun, broken = [self.count], [], []
+
+        def asked(topic=None, *, timeout):
+            known[0] = self.count
+            self.count += self.grows
+            return SimpleNamespace(
+                brokers=True, topics={topic: SimpleNamespace(error=None, partitions=range(known[0]))}
+            )
+
+        def produce(topic, value, key, *, on_delivery, headers=None, partition=None):
+            if partition is None:
+                partition = partition_of(key, known[0])
+            assert partition < known[0]
+            if self.fails and begun:
+                broken.append(True)
+                on_delivery(kafka.KafkaError(kafka.KafkaError._MSG_TIMED_OUT), None)
+                return
+            begun.append((topic, partition, value))
+            on_delivery(None, SimpleNamespace(offset=lambda: 0))
+
+        def confirmed(*_):
+            for topic, partition, value in begun:
+                if topic.startswith("penstock.places."):
+                    self.place = value.decode()
+                    continue
+                told = value and json.loads(value)
+                what = "tombstone" if told is None else told.get("marker") or told.get("operation")
+                self.records.setdefault((topic, partition), []).append(what)
+            begun.clear()
+            self.fails -= bool(broken)
+            broken.clear()
+            return 0
+
+        quiet = dict.fromkeys(
+            ("poll", "purge", "begin_transaction", "init_transactions", "commit_transaction"), lambda *_: 0
+        )
+        return SimpleNamespace(produce=produce, list_topics=asked, flush=confirmed, **quiet)
+
+    def of(self, topic):
+        return [self.records.get((topic, number), []) for number in range(self.count)]
+
+
+@pytest.mark.parametrize("make", [KafkaSink, ExactlyOnceKafkaSink])
+@pytest.mark.parametrize("fails", [0, 1, 3])
+def test_markers_and_truncate_reach_partitions_that_are_added_while_the_sink_runs(
+    tmp_path, monkeypatch, make, fails
+):
+    """F179: a marker before all that the partition has, also behind an attempt that failed."""
+    broker = Partitions(monkeypatch)
+    with rigged(tmp_path / "log", make("b:1", "shop", schema_topic="schemas")) as rig:
+
+        def sent(*changes):
+            rig.log.commit(changes)
+            broker.fails = fails
+
+            def done():
+                rig.later(60.0)
+                rig.runner.step()
+                return rig.runner.statistics().confirmed == rig.log.head
+
+            wait_until(done, rig.runner.statistics)
+            return broker.of("shop")
+
+        sent(schema("order", {"fields": ["n"]}), schema("order", {"type": "int"}, part="n"))
+        keys = [str(number) for number in range(40)]
+        assert all(
+            one[:2] == ["schema", "schema"] for one in sent(*(upsert("order", key, {}) for key in keys))
+        )
+        broker.count = 5
+        for one in sent(*(upsert("order", key, {}) for key in keys)):
+            assert one[:2] == ["schema", "schema"]
+            assert "UPSERT" in one
+        broker.count = 7
+        for one in sent(truncate("order")):
+            assert one[:2] == ["schema", "schema"]
+            assert one[-1] == "TRUNCATE"
+        broker.count = 8
+        for one in sent(schema("order", {"fields": ["n", "m"]})):
+            assert one[-1] == "schema"
+        before = sum(map(len, broker.of("shop")))
+        sent(upsert("order", "1", {}))
+        assert sum(map(len, broker.of("shop"))) == before + 1  # no marker comes again
+        broker.grows = True
+        schemas = [schema("order", {"fields": [name]}) for name in "ab"]
+        told = [one[-1:] for one in sent(*schemas, truncate("order"))]
+        assert told == [["TRUNCATE"]] * (broker.count - 1) + [[]]
