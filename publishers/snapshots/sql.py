@@ -223,10 +223,7 @@ class SqlSource:
             return None
         sql = self._sql
         found: list[ColumnElement[bool]] = [sql.false()]
-        for key in keys:
-            parts = key.split("/", len(columns) - 1)
-            if len(parts) == len(columns):
-                found.append(self._equal(columns, parts))
+        found += [self._equal(columns, key.split("/", len(columns) - 1)) for key in keys]
         for head in heads:
             *whole, begun = head.split("/", len(columns) - 1)
             at = columns[len(whole)]
