@@ -93,3 +93,34 @@ def test_rows_of_what_was_removed_stay_for_their_time(server, tmp_path):
         rig.until(moved.done)
         rig.drained()
         assert base.execute("SELECT body FROM bills").fetchall() == [(None,)]
+
+
+def test_two_sinks_never_write_one_table(server, tmp_path):
+    """F106: a sink of another log is refused, until the table is handed over to it."""
+    from transports.sinks.sql import SqlSink
+
+    def sink():
+        return SqlSink(server.url, {"order": "shared"}, create_tables=True)
+
+    with psycopg.connect(server.url, autocommit=True) as base:
+        with rigged(tmp_path / "one", sink(), clock=GoingClock()) as rig:
+            rig.commit("a", "b")
+            rig.drained()
+        with rigged(tmp_path / "two", sink(), clock=GoingClock()) as rig:
+            for drill, reason in (
+                (
+                    "DELETE FROM penstock_writers WHERE table_name = 'public.shared'",
+                    "is that of sink 'stock'",
+                ),
+                ("DELETE FROM shared", "would seem old"),
+            ):
+                rig.commit("c")
+                rig.until(lambda: rig.runner.state is SinkState.PAUSED)
+                told = rig.runner.statistics().reason
+                assert "table public.shared" in told
+                assert reason in told
+                base.execute(drill)
+                rig.runner.resume()
+                rig.runner.step()
+            rig.drained()
+            assert base.execute("SELECT key FROM shared").fetchall() == [("c",)]

@@ -39,7 +39,7 @@ _RETRY: Final = ("first", "limit", "growth", "attempts", "circuit")
 _WEBHOOK: Final = ("url", "secrets", "headers", "profile", "timeout", "compress", "allow")
 _CACHE: Final = ("template", "values", "ttl", "timeout")
 _KAFKA: Final = ("topic", "form", "tombstones", "field_changes", "schema_topic", "settings", "timeout")
-_SQL: Final = ("create_tables", "tombstone_ttl", "places", "gaps", "timeout")
+_SQL: Final = ("create_tables", "tombstone_ttl", "places", "gaps", "writers", "timeout")
 _OAUTH: Final = ("token_url", "client_id", "client_secret", "scope", "audience", "auth")
 _TLS: Final = ("ca", "cert", "key", "server_name", "insecure_skip_verify")
 

@@ -64,6 +64,8 @@ class SqlSink:
         tombstone_ttl: Seconds for which the row of a removed entity stays, from 1; None: it is deleted at once.
         places: The table of the positions; several sinks may share it.
         gaps: The table of the gaps from while a sink was off; several sinks may share it.
+        writers: The table that says which sink writes which table, so that no two write one; sinks share it. Optional without
+            ``create_tables``.
         timeout: Seconds in which the database must answer, from 0.05 to 600.
         tls: TLS to PostgreSQL, without which a connection is refused then. None for what the URL says.
 
@@ -88,6 +90,7 @@ class SqlSink:
         tombstone_ttl: float | None = None,
         places: str = "penstock_places",
         gaps: str = "penstock_gaps",
+        writers: str = "penstock_writers",
         timeout: float = 15.0,
         tls: TargetTls | None = None,
     ) -> None:
@@ -103,7 +106,8 @@ class SqlSink:
         _check_apart(self._declared or {})
         self._create, self._ttl, self._timeout = create_tables, tombstone_ttl, float(timeout)
         self._tls = tls
-        self._places = SqlPlaces(places, gaps, create=create_tables)
+        self._places = SqlPlaces(places, gaps, writers, create=create_tables)
+        self._new = False
         self._tables: dict[str, EntityTable | None] = {}
         self._engine: sa.Engine | None = None
         self._connection: sa.Connection | None = None
@@ -130,6 +134,7 @@ class SqlSink:
         self._engine = self._made_engine()
         with self._transaction() as connection:
             text = self._places.take_over(connection, context)
+        self._new = text is None
         if text is None:
             return None
         return context.place_of(text, f"the place in {self._places.places.name}", "the tables")
@@ -143,12 +148,13 @@ class SqlSink:
     def space(self, entity_type: str) -> EntitySpace | None:
         """See `Sink`."""
         table = self._spec_of(entity_type)
-        if table is None:
-            return None
+        return None if table is None else EntitySpace("table", self._full_name(table))
+
+    def _full_name(self, table: SqlTable) -> str:
         assert self._engine is not None
         schema = table.schema or self._engine.dialect.default_schema_name
         folds = self._engine.dialect.name == "sqlite"
-        return EntitySpace("table", f"{schema}.{table.name.lower() if folds else table.name}")
+        return f"{schema}.{table.name.lower() if folds else table.name}"
 
     def flush(self) -> None:
         """See `Sink.flush`: what was committed is durable. Deletes expired tombstones now and then."""
@@ -304,7 +310,10 @@ class SqlSink:
 
     def _found(self, table: SqlTable) -> EntityTable:
         with self._transaction() as connection:
-            return EntityTable(table, connection, create=self._create, tombstones=self._ttl is not None)
+            made = EntityTable(table, connection, create=self._create, tombstones=self._ttl is not None)
+            foreign = self._new and made.written(connection)
+            self._places.claim(connection, self._opened, self._full_name(table), foreign=foreign)
+        return made
 
     def _apply(self, steps: Sequence[_Step], place: Position, gap: SinkGap | None) -> None:
         """Applies all steps in one transaction; only the last step of each entity is executed."""

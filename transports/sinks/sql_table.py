@@ -137,6 +137,11 @@ class EntityTable:
             values["d"] = now_us
         return values
 
+    def written(self, connection: sa.Connection) -> bool:
+        """Returns whether a row has a position, so that a sink has written it."""
+        one = sa.select(sa.literal(1)).select_from(self.table).where(self._version.is_not(None)).limit(1)
+        return connection.execute(one).first() is not None
+
     def purge(self, connection: sa.Connection, before_us: int) -> None:
         """Deletes the rows of entities that were removed before a time."""
         if self._tombstones:
