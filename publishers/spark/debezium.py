@@ -39,7 +39,8 @@ def debezium(frame: DataFrame, fields: str | StructType) -> DataFrame:
     not an envelope remains, without an operation: it is a bad row for the sink (``on_bad_row``) and never lost in silence. So is an
     envelope with a value that its column cannot represent; ``_flaw`` names the column and the value. An envelope with its schema
     (``schemas.enable``) says how Debezium wrote days, times and decimals, and these are decoded. A value that the database has not
-    told, as it was not changed, is taken from ``before``, if that is there.
+    told, as it was not changed, is taken from ``before``, if that is there; else the sink takes it from earlier rows of the batch or from
+    the state of its log, if it is open with ``state=True``.
 
     A Python worker of Spark parses the envelopes, so penstock must be in the Python of the executors.
 

@@ -25,7 +25,7 @@ PARSED: Final = StructType(
     [
         *(StructField(name, StringType()) for name in ("op", "table", "shown", "before")),
         StructField(
-            "flaw", StructType([StructField("column", StringType()), StructField("why", StringType())])
+            "flaw", StructType([StructField(name, StringType()) for name in ("column", "why", "lacks")])
         ),
     ]
 )
@@ -33,10 +33,17 @@ PARSED: Final = StructType(
 
 
 class Flaw(NamedTuple):
-    """Why a row is bad: its column, and what is wrong with it."""
+    """Why a row is bad.
+
+    Attributes:
+        column: Its column.
+        why: What is wrong with it.
+        lacks: If values are missing and nothing else is wrong: JSON of two lists of columns, after the change and before it.
+    """
 
     column: str
     why: str
+    lacks: str | None = None
 
 
 class Parsed(NamedTuple):
@@ -110,9 +117,13 @@ class EnvelopeParser:
         op, source = envelope.get("op"), envelope.get("source")
         table = source.get("table") if isinstance(source, dict) else None
         flaws: list[Flaw] = []
-        before = self._known(envelope, "before", {}, decoders, flaws) if op in ("u", "d") else None
+        lacks: dict[str, list[str]] = {"after": [], "before": []}
+        before = self._known(envelope, "before", {}, decoders, flaws, lacks) if op in ("u", "d") else None
         known = envelope.get("before")
-        after = self._known(envelope, "after", known if isinstance(known, dict) else {}, decoders, flaws)
+        known = known if isinstance(known, dict) else {}
+        after = self._known(envelope, "after", known, decoders, flaws, lacks)
+        if flaws and len(flaws) == sum(map(len, lacks.values())):
+            flaws[0] = flaws[0]._replace(lacks=encode([*lacks.values()]).decode())
         return Parsed(
             op if isinstance(op, str) else None,
             table if isinstance(table, str) else None,
@@ -128,8 +139,9 @@ class EnvelopeParser:
         earlier: Mapping[str, Any],
         decoders: Mapping[str, Mapping[str, Decode]],
         flaws: list[Flaw],
+        lacks: Mapping[str, list[str]],
     ) -> str | None:
-        """Returns JSON of the declared columns of an image; adds those that do not fit to ``flaws``."""
+        """Returns JSON of the declared columns of an image; adds those that do not fit to ``flaws``, and those without a value to ``lacks``."""
         members = envelope.get(image)
         if not isinstance(members, dict):
             return None
@@ -141,6 +153,7 @@ class EnvelopeParser:
             if _is_unavailable(value):
                 value = earlier.get(name, value)
                 if _is_unavailable(value):
+                    lacks[image].append(name)
                     flaws.append(Flaw(name, f"is unavailable in {image}: the database has not told its value, as it was not changed; REPLICA IDENTITY FULL makes PostgreSQL tell it"))  # fmt: skip
                     continue
                 decode = decoders.get("before", {}).get(name)

@@ -58,6 +58,7 @@ OPERATIONS: Final[Operations] = (
 # _CAST: types whose cast to string loses nothing. _FROM_JSON: types whose text comes from their JSON, because the cast would
 # depend on the session's time zone, or keep bytes as if they were text.
 _FLAW: Final = "struct<column:string,why:string>"
+_LACKING: Final = "struct<column:string,why:string,lacks:string>"  # with what `UntoldValues` may fill in
 _TEXTS: Final = frozenset({"string", "char", "varchar"})
 _CAST: Final = _TEXTS | {"boolean", "byte", "short", "integer", "long", "date"}
 _FROM_JSON: Final = frozenset({"timestamp", "timestamp_ntz", "time", "float", "double", "binary"})
@@ -126,7 +127,10 @@ class Encoding:
                     self.before, f"is of type {dtype.simpleString()}, but the image before is a struct"
                 )
             _refuse_lossy(dtype, self.before)
-        if self.flaw_column is not None and _type_of(schema, self.flaw_column).simpleString() != _FLAW:
+        if self.flaw_column is not None and _type_of(schema, self.flaw_column).simpleString() not in (
+            _FLAW,
+            _LACKING,
+        ):
             raise SchemaRefused(self.flaw_column, f"is of type {_type_of(schema, self.flaw_column).simpleString()}, but must be {_FLAW}")  # fmt: skip
         for name in self.body_columns(schema):
             _refuse_lossy(_type_of(schema, name), name)
@@ -155,7 +159,7 @@ class Encoding:
         """Returns the expressions that encode rows of ``schema`` for a frame of the log.
 
         The columns are ``key`` and ``body``, both text, and, if the encoding has them, ``before``, ``operation``,
-        ``entity_type``, ``flawed`` (the column) and ``flaw`` (what is wrong), and ``order_0, order_1, ...``.
+        ``entity_type``, ``flawed`` (the column), ``flaw`` (what is wrong) and ``lacks``, and ``order_0, order_1, ...``.
         """
         key, body = key_column(schema, self.key), body_column(schema, self.body_columns(schema))
         extra: list[Column] = []
@@ -175,6 +179,8 @@ class Encoding:
             flaw = column_named(self.flaw_column)
             extra.append(flaw.getField("column").alias("flawed"))
             extra.append(flaw.getField("why").alias("flaw"))
+            if _type_of(schema, self.flaw_column).simpleString() == _LACKING:
+                extra.append(flaw.getField("lacks").alias("lacks"))
         extra.extend(column_named(name).alias(f"order_{place}") for place, name in enumerate(self.order_by))
         return [key.alias("key"), body.alias("body"), *extra]
 

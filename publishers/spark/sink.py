@@ -48,6 +48,7 @@ from publishers.spark.schema import Encoding
 from publishers.spark.schema_changes import with_schema
 from publishers.spark.server_log import ServerLog, target_of
 from publishers.spark.stored_batches import StoredBatches
+from publishers.spark.untold import UntoldRow, UntoldValues
 from publishers.wal.format.columns import Columns
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class ChangeSink:
             equal the state, and removals of entities that do not exist, are skipped. If another writer commits meanwhile, the sink
             compares the batch again.
         compare_bytes: Maximum bytes of a batch's changes with ``compare``, at least 1; the driver holds them until the batch is
-            complete.
+            complete. Also most bytes of earlier rows of a batch that are remembered to fill in values from, see ``debezium``.
         producer: Name to commit under instead of the query's id and the sink's name; required outside of streaming queries. The
             name outlives a checkpoint, so the sink refuses the last committed batch number if it comes with other rows.
         on_rerun: How to handle a batch that the log already has under the query's id. ``"trust"`` accepts it without a job;
@@ -261,6 +262,8 @@ class ChangeSink:
         self._verify = producer is not None or on_rerun == "verify"
         self._tell_schema = tells
         self._compare_bytes = compare_bytes if compare else None
+        untold = target, self._encoding, entity_type, compare_bytes, stall_timeout
+        self._untold = partial(UntoldValues, *untold)
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
         self._row_bytes: float | None = None  # measured in the last batch; None after a large partition
@@ -387,12 +390,12 @@ class ChangeSink:
         log, version = self._log, known.version
 
         def compared(found: Iterable[Window]) -> bool:
-            columns = self._columns(found, self._aside.begin(self._encoding))
+            columns = self._columns(found, self._aside.begin(self._encoding), repeated=True)
             return is_repeated(chain.from_iterable(columns), log, version)
 
-        repeated = self._brought(frame, compared)
-        if not repeated:
-            raise BatchChanged(producer, batch.batch_id, version)
+        with suppress(UntoldRow):
+            if not self._brought(frame, compared):
+                raise BatchChanged(producer, batch.batch_id, version)
 
     def _commit(self, frame: DataFrame, batch: QueryBatch, producer: str | UUID) -> None:
         started = perf_counter()
@@ -506,10 +509,13 @@ class ChangeSink:
         self._row_bytes = None
         return made
 
-    def _columns(self, found: Iterable[Window], bad: BadRows) -> Iterator[list[Columns]]:
+    def _columns(
+        self, found: Iterable[Window], bad: BadRows, *, repeated: bool = False
+    ) -> Iterator[list[Columns]]:
         """Yields the batch as columns of frames, one list per window of partitions."""
+        untold = self._untold(repeated=repeated)
         for window in found:
-            cut = pieces(map(bad.without, window), self._log.options.frame_bytes)
+            cut = pieces(map(bad.without, map(untold.filled, window)), self._log.options.frame_bytes)
             yield [columns_of(piece, self._encoding, self._entity_type) for piece in cut]
 
     def _annotations(self, batch: QueryBatch) -> dict[str, Any]:

@@ -208,6 +208,90 @@ def test_a_value_that_the_database_has_not_told_is_taken_from_before_or_makes_a_
         ]
 
 
+UNTOLD, UNTOLD_RAW = "__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+LONG = {"note": "l\u00f6ng", "raw": "AP8=", "tags": ["a", None], "big": 12345678901234567}
+GAPS = {"note": UNTOLD, "raw": UNTOLD_RAW, "tags": [UNTOLD], "big": 7}
+WIDE = "id BIGINT, note STRING, raw BINARY, tags ARRAY<STRING>, big BIGINT"
+
+
+@pytest.fixture
+def stated(tmp_path):
+    with ChangeLog.open(tmp_path / "stated", sync="os", state=True) as log:
+        yield log
+
+
+def test_a_value_that_the_database_has_not_told_is_taken_from_the_state_or_an_earlier_row(
+    spark, stated, stored
+):
+    """F192: of both images; else it makes a bad row that names the member."""
+    sink = sink_of(stated, on_bad_row="dead_letter")
+    keys = range(1, 8)
+    sink(debezium(kafka(spark, *(envelope("c", None, {"id": n, **LONG}) for n in keys)), WIDE), 0)
+    new, gone = {**LONG, "note": "new"}, {**LONG, "tags": None}
+    values = [
+        envelope("u", None, {"id": 1, **GAPS}),  # from the state
+        envelope("u", None, {"id": 2, **new}),
+        envelope("u", None, {"id": 2, **GAPS}),  # from an earlier row
+        envelope("u", None, {"id": 2, **GAPS, "big": 8}),  # which was filled in itself
+        envelope("d", {"id": 3, **GAPS}, None),  # the image before
+        envelope("u", None, {"id": 3, **GAPS}),  # which is not there any more
+        envelope("u", {"id": 4, **GAPS}, {"id": 4, **new}),
+        envelope("u", None, {"id": 5, **gone}),
+        envelope("u", None, {"id": 5, **GAPS}),  # null is nothing that would not be told
+        envelope("u", None, {"id": 9, **GAPS}),  # no such entity
+        envelope("u", None, {"id": 6, **GAPS, "big": "7"}),  # something else is wrong
+        envelope("c", None, {"id": 1, **LONG}, table="line"),
+        envelope("t", table="order"),
+        envelope("u", None, {"id": 7, **GAPS}),
+        envelope("u", None, {"id": 1, **GAPS}, table="line"),
+    ]
+    sink(debezium(kafka(spark, *values), WIDE), 1)
+    whole = {**LONG, "big": 7}
+    found = [(c.operation.name, c.entity_type, c.key, c.body, c.before) for c in stored(stated)[len(keys) :]]
+    assert found == [
+        ("UPSERT", "order", "1", {"id": 1, **whole}, None),
+        ("UPSERT", "order", "2", {"id": 2, **new}, None),
+        ("UPSERT", "order", "2", {"id": 2, **new, "big": 7}, None),
+        ("UPSERT", "order", "2", {"id": 2, **new, "big": 8}, None),
+        ("REMOVE", "order", "3", None, {"id": 3, **whole}),
+        ("UPSERT", "order", "4", {"id": 4, **new}, {"id": 4, **whole}),
+        ("UPSERT", "order", "5", {"id": 5, **gone}, None),
+        ("UPSERT", "line", "1", {"id": 1, **LONG}, None),
+        ("TRUNCATE", "order", None, None, None),
+        ("UPSERT", "line", "1", {"id": 1, **whole}, None),
+    ]
+    assert list(json.loads(stored(stated)[len(keys)].body_bytes)) == [
+        "id",
+        *LONG,
+    ]  # in the order of the columns
+    with ChangeLog.open(stated.path.with_name("stated.dead"), read_only=True) as dead:
+        told = [(change.body["key"], change.body["column"]) for change in stored(dead)]
+    assert sorted(told) == [("3", "note"), ("5", "note"), ("6", "note"), ("7", "note"), ("9", "note")]
+    sink = sink_of(stated, on_bad_row="dead_letter", on_rerun="verify")
+    sink(debezium(kafka(spark, *values), WIDE), 1)  # which the log has, with values of then
+    assert sink.statistics().repeated == 1
+
+
+def test_rows_that_are_not_remembered_leave_a_value_untold(spark, stated, stored):
+    """F192: a value of the state would be older than that of the row which was forgotten."""
+    sink = sink_of(stated, compare_bytes=600)
+    sink(debezium(kafka(spark, envelope("c", None, {"id": 1, **LONG})), WIDE), 0)
+    values = [envelope("u", None, {"id": 1, **LONG, "note": "new"})]
+    values += [envelope("c", None, {"id": n, **LONG}) for n in range(2, 5)]
+    values.append(envelope("u", None, {"id": 1, **GAPS}))
+    with pytest.raises(RowRefused, match="column 'note' is unavailable in after"):
+        sink(debezium(kafka(spark, *values), WIDE), 1)
+    assert len(stored(stated)) == 1
+
+
+def test_without_a_state_a_value_stays_untold(spark, log, stored):
+    """F192: also if the log has it."""
+    sink = sink_of(log)
+    sink(debezium(kafka(spark, envelope("c", None, {"id": 1, **LONG})), WIDE), 0)
+    with pytest.raises(RowRefused, match="column 'note' is unavailable in after"):
+        sink(debezium(kafka(spark, envelope("u", None, {"id": 1, **GAPS})), WIDE), 1)
+
+
 def test_types_that_envelopes_lack_are_refused(spark):
     with pytest.raises(SchemaRefused, match="has a type that envelopes lack"):
         debezium(kafka(spark, envelope("c", None, ONE)), "id BIGINT, place GEOMETRY(ANY)")
