@@ -202,6 +202,9 @@ class ChangeSubscription:
                     self.drain.mark = cursor.next
             finally:
                 self.drain.release_hold()
+                if self.wants and self.cursor.live and not self.cursor.idle:
+                    # The flag was recalled from a group whose round has turns left, and no longer knows of this cursor.
+                    self._run(self.drain.signal)
         return Checkpoint(self.position, self._service.head, self.state)
 
     def seek(self, position: Position) -> None:

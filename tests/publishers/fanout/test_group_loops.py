@@ -51,6 +51,24 @@ def test_an_event_loop_gets_its_turn_between_a_few_dozen_subscribers(log):
     assert all(probe.positions == everything(log) for probe in probes)
 
 
+@pytest.mark.parametrize("turns", range(4))
+def test_one_whose_progress_is_asked_for_between_two_turns_of_a_round_is_served_all_the_same(log, turns):
+    """F66: nobody but its group has a wake-up for it, and asking takes it away from its group."""
+    loop = SteppedLoop()
+    probes = company(log, 200, executor=loop)
+    fill(log, 1)
+    loop.run_all()
+    fill(log, 1)
+    for _ in range(turns):
+        assert loop.run_one()
+    for probe in probes:
+        probe.subscription.checkpoint()
+    loop.run_all()
+    fill(log, 1)
+    loop.run_all()
+    assert all(probe.positions == everything(log) for probe in probes)
+
+
 def test_companies_of_many_publishers_do_not_keep_a_loop_together(log):
     """F66."""
     loop = SteppedLoop()
