@@ -20,6 +20,7 @@ __all__ = ["Pool", "Pools", "Turn"]
 
 _T = TypeVar("_T")
 _CHEAPER: Final = "to ask again when others have been answered"
+_LINGER: Final = 1.0  # seconds that a thread waits for more work
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -125,8 +126,9 @@ class Pools:
 class Pool:
     """Runs the work of clients, in turns.
 
-    Threads start on demand and end when no work waits, so an idle pool has none. They are daemons, so work that cannot be
-    ended does not keep the process alive.
+    Threads start on demand and end when there was no work for a second, so an idle pool has none. Starting one makes the event
+    loop wait until it runs, behind every busy thread, so a thread is not started for each piece of work. They are daemons, so
+    work that cannot be ended does not keep the process alive.
 
     Attributes:
         waiting: The pieces of work that wait for a thread or for their client's share.
@@ -149,6 +151,8 @@ class Pool:
         self._busy: dict[Hashable, int] = {}
         self._running: set[Turn[Any]] = set()
         self.waiting = self._alive = 0
+        self._called = threading.Condition(self._lock)
+        self._idle = self._calls = 0  # threads that wait, and how many of those that waited have been called
         self._closed = False
 
     @property
@@ -211,6 +215,7 @@ class Pool:
         """Withdraws waiting work, ends running work at its next step, and accepts no more."""
         with self._lock:
             self._closed = True
+            self._called.notify_all()
             turns = [turn for queue in self._queues.values() for turn in queue] + list(self._running)
         for turn in turns:
             turn.cancel()
@@ -218,10 +223,25 @@ class Pool:
     # Under the lock.
 
     def _counts_one_more(self) -> bool:
-        """Returns whether to start a thread, which is counted at once."""
+        """Calls a thread that waits; without one, returns whether to start a thread, which is counted at once."""
+        if self._ready and self._idle:
+            self._idle -= 1
+            self._calls += 1
+            self._called.notify()
+            return False
         starts = bool(self._ready) and self._alive < self._threads
         self._alive += starts
         return starts
+
+    def _waits(self) -> bool:
+        """Waits for work on a thread that found none; returns whether it was called."""
+        self._idle += 1
+        self._called.wait_for(lambda: self._calls or self._closed, _LINGER)
+        if not self._calls:
+            self._idle -= 1
+            return False
+        self._calls -= 1
+        return True
 
     def _rank(self, client: Hashable) -> None:
         """Updates whether a client is ready to be served."""
@@ -283,12 +303,14 @@ class Pool:
             # Only after the result is set, which ``release`` checks: whichever comes second ends the share.
             if not turn.held:
                 self.end_share(turn)
+            del turn  # a thread that waits for more work keeps nothing of the last
 
     def _take(self) -> Turn[Any] | None:
         with self._lock:
-            if not self._ready:
-                self._alive -= 1
-                return None
+            while not self._ready:
+                if self._closed or not self._waits():
+                    self._alive -= 1
+                    return None
             client = next(iter(self._ready))
             turn = self._queues[client][0]
             self._drop(turn)

@@ -17,6 +17,7 @@ from transports.resp.replies import RespError, encode_reply
 from transports.server.tls import shown_by
 from transports.tcp.accepting import SILENT
 from transports.tcp.sockets import hold_little, send_at_once, unsent_by, wait_above
+from transports.tcp.turns import turns_of
 
 __all__ = ["ConnectionKeeper", "RespConnection"]
 
@@ -208,7 +209,7 @@ class RespConnection(asyncio.Protocol):
     async def _take_turn(self) -> None:
         """Sends the gathered replies, and lets other connections have their turn."""
         await self._flush()
-        await asyncio.sleep(0)
+        await turns_of(asyncio.get_running_loop()).next(self._transport)
         self._parser.steps = _STEPS * self._limits.resp_pipeline
 
     @property

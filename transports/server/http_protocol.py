@@ -27,6 +27,7 @@ from transports.tcp.sockets import (
     unsent_by,
     wait_for_all,
 )
+from transports.tcp.turns import turns_of
 
 __all__ = ["HttpProtocol"]
 
@@ -172,7 +173,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._real.pause_reading()
             if not (self._behind or self.flow.read_paused):
                 self._behind = True
-                self.loop.call_soon(self._go_on)
+                turns_of(self.loop).later(self._real, self._go_on)
         elif not self.flow.read_paused:
             self._real.resume_reading()
 

@@ -36,6 +36,7 @@ from transports.tcp.sockets import (
     unsent_by,
     wait_above,
 )
+from transports.tcp.turns import turns_of
 
 __all__ = ["LinkProtocol"]
 
@@ -137,10 +138,9 @@ class LinkProtocol(asyncio.Protocol):
             self._collect()
         self.flush()
         if (self._events or self._unread) and self._reading and not self._behind:
-            # The rest waits, so that the other connections of this loop get their turn.
             self._behind = True
             self._transport.pause_reading()
-            self.loop.call_soon(self._go_on)
+            turns_of(self.loop).later(self._transport, self._go_on)
         if self._conn.parser_exc is not None and not self._events:
             self._notify_lost()
             self._cut_off_later()
