@@ -28,6 +28,7 @@ help:
 	@echo "make soak [ARGS='--live 750']                 LIVE clients beside slow, stalled, hostile and writing ones"
 	@echo "make soak ARGS='--commits --minutes 20'      every way to commit at once, beside all that reads and tidies, with kill -9"
 	@echo "make soak ARGS=--clients                     clients in Python, Chromium and each Node beside kills, dropped packets, sleep, expiring tokens"
+	@echo "make soak ARGS='--door --minutes 20'         650 clients of penstock serve beside 400 attackers of six kinds"
 	@echo "make bench [ARGS=name]                       measurements, side by side; ARGS=--report writes docs/benchmarks.md"
 
 $(VENV)/pyvenv.cfg:

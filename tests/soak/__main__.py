@@ -1,16 +1,16 @@
-"""The long run: ``python -m tests.soak``; with ``--commits`` or ``--clients`` as the first argument that of the module of this name."""
+"""The long run: ``python -m tests.soak``; with ``--commits``, ``--clients`` or ``--door`` in front that of the module of this name."""
 
 # ruff: noqa: T201 - what a run has found is there to be read
 import argparse
 import sys
 from dataclasses import fields
 
-from tests.soak import clients, commits
+from tests.soak import clients, commits, door
 from tests.soak.run import Plan, play
 
 
 def main() -> int:
-    others = {"--commits": commits.main, "--clients": clients.main}
+    others = {"--commits": commits.main, "--clients": clients.main, "--door": door.main}
     if (other := others.get("".join(sys.argv[1:2]))) is not None:
         return other(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)

@@ -1,6 +1,7 @@
 """The clients of a soak, in a process of their own: commands come as lines on standard input, answers go as lines of JSON.
 
-``ready`` waits until all are subscribed; ``measure SECONDS`` tells what LIVE clients got in that time, and how late;
+``ready`` waits until all are subscribed; ``measure SECONDS`` tells what LIVE clients got in that time, and how late, and how
+long each commit took;
 ``worsen`` lets the others come; ``attacked COUNT`` waits until so many attacks were made; ``left`` waits until those whose
 right was revoked were told so; ``written`` ends the appenders, and tells what was acknowledged; ``finish VERSION`` lets slow
 clients read on, and tells of each honest client whether it got every change up to that version once and in order.
@@ -10,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import random
-import resource
 import socket
 import sys
 import time
@@ -20,14 +20,16 @@ from typing import Any, Final
 
 import msgspec
 
-from publishers import upsert
+from publishers import Mutation, upsert
+from tests.soak.asking import obey
 from tests.soak.frames import greet, said
 from tests.soak.hostile import ATTACKS
-from transports import connect
+from transports import RemoteLog, connect
 
 WINDOW: Final = 4_096  # credits that a client keeps with the server
 SLOWLY: Final = 0.2  # seconds that a slow client takes for a change
 TOGETHER: Final = 50  # connections that are dialled at a time
+PATIENCE: Final = 120.0  # seconds in which honest clients get what there is
 LEAST: Final = 8  # transactions of each appender, however little time it had
 
 
@@ -49,7 +51,7 @@ _message: Final = msgspec.json.Decoder(_Message)
 
 
 class Client:
-    """An honest connection: subscribes to everything from version 1 on, and checks that nothing lacks and nothing repeats.
+    """An honest connection: subscribes to everything from a version on, and checks that nothing lacks and nothing repeats.
 
     One that is cut off connects again, and goes on where it was.
 
@@ -62,9 +64,9 @@ class Client:
         delays: Seconds from a commit to each message, while they are measured.
     """
 
-    def __init__(self, port: int, *, slow: bool = False, token: str = "guest") -> None:
+    def __init__(self, port: int, *, slow: bool = False, token: str = "guest", first: int = 1) -> None:
         self.events = 0
-        self.next = (1, 0)
+        self.next = (first, 0)
         self.faults: list[str] = []
         self.cut = 0
         self.subscribed = asyncio.Event()
@@ -73,7 +75,7 @@ class Client:
         self._port = port
         self._slow = slow
         self._token = token
-        self._begin: dict[str, Any] = {"start": {"version": 1}}
+        self._begin: dict[str, Any] = {"start": {"version": first}}
         self._writer: asyncio.StreamWriter | None = None
 
     async def run(self) -> None:
@@ -185,32 +187,57 @@ async def attack(port: int, pace: float, done: Callable[[str], None]) -> None:
         await asyncio.sleep(chance.expovariate(pace))
 
 
+def processor_clock(process: int) -> int:
+    """The clock of the processor time of a process of this machine, or of this one for 0, as ``clock_getcpuclockid`` gives it."""
+    return time.CLOCK_PROCESS_CPUTIME_ID if not process else ~process << 3 | 2
+
+
 class Writer:
     """An honest client that commits, a few transactions at a time.
 
     Attributes:
         number: Which one it is.
         acknowledged: The version of each of its transactions, in order.
+        took: Seconds of each commit, while they are measured.
+        worked: Seconds of processor time that the server took meanwhile, for whomever; the speed of the machine, and what else
+            runs on it, are not in it.
         stop: Set to let it end.
     """
 
-    def __init__(self, port: int, number: int) -> None:
+    def __init__(self, port: int, number: int, token: str, rest: float, server: int) -> None:
         self.number = number
         self.acknowledged: list[int] = []
+        self.took: list[float] | None = None
+        self.worked: list[float] = []
+        self._clock = processor_clock(server)
         self.stop = asyncio.Event()
         self._port = port
+        self._token = token
+        self._rest = rest
 
     async def run(self) -> None:
         """Commits until it is stopped."""
         url = f"ws://127.0.0.1:{self._port}/ws"
-        async with connect(url, reconnect=True, token="guest") as log:
+        async with connect(url, reconnect=True, token=self._token) as log:
             while not self.stop.is_set() or len(self.acknowledged) < LEAST:
                 begin = len(self.acknowledged)
                 rows = [upsert("note", f"{self.number}:{begin + n}", {"n": begin + n}) for n in range(4)]
-                found = await asyncio.gather(*(log.commit_async([row]) for row in rows))
-                self.acknowledged += [commit.version for commit in found]
+                self.acknowledged += await asyncio.gather(*(self._commit(log, row) for row in rows))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.stop.wait(), random.uniform(0.2, 0.6))
+                    await asyncio.wait_for(self.stop.wait(), random.uniform(0.5, 1.5) * self._rest)
+
+    async def _commit(self, log: RemoteLog, row: Mutation) -> int:
+        began, worked = time.monotonic(), time.clock_gettime(self._clock)
+        commit = await log.commit_async([row])
+        if self.took is not None:
+            self.took.append(time.monotonic() - began)
+            self.worked.append(time.clock_gettime(self._clock) - worked)
+        return commit.version
+
+
+def _late(delays: list[float]) -> dict[str, float | None]:
+    ends = {"p50": 0.5, "p99": 0.99}
+    return {name: delays[int(part * (len(delays) - 1))] if delays else None for name, part in ends.items()}
 
 
 class Crowd:
@@ -225,6 +252,10 @@ class Crowd:
         pace: Attacks a second of each of those.
         appending: Clients that commit.
         leaving: Clients whose right to read is revoked.
+        reader, writer: The tokens of those that read, and of those that commit.
+        first: The version from which on all is read.
+        server: The process of the server.
+        rest: Seconds between four commits of an appending client and the next four, on average.
     """
 
     def __init__(
@@ -237,15 +268,20 @@ class Crowd:
         pace: float,
         appending: int,
         leaving: int,
+        reader: str = "guest",
+        writer: str = "guest",
+        first: int = 1,
+        server: int = 0,
+        rest: float = 0.4,
     ) -> None:
         self._port = port
-        self._live = [Client(port) for _ in range(live)]
-        self._slow = [Client(port, slow=True) for _ in range(slow)]
+        self._live = [Client(port, token=reader, first=first) for _ in range(live)]
+        self._slow = [Client(port, slow=True, token=reader, first=first) for _ in range(slow)]
         self._stalled = stalled
         self._hostile = hostile
         self._pace = pace
         self._leaving = [Client(port, token="leaver") for _ in range(leaving)]
-        self._writers = [Writer(port, number) for number in range(appending)]
+        self._writers = [Writer(port, number, writer, rest, server) for number in range(appending)]
         self._attacks: dict[str, int] = {}
         self._attacked = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -269,22 +305,30 @@ class Crowd:
         return {}
 
     async def measure(self, seconds: float) -> dict[str, Any]:
-        """What the LIVE clients get in a time."""
+        """What the LIVE clients get in a time, and how long commits take."""
         for client in self._live:
             client.delays = []
+        for one in self._writers:
+            one.took, one.worked = [], []
         before = sum(client.events for client in self._live)
         began = time.monotonic()
         await asyncio.sleep(seconds)
         took = time.monotonic() - began
         events = sum(client.events for client in self._live) - before
         delays = sorted(delay for client in self._live for delay in client.delays or ())
+        commits = sorted(each for one in self._writers for each in one.took or ())
+        worked = sorted(each for one in self._writers for each in one.worked)
         for client in self._live:
             client.delays = None
-        ends = {"p50": 0.5, "p99": 0.99}
-        late = {
-            name: delays[int(part * (len(delays) - 1))] if delays else None for name, part in ends.items()
+        for one in self._writers:
+            one.took = None
+        return {
+            "rate": events / took,
+            **_late(delays),
+            "commits": len(commits),
+            "commit": _late(commits),
+            "worked": _late(worked),
         }
-        return {"rate": events / took, **late}
 
     async def attacked(self, count: int) -> dict[str, Any]:
         """Waits until so many attacks were made."""
@@ -313,8 +357,12 @@ class Crowd:
         for client in self._slow:
             client.hurry()
         honest = self._live + self._slow
-        async with asyncio.timeout(300):
-            await asyncio.gather(*(client.reached(version) for client in honest))
+        reached = [asyncio.create_task(client.reached(version)) for client in honest]
+        _, late = await asyncio.wait(reached, timeout=PATIENCE) if reached else ((), ())
+        for task, client in zip(reached, honest, strict=True):
+            if task in late:
+                task.cancel()
+                client.faults.append(f"still at {client.next} of {version}, cut off {client.cut} times")
         for task in self._tasks + self._others:
             task.cancel()
         return {
@@ -337,12 +385,7 @@ class Crowd:
 
 async def main(arguments: dict[str, Any]) -> None:
     """Obeys until standard input ends."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    crowd = Crowd(**arguments)
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        command, *rest = line.split()
-        answer = await getattr(crowd, command)(*map(json.loads, rest))
-        print(json.dumps(answer), flush=True)  # noqa: T201 - what this process is for
+    await obey(Crowd(**arguments))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,6 @@
 """A server in a crowd: LIVE clients are measured alone, and again beside slow, stalled and hostile ones."""
 
-import json
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,9 +9,10 @@ from typing import Any
 from publishers import ChangeLog, Criterion, upsert
 from tests.harness.resident import resident
 from tests.publishers.support import wait_until
+from tests.soak.asking import asking
 from transports import Credentials, Grant, Limits, LogAction, Principal, serve
 
-__all__ = ["Plan", "Report", "play"]
+__all__ = ["Plan", "Report", "lost", "play"]
 
 ROWS = [upsert("order", str(n), {"status": "open", "note": "x" * 500, "n": n}) for n in range(10)]
 
@@ -88,7 +84,7 @@ def play(plan: Plan) -> Report:
         TemporaryDirectory(prefix="soak-") as place,
         ChangeLog.open(Path(place) / "shop", sync="os") as log,
         serve(log, port=0, limits=limits, authenticate=authenticate, authorise=authorise) as server,
-        _crowd(plan, server.port) as ask,
+        asking("tests.soak.crowd", _wanted(plan, server.port)) as (ask, _),
     ):
         stop = threading.Event()
 
@@ -115,13 +111,13 @@ def play(plan: Plan) -> Report:
             stop.set()
             writer.join()
         report.appended = sum(map(len, written.values()))
-        report.lost = _lost(log, written)
+        report.lost = lost(log, written)
         report.end = ask("finish", log.visible)
         report.ended = dict(server.application._ended)
     return report
 
 
-def _lost(log: ChangeLog, written: dict[str, list[int]]) -> list[str]:
+def lost(log: ChangeLog, written: dict[str, list[int]]) -> list[str]:
     """Compares what was acknowledged with what is in the log."""
     found: dict[str, list[int]] = {number: [] for number in written}
     wrong: list[str] = []
@@ -142,9 +138,8 @@ def _lost(log: ChangeLog, written: dict[str, list[int]]) -> list[str]:
     ]
 
 
-@contextmanager
-def _crowd(plan: Plan, port: int) -> Iterator[Any]:
-    arguments = {
+def _wanted(plan: Plan, port: int) -> dict[str, Any]:
+    return {
         "port": port,
         "live": plan.live,
         "slow": plan.slow,
@@ -154,28 +149,3 @@ def _crowd(plan: Plan, port: int) -> Iterator[Any]:
         "appending": plan.appending,
         "leaving": plan.leaving,
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.soak.crowd", json.dumps(arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    given, told = process.stdin, process.stdout
-
-    def ask(*words: object) -> Any:
-        given.write(" ".join(map(str, words)) + "\n")
-        given.flush()
-        line = told.readline()
-        assert line, "the clients have died"
-        return json.loads(line)
-
-    try:
-        yield ask
-    finally:
-        process.kill()
-        process.wait()
-        given.close()
-        told.close()

@@ -1,4 +1,4 @@
-"""A sample of the soak; long: ``python -m tests.soak``, also with ``--commits`` and with ``--clients``."""
+"""A sample of the soak; long: ``python -m tests.soak``, also with ``--commits``, ``--clients`` and ``--door``."""
 
 import shutil
 from dataclasses import replace
@@ -11,6 +11,8 @@ from tests.history.run import play as judged
 from tests.soak.clients import LIMIT
 from tests.soak.clients import play as beside_kills
 from tests.soak.commits import POLICIES, SCENES
+from tests.soak.door import Plan as Siege
+from tests.soak.door import play as siege
 from tests.soak.run import Plan, play
 
 
@@ -25,6 +27,21 @@ def test_honest_clients_are_exact_beside_slow_stalled_and_hostile_ones():
     assert report.lost == []
     assert report.appended > 20
     assert sum(report.end["attacks"].values()) > 10
+
+
+def test_a_door_that_is_besieged_lets_honest_clients_through():
+    """F147: nobody is cut off, every figure stays within its bound, and all is as before when the attackers have gone."""
+    few = {"silent": 10, "drips": 10, "floods": 5, "storms": 5, "unread": 5, "bombs": 14}
+    report = siege(
+        Siege(live=40, appending=5, **few, pause=1.0, seeds=2_000, rounds=1, seconds=5.0, resident=256)
+    )
+    assert report.faults == []
+    assert report.made.keys() == few.keys()
+    assert report.appended > 20
+    assert report.most['penstock_log_snapshot_bytes{log="shop"}'] > 0
+    assert report.most['penstock_appends_total{outcome="TOO_COSTLY"}'] > 0
+    assert any("HTTP_REFUSED" in name for name in report.ended)
+    assert not report.lines
 
 
 @pytest.mark.crash

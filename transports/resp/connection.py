@@ -235,7 +235,7 @@ class RespConnection(asyncio.Protocol):
         self._gathered_bytes += len(encoded)
 
     def _send(self) -> None:
-        if self._gathered and self._transport is not None:
+        if self._gathered and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(self._gathered))
             self._port.unsent.note(self, self.unsent)
         self._gathered, self._gathered_bytes = [], 0
