@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from publishers import ChangeLog, upsert
+from tests.attacks.raw_http import Client
 from tests.harness.resident import LEFT, resident
 from tests.transports.conftest import dial, fill, serving, until  # noqa: F401 - fixtures of the neighbours
 from tests.transports.graphql_wire import graphql  # noqa: F401 - as above
 from tests.transports.server.test_change_driver import connect
+from transports.server.http_protocol import HttpProtocol
 
 
 @pytest.fixture
@@ -150,3 +152,30 @@ def beside(log: Any, dial: Any) -> Callable[..., Any]:  # noqa: F811 - the fixtu
             assert found == [v for v in range(begin, log.head.version) for _ in (0, 1)]
 
     return run
+
+
+@pytest.fixture
+async def client():
+    """Connects to a server; all connections are closed at the end."""
+    made = []
+
+    async def connect(server, source="127.0.0.1"):
+        made.append(Client(*await asyncio.open_connection("127.0.0.1", server.port, local_addr=(source, 0))))
+        return made[-1]
+
+    yield connect
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The pieces of bodies that were parsed, by the path of their request."""
+    found, real = [], HttpProtocol.on_body
+
+    def on_body(self, body):
+        found.append(len(body))
+        real(self, body)
+
+    monkeypatch.setattr(HttpProtocol, "on_body", on_body)
+    return found

@@ -1,7 +1,6 @@
-"""HTTP requests that cost more than they say: in chunks, heads, trailers and bodies, beside others who mean well."""
+"""HTTP bodies: their time, what they take, whose they are, and who may send them; beside others who mean well."""
 
 import asyncio
-import errno
 import json
 import logging
 
@@ -9,274 +8,12 @@ import msgspec
 import pytest
 
 from publishers import ChangeLog
+from tests.attacks.raw_http import JSON, head
 from tests.publishers.support import Held
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, change
 from transports import Grant, LogAction, Principal, serve, serve_resp
 from transports.quotas.charged_file import LEAST, OPENED, SMALL
-from transports.server.http_protocol import HttpProtocol
-from transports.tcp.accepting import SILENT
-
-TURN = 12_000
-"""Calls in one turn of the loop; what one turn parses takes about a third of that."""
-CHUNK = b"1\r\nx\r\n"
-CLOSES = "connection: close\r\n"
-
-
-def head(path, *lines, method="POST"):
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *lines, "", ""]).encode()
-
-
-CHUNKED = "transfer-encoding: chunked"
-JSON = "content-type: application/json"
-
-
-class Client:
-    """A connection on which bytes are written as they are."""
-
-    def __init__(self, reader, writer):
-        self._reader, self._writer = reader, writer
-
-    @property
-    def answered(self):
-        """Whether something of a response has come, or the end."""
-        return bool(self._reader._buffer) or self._reader.at_eof()
-
-    async def send(self, data):
-        """Writes until everything is sent, or the connection is reset; returns whether it is not."""
-        try:
-            for at in range(0, len(data), 1 << 16):
-                self._writer.write(data[at : at + (1 << 16)])
-                await self._writer.drain()
-        except ConnectionError:
-            return False
-        return True
-
-    async def answer(self):
-        """The status, the head and the body of the next response; None if the connection was aborted."""
-        try:
-            async with asyncio.timeout(60):
-                top = (await self._reader.readuntil(b"\r\n\r\n")).decode()
-                length = int(top.lower().partition("content-length: ")[2].partition("\r")[0] or 0)
-                return int(top.split()[1]), top, await self._reader.readexactly(length)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            return None
-
-    async def rest(self):
-        """What comes until the end."""
-        async with asyncio.timeout(60):
-            try:
-                return await self._reader.read()
-            except ConnectionError:
-                return b""
-
-    def close(self):
-        self._writer.close()
-
-
-@pytest.fixture
-async def client():
-    """Connects to a server; all connections are closed at the end."""
-    made = []
-
-    async def connect(server, source="127.0.0.1"):
-        made.append(Client(*await asyncio.open_connection("127.0.0.1", server.port, local_addr=(source, 0))))
-        return made[-1]
-
-    yield connect
-    for one in made:
-        one.close()
-
-
-@pytest.fixture
-def parsed(monkeypatch):
-    """The pieces of bodies that were parsed, by the path of their request."""
-    found, real = [], HttpProtocol.on_body
-
-    def on_body(self, body):
-        found.append(len(body))
-        real(self, body)
-
-    monkeypatch.setattr(HttpProtocol, "on_body", on_body)
-    return found
-
-
-# What is not body.
-
-
-@pytest.mark.parametrize("path", ["/", "/changes", "/graphql", "/health", "/nothing"])
-async def test_chunks_of_one_byte_are_cut_off_on_every_path(serving, beside, client, watched, parsed, path):
-    """F147: a megabyte of them; what is parsed has a bound, and no turn of the loop takes long."""
-    server = serving()
-    async with beside(server) as commit:
-        turns = watched(server)
-        attackers = [await client(server) for _ in range(4)]
-        for one in attackers:
-            await one.send(head(path, JSON, CHUNKED) + CHUNK * 170_000)
-            await one.rest()
-        await commit()
-        assert turns.longest <= TURN
-    assert len(parsed) <= 4 * 20_000
-
-
-async def test_a_turn_parses_so_many_chunks_and_then_others_have_theirs(
-    serving, beside, client, watched, parsed
-):
-    """F147: even where their number has no bound."""
-    server = serving(head_bytes=2**30, request_timeout=60.0)
-    async with beside(server) as commit:
-        turns = watched(server)
-        attackers = [await client(server) for _ in range(2)]
-        sent = [
-            asyncio.create_task(one.send(head("/graphql", JSON, CHUNKED) + CHUNK * 40_000))
-            for one in attackers
-        ]
-        await commit()
-        await asyncio.gather(*sent)
-        for one in attackers:
-            await one.send(b"0\r\n\r\n")
-            assert (await one.answer())[0] == 400
-        assert turns.longest <= TURN
-    assert sum(parsed) == len(parsed) == 80_000
-
-
-BESIDE = {
-    "a head": head("/health", method="GET")[:-2] + b"x: " + b"y" * 70_000,
-    "a head of many lines": head("/health", method="GET")[:-2] + b"x: y\r\n" * 12_000,
-    "a target": b"GET /" + b"x" * 70_000,
-}
-
-
-@pytest.mark.parametrize("data", BESIDE.values(), ids=BESIDE)
-async def test_what_is_not_body_has_a_bound(serving, client, data):
-    """F147: 431, and nothing more is kept."""
-    one = await client(serving())
-    await one.send(data)
-    status, top, why = await one.answer()
-    assert (status, why) == (431, b"of a request, at most 65536 bytes are not its body\n")
-    assert CLOSES in top.lower()
-    assert await one.rest() == b""
-
-
-HIDDEN = {
-    "trailers": b"2\r\n{}\r\n0\r\n" + b"x: y\r\n" * 12_000,
-    "extensions of a chunk": b"2;" + b"x" * 70_000,
-    "a size with leading zeros": (b"0" * 8 + b"1\r\nx\r\n") * 12_000,
-}
-
-
-@pytest.mark.parametrize("data", HIDDEN.values(), ids=HIDDEN)
-async def test_neither_has_what_comes_with_a_body_a_way_around_it(serving, client, until, data):
-    """F147: the connection is aborted, because its request is being answered."""
-    server = serving()
-    one = await client(server)
-    await one.send(head("/graphql", JSON, CHUNKED) + data)
-    assert await one.rest() == b""
-    await until(lambda: not server._uvicorn.server_state.tasks)
-    assert server.application._costs()["ended"] == {"HTTP_REFUSED": 1}
-
-
-# The end of a response.
-
-
-@pytest.mark.parametrize(("path", "status"), [("/health", 405), ("/nothing", 404), ("/changes", 403)])
-async def test_an_answer_before_the_body_closes_the_connection_and_arrives(
-    serving, client, parsed, path, status
-):
-    """F147: many clients read no response while they send; what they send is dropped unparsed."""
-    server = serving()
-    one = await client(server)
-    await one.send(head(path, JSON, "content-length: 3000000"))
-    told, top, _ = await one.answer()
-    assert told == status
-    assert CLOSES in top.lower()
-    assert await one.send(b"x" * 3_000_000)
-    assert await one.rest() == b""
-    assert not parsed
-
-
-async def test_who_has_gone_before_the_answer_is_no_error(serving, client, monkeypatch, caplog):
-    """F147: nobody is left to be told that nothing follows."""
-
-    def gone(_self):
-        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
-
-    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write_eof", gone)
-    one = await client(serving())
-    await one.send(head("/health", "content-length: 100"))
-    assert (await one.answer())[0] == 405
-    await one.send(b"x" * 100)
-    assert not caplog.records
-
-
-async def test_a_read_delivers_so_much(serving, client, monkeypatch):
-    """F147: what waits for its turn, or for the application, has a bound on each connection."""
-    sizes, real = [], HttpProtocol.data_received
-
-    def data_received(self, data):
-        sizes.append(len(data) + len(self._rest))
-        real(self, data)
-
-    monkeypatch.setattr(HttpProtocol, "data_received", data_received)
-    one = await client(serving())
-    await one.send(head("/graphql", JSON, "content-length: 1000000") + b" " * 1_000_000)
-    assert (await one.answer())[0] == 400
-    assert max(sizes) <= 2 * 64 * 1024
-
-
-async def test_who_sends_on_and_on_behind_an_answer_is_disconnected(serving, client, until):
-    """F147: after four megabytes, or ``request_timeout``."""
-    server = serving(request_timeout=0.5)
-    much, silent = await client(server), await client(server)
-    for one in (much, silent):
-        await one.send(head("/health", "content-length: 100000000"))
-        assert (await one.answer())[0] == 405
-    await much.send(b"x" * 20_000_000)
-    await until(lambda: not server._uvicorn.server_state.connections)
-
-
-# Targets.
-
-
-@pytest.mark.parametrize(
-    "line", ["OPTIONS *", "CONNECT a.example:80", "GET health", "GET ?x", "GET", "PRI * HTTP/2.0\r\n"]
-)
-async def test_a_target_that_is_none_is_refused_in_one_line(serving, client, caplog, line):
-    """F147: whatever the method; no traceback."""
-    one = await client(serving())
-    await one.send(f"{line} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-    status, _, why = await one.answer()
-    assert status == 400
-    assert why.count(b"\n") == 1
-    assert b" b'" not in why
-    assert await one.rest() == b""
-    assert len(SILENT) == 1, "it gives way where descriptors run out, as one that has sent nothing"
-    assert not caplog.records
-
-
-async def test_a_target_with_its_host_is_served(serving, client):
-    """RFC 9112 3.2.2."""
-    one = await client(serving())
-    await one.send(head("http://localhost/health", method="GET"))
-    assert (await one.answer())[0] == 200
-
-
-async def test_who_offers_another_protocol_gets_http(serving, client):
-    """As the HTTP client of Java does: with a body, and twice on one connection."""
-    one = await client(serving())
-    body = json.dumps({"query": "{ __typename }"}).encode()
-    offer = (
-        "connection: Upgrade, HTTP2-Settings",
-        "upgrade: h2c",
-        "http2-settings: AAEAAEAAAAIAAAABAAMAAABk",
-    )
-    for _ in range(2):
-        await one.send(head("/graphql", JSON, f"content-length: {len(body)}", *offer) + body)
-        status, _, told = await one.answer()
-        assert (status, json.loads(told)) == (200, {"data": {"__typename": "Query"}})
-
-
-# Bodies: their time, and what they take.
 
 LINES = "content-type: application/x-ndjson"
 PACKED = "content-type: application/msgpack"
@@ -447,7 +184,30 @@ async def test_half_of_what_bodies_take_is_left_to_others(serving, client, until
     await until(lambda: nothing_is_taken(server))
 
 
-async def test_the_share_is_one_for_all_transports(serving, client, dial, until, log, monkeypatch):
+MUTATE = "mutation ($changes: [ChangeInput!]!) { append(changes: $changes) { version } }"
+
+
+async def append_by_message(wire, pad):
+    await wire.init()
+    await wire.send(type="append", id="a", payload={"changes": [change(1, pad=pad)]})
+
+
+async def append_by_mutation(wire, pad):
+    await wire.send(type="connection_init")
+    await wire.expect("connection_ack")
+    changes = [{"entityType": "order", "key": "1", "body": {"pad": pad}}]
+    await wire.send(type="subscribe", id="a", payload={"query": MUTATE, "variables": {"changes": changes}})
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize(
+    ("protocol", "append"),
+    [("penstock.v1+json", append_by_message), ("graphql-transport-ws", append_by_mutation)],
+    ids=["messages", "mutations"],
+)
+async def test_the_share_is_one_for_all_transports(
+    serving, client, dial, until, log, monkeypatch, protocol, append, leaves
+):
     """F147: what a client sent over a WebSocket counts over HTTP, and another one appends beside it."""
     server = serving(authorise=WRITERS, appending_bytes=4_000)
     held = Held(log, monkeypatch)
@@ -458,16 +218,45 @@ async def test_the_share_is_one_for_all_transports(serving, client, dial, until,
         await one.send(head("/changes", JSON, f"content-length: {len(body)}") + body)
         return one
 
-    async with dial(server.url) as wire:
-        await wire.init()
-        await wire.send(type="append", id="a", payload={"changes": [change(1, pad="x" * 1_500)]})
+    url = server.url if append is append_by_message else server.graphql_url.replace("http", "ws", 1)
+    async with dial(url, subprotocols=[protocol]) as wire:
+        await append(wire, "x" * 1_300)
         assert await asyncio.to_thread(held.inside.wait, 60)
         status, _, told = await (await post("127.0.0.1")).answer()
         assert (status, json.loads(told)["option"]) == (503, "appending_bytes")
         other = await post("127.0.0.2")
-        await until(lambda: server.application._appending.unanswered.taken > 2_500)
+        await until(lambda: server.application._appending.unanswered.taken > 2_300)
+        if not leaves:
+            held.go.set()
+            assert (await other.answer())[0] == 201
+    held.go.set()
+    await until(lambda: nothing_is_taken(server))
+
+
+async def test_mutations_that_wait_for_their_turn_are_charged_too(serving, dial, until, log, monkeypatch):
+    """F147: one is answered after the other, and the rest waits; refused ones end alone."""
+    server = serving(authorise=WRITERS, appending_bytes=8_000)
+    held = Held(log, monkeypatch)
+    async with dial(
+        server.graphql_url.replace("http", "ws", 1), subprotocols=["graphql-transport-ws"]
+    ) as wire:
+        await append_by_mutation(wire, "x" * 1_000)
+        payload = {
+            "query": MUTATE,
+            "variables": {"changes": [{"entityType": "order", "key": "2", "body": {"pad": "x" * 1_000}}]},
+        }
+        for name in "bcdef":
+            await wire.send(type="subscribe", id=name, payload=payload)
+        refused = [await wire.expect("error") for _ in "def"]
+        assert {one["payload"][0]["extensions"]["option"] for one in refused} == {"appending_bytes"}
+        await wire.send(type="complete", id="c")
         held.go.set()
-        assert (await other.answer())[0] == 201
+        for name in "ab":
+            assert (await wire.expect("next"))["id"] == name
+            await wire.expect("complete")
+        await until(lambda: nothing_is_taken(server))
+        await wire.send(type="subscribe", id="g", payload=payload)
+        assert (await wire.expect("next"))["id"] == "g"
     await until(lambda: nothing_is_taken(server))
 
 

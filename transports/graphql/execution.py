@@ -83,7 +83,7 @@ class Engine:
     ) -> None:
         self._access = access or Access()
         self._openings = openings
-        self._appending = appending or Appending(logs, self._access, limits)
+        self.appending = appending or Appending(logs, self._access, limits)
         self.encodings = 0
         self.executions = 0
         self.refused = 0
@@ -133,7 +133,7 @@ class Engine:
 
     def context(self, principal: Principal) -> Context:
         """Returns the context of the resolvers of one operation."""
-        return Context(self._logs, self._limits, self._access, principal, self._appending, self._openings)
+        return Context(self._logs, self._limits, self._access, principal, self.appending, self._openings)
 
     def answer(self, result: ExecutionResult) -> bytes:
         """Returns the JSON of an answer, or of an error if the answer is too large."""

@@ -45,14 +45,16 @@ class OperationEntry(WireEntry):
 
     Attributes:
         credits: The number of events that may be sent before the client requests more; None for no limit.
+        nbytes: The size of its message.
         asked: Requests for rows, still unchecked, that arrived before the subscription began.
     """
 
-    __slots__ = ("asked", "credits")
+    __slots__ = ("asked", "credits", "nbytes")
 
-    def __init__(self, operation: str, demand: int | None) -> None:
+    def __init__(self, operation: str, demand: int | None, nbytes: int) -> None:
         super().__init__(operation, next_head(operation))
         self.credits = demand
+        self.nbytes = nbytes
         self.asked: list[object] = []
 
 
@@ -103,15 +105,15 @@ class GraphQLSession(ServerConnection[OperationEntry]):
             case Ping():
                 return [Send(pong(message.payload)), *self._asked(message)]
             case GraphQLSubscribe():
-                return self._subscribe(message)
+                return self._subscribe(message, len(text))
             case GraphQLComplete():
                 return self._forget(self.entries.get(message.id))
             case _:
                 return []
 
-    def _subscribe(self, message: GraphQLSubscribe) -> list[Effect]:
+    def _subscribe(self, message: GraphQLSubscribe, nbytes: int) -> list[Effect]:
         def made() -> tuple[OperationEntry, Effect]:
-            entry = OperationEntry(message.id, credits_of(message.payload))
+            entry = OperationEntry(message.id, credits_of(message.payload), nbytes)
             return entry, Execute(entry, message.payload)
 
         return self._enter(message.id, made)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -17,7 +17,7 @@ from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, Snapsh
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
-from transports.appends import Appending
+from transports.appends import Appending, payer_of
 from transports.codec.again import AgainRequest
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
 from transports.errors import TooManySnapshots
@@ -189,6 +189,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._engine = engine
         self._queries: dict[OperationEntry, GraphQLOperation] = {}
         self._preparing: set[OperationEntry] = set()  # on threads
+        self._charged: dict[OperationEntry, Hashable] = {}  # mutations without an answer, and who is charged
         self._asked = False
         self._asking: OperationEntry | None = None
         self._turn: Turn[bytes] | None = None
@@ -213,6 +214,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def lost(self) -> None:
         """Ends every operation, because the connection is gone."""
+        for entry in self._queries:
+            self._discharge(entry)
         self._queries.clear()
         if self._turn is not None:
             self._turn.cancel()
@@ -288,6 +291,10 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             if operation.kind == "subscription":
                 self._start(entry, operation)
             else:
+                if operation.kind == "mutation":
+                    payer = payer_of(self._principal, self._client)
+                    self._engine.appending.unanswered.take(payer, entry.nbytes)
+                    self._charged[entry] = payer
                 self._queries[entry] = operation
         except RequestRefused as refused:
             self._perform(self._session.failed(entry, refused.errors))
@@ -299,7 +306,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     def _cancel(self, entry: WireEntry) -> None:
         if isinstance(entry, OperationEntry):
             self._preparing.discard(entry)
-            self._queries.pop(entry, None)
+            if self._queries.pop(entry, None) is not None:
+                self._discharge(entry)
             if entry is self._asking and self._turn is not None:
                 self._turn.cancel()
         self._slots.left(entry, lost=self._is_lost())
@@ -468,6 +476,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
                 self._client, lambda turn: operation.answer(turn.check), held=True
             )
         except PenstockError as error:
+            self._discharge(entry)
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
             self._ask()
             return
@@ -477,6 +486,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def _queried(self, entry: OperationEntry, done: "asyncio.Future[bytes]") -> None:
         self._asking = None
+        self._discharge(entry)
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
         if error is None:
             self._perform(self._session.result(entry, done.result()))
@@ -485,6 +495,11 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._link.flush()
         self._give_back()
         self._ask()
+
+    def _discharge(self, entry: OperationEntry) -> None:
+        payer = self._charged.pop(entry, None)
+        if payer is not None:
+            self._engine.appending.unanswered.give(payer, entry.nbytes)
 
     def _give_back(self) -> None:
         """Releases the threads' share of the last query once the client has taken its answer."""
