@@ -187,7 +187,8 @@ class ChangeLog(KeepingLog):
         _check_given(filesystem, clock, tracer)
         storage = filesystem or RealFileSystem()
         if not read_only and type(storage) is RealFileSystem:
-            overrides["readers"] = kept_readers(directory, chosen.readers)
+            quiet = borrowed and "readers" not in overrides
+            overrides["readers"] = kept_readers(directory, None if quiet else chosen.readers)
             storage = RealFileSystem(overrides["readers"])
         files: Wal | Follower
         own = OwnOptions(storage, directory, options, overrides, borrowed=borrowed)

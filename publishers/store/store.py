@@ -124,7 +124,8 @@ class ChangeStore(Mapping[str, ChangeLog]):
         check_tracer(tracer)
         chosen, directory = LogOptions.chosen(None, options), check_directory(path)
         if not read_only and filesystem is None:  # new logs are for those who may read the others
-            options["readers"] = kept_readers(directory / SYSTEM_DIRECTORY, chosen.readers)
+            quiet = borrowed and "readers" not in options
+            options["readers"] = kept_readers(directory / SYSTEM_DIRECTORY, None if quiet else chosen.readers)
             chosen = LogOptions.chosen(None, options)
         storage = filesystem or RealFileSystem(chosen.readers)
         disk = StoreDirectory(directory, storage)

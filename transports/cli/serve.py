@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
@@ -312,7 +312,8 @@ def _opened(chosen: argparse.Namespace) -> ChangeLog | ChangeStore | FollowedNam
         raise InvalidOption("--state", True, "given with --own: a follower keeps no state")
     if chosen.readers and not chosen.own:
         raise InvalidOption("--readers", chosen.readers, "given with --own: a follower makes no log")
-    options = readers_of(chosen)
+    # One that serves as the owner is the program that says so if a directory is for others to read; other commands are not.
+    options: dict[str, Any] = {"readers": "owner", **readers_of(chosen)} if chosen.own else {}
     if chosen.state or (chosen.own and chosen.sinks is not None and read_sinks(chosen.sinks).state):
         options["state"] = True
     if chosen.source and (chosen.follow_name or is_store(chosen.directory)):

@@ -53,7 +53,7 @@ from transports.telemetry.queries import SparkQueries
 if TYPE_CHECKING:
     from publishers.fanout.batch import Batch
     from publishers.log.changelog import ChangeLog
-    from transports.server.graphql_driver import GraphQLEndpoint
+    from transports.server.graphql_endpoint import GraphQLEndpoint
 
 __all__ = ["SUBPROTOCOL", "Application"]
 
@@ -397,7 +397,7 @@ class Application:
 
     def _make_graphql(self) -> "GraphQLEndpoint":
         """Makes the endpoint; on a thread, because the import takes long."""
-        from transports.server.graphql_driver import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
+        from transports.server.graphql_endpoint import GraphQLEndpoint  # noqa: PLC0415 - an optional dependency
 
         return GraphQLEndpoint(
             self._logs,

@@ -1,8 +1,8 @@
-"""Drives the machine of one ``graphql-transport-ws`` connection, and holds the GraphQL endpoint of an application."""
+"""Drives the machine of one ``graphql-transport-ws`` connection."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -14,25 +14,20 @@ from publishers.fanout.gap import Gap
 from publishers.model.change import Change
 from publishers.slots.errors import Fenced
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
-from transports.access.access import Access
 from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
-from transports.appends import Appending, payer_of
+from transports.appends import payer_of
 from transports.codec.again import AgainRequest
 from transports.codec.graphql_ws import GraphQLRequest, graphql_error
 from transports.errors import TooManySnapshots
 from transports.graphql.cost import is_light
 from transports.graphql.errors import RequestRefused, problem_of
 from transports.graphql.execution import Engine, GraphQLOperation
-from transports.graphql.openings import Openings
-from transports.http.bodies import Bodies
-from transports.http.graphql import HttpEndpoint
-from transports.limits import Limits
 from transports.problems import describe
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.graphql_ws import AskMore, Execute, GraphQLSession, OperationEntry, Resume
 from transports.protocol.states import ConnectionPhase
-from transports.quotas.pool import Pools, Turn
+from transports.quotas.pool import Turn
 from transports.server.connection_slots import HeldSlots
 from transports.server.driver import Driver, DriverOptions
 from transports.server.graphql_members import OperationMembers
@@ -47,7 +42,7 @@ if TYPE_CHECKING:
     from flow.contracts import Subscription
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["GraphQLDriver", "GraphQLEndpoint", "OperationSubscriber"]
+__all__ = ["GraphQLDriver", "OperationSubscriber"]
 
 _BATCH_EVENTS: Final = 32
 
@@ -513,44 +508,3 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._perform(self._session.tick(now))
         self._link.flush()
         self._arm(self._session.due)
-
-
-class GraphQLEndpoint:
-    """The endpoint that an application serves at ``/graphql``.
-
-    Attributes:
-        engine: Executes the operations of sockets and of HTTP requests.
-        http: The ASGI callable for HTTP requests.
-
-    Args:
-        logs: The logs of the server, by name.
-        limits: Bounds of each connection.
-        access: Which clients are admitted and what each may do.
-        pools: The threads for disk reads.
-        appending: The server's shared state for appends.
-        leases: The slots that clients of the server have open.
-        members: The group consumers that clients of the server have joined.
-        bodies: Reads the bodies of HTTP requests.
-    """
-
-    subprotocol: Final = "graphql-transport-ws"
-    """The sub-protocol token; a client that offers no token gets it."""
-
-    def __init__(
-        self,
-        logs: "Mapping[str, ChangeLog]",
-        limits: Limits,
-        access: Access,
-        pools: Pools,
-        appending: Appending,
-        leases: SlotLeases,
-        members: MemberLeases,
-        bodies: Bodies,
-    ) -> None:
-        self.engine = Engine(logs, limits, access, appending, Openings(leases.opened, members.joined))
-        self._leases, self._members = leases, members
-        self.http = HttpEndpoint(self.engine, bodies, access, pools)
-
-    def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
-        """Makes the driver of one WebSocket, on the running event loop."""
-        return GraphQLDriver(self.engine, link, leases=self._leases, members=self._members, **serving)

@@ -29,6 +29,7 @@ MEETING_MODES: Final[dict[Readers, int]] = {"owner": 0o700, "group": 0o1770, "al
 """Of ``readers/``, into which followers put their sockets; nobody removes those of others."""
 
 _LOG: Final = logging.getLogger("penstock.housekeeping")
+_said: Final[set[tuple[Path, Readers]]] = set()
 _WORDS: Final[dict[Readers, str]] = {"owner": "its owner alone", "group": "its group", "all": "all users"}
 
 
@@ -37,8 +38,8 @@ def kept_readers(path: Path, asked: Readers | None = None) -> Readers:
 
     Args:
         path: The directory of the log, which need not exist.
-        asked: Who may read a new log. One line in the log of the program says if an existing one differs. None: the owner, and
-            nothing is said.
+        asked: Who may read a new log. One line in the log of the program says if an existing one differs, once for each
+            directory. None: the owner, and nothing is said.
     """
     head, directory = _mode(path / "HEAD"), _mode(path)
     kept = (asked or "owner") if head is None else _readers(head)
@@ -82,6 +83,9 @@ def make_readable(directory: Path, mode: int) -> None:
 
 
 def _say(path: Path, kept: Readers, asked: Readers) -> None:
+    if (path, asked) in _said:
+        return
+    _said.add((path, asked))
     _LOG.warning(
         "%s exists and keeps its modes: it is for %s to read, and not for %s as readers=%r would have it; see chmod",
         path,

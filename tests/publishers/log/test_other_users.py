@@ -76,6 +76,10 @@ def test_a_log_that_exists_keeps_its_modes_and_one_line_says_so(tmp_path, caplog
     assert modes(tmp_path / "log") == right(tmp_path / "log", kept)
     lines = [one.message for one in caplog.records if "keeps its modes" in one.message]
     assert len(lines) == (kept != asked)
+    with caplog.at_level(logging.WARNING, "penstock.housekeeping"):
+        use(tmp_path / "log", readers=asked)
+        ChangeLog.open(tmp_path / "log", borrowed=True, **QUICK).close()
+    assert [one.message for one in caplog.records if "keeps its modes" in one.message] == lines
     with ChangeStore.open(tmp_path / "store", readers=asked, **QUICK) as store:
         store.create("orders")
     assert modes(tmp_path / "store") == right(tmp_path / "store", kept)

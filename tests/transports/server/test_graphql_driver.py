@@ -58,7 +58,7 @@ async def test_pages_of_other_sites_may_not_connect(serving, graphql):
 
 async def test_without_the_extra_the_path_says_what_to_install(serving, graphql, monkeypatch):
     server = serving()
-    monkeypatch.setitem(sys.modules, "transports.server.graphql_driver", None)
+    monkeypatch.setitem(sys.modules, "transports.server.graphql_endpoint", None)
     with pytest.raises(websockets.InvalidStatus) as caught:
         async with graphql(server):
             pass
