@@ -158,6 +158,17 @@ class Reconnection:
             self._waiting(lost, delay)
             await asyncio.sleep(delay)
 
+    def _not_upgraded(self, error: Exception) -> ConnectionLost:
+        from websockets.exceptions import InvalidMessage, InvalidStatus  # noqa: PLC0415 - an optional dependency
+
+        why, retryable = f"the server refused the upgrade: {error}", True
+        if isinstance(error, InvalidMessage) and self._url.startswith("wss:"):
+            why = "the server closed it without an answer, as it does to whoever has no certificate that it accepts"
+        if isinstance(error, InvalidStatus):
+            why += f": {(error.response.body or b'')[:200].decode(errors='replace').strip()}"
+            retryable = error.response.status_code != HTTPStatus.BAD_REQUEST
+        return ConnectionLost(self._url, why, retryable=retryable)
+
     async def _serve(self) -> ConnectionLost:
         """Connects, and serves the connection until it is lost; returns the reason."""
         self._accepted = self._silent = False
@@ -165,7 +176,6 @@ class Reconnection:
         from websockets.exceptions import (  # noqa: PLC0415 - likewise
             ConnectionClosed,
             InvalidHandshake,
-            InvalidStatus,
             InvalidURI,
         )
 
@@ -210,11 +220,7 @@ class Reconnection:
         except (InvalidURI, ImportError) as error:  # a proxy of the environment may need a package
             return ConnectionLost(self._url, str(error), retryable=False)
         except InvalidHandshake as error:
-            why, retryable = f"the server refused the upgrade: {error}", True
-            if isinstance(error, InvalidStatus):
-                why += f": {(error.response.body or b'')[:200].decode(errors='replace').strip()}"
-                retryable = error.response.status_code != HTTPStatus.BAD_REQUEST
-            return ConnectionLost(self._url, why, retryable=retryable)
+            return self._not_upgraded(error)
         except Violation as error:
             return ConnectionLost(self._url, str(error), close_code=error.close_code, retryable=False)
         except TimeoutError:

@@ -132,7 +132,8 @@ class RespConnection(asyncio.Protocol):
             self._close()
         elif self._task is None:
             self._close()
-        return True
+        # Under TLS the connection ends in both directions at once.
+        return self._transport is not None and self._transport.get_extra_info("ssl_object") is None
 
     def pause_writing(self) -> None:
         """Starts the stall timer, because too many bytes are unsent."""

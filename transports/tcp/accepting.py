@@ -89,7 +89,8 @@ class Acceptor:
         listener: The socket.
         make: Makes the protocol of a connection.
         limits: ``free_descriptors``.
-        ended: Called with ``CROWDED`` for each connection that was closed for want of descriptors.
+        ended: Called with ``CROWDED`` for each connection that was closed for want of descriptors, with ``TLS_REFUSED`` for each
+            whose TLS handshake failed, such as for want of a certificate.
         refusal: What such a client is told, if it is possible.
         secured: The TLS arguments of ``loop.connect_accepted_socket``.
     """
@@ -160,7 +161,7 @@ class Acceptor:
                 SILENT.evict()  # one more, until there is room again
             connection.setblocking(False)
             newcomer = _Newcomer(self._loop, connection, self._make())
-            task = newcomer.task = self._loop.create_task(newcomer.begin(self._secured))
+            task = newcomer.task = self._loop.create_task(newcomer.begin(self._secured, self._ended))
             self._beginning.add(task)
             task.add_done_callback(self._beginning.discard)
             SILENT.add(newcomer.protocol, partial(self._loop.call_soon_threadsafe, self._evict, newcomer))
@@ -213,8 +214,8 @@ class _Newcomer:
         self._connection: socket.socket | None = connection
         self._transport: asyncio.WriteTransport | None = None
 
-    async def begin(self, secured: dict[str, Any]) -> None:
-        """Gives the connection its transport, after the TLS handshake, if any."""
+    async def begin(self, secured: dict[str, Any], ended: Callable[[str], object]) -> None:
+        """Gives the connection its transport, after the TLS handshake, if any; ``ended`` is told of one that fails."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -225,7 +226,9 @@ class _Newcomer:
             SILENT.discard(self.protocol)  # the transport has closed the connection
             if not isinstance(error, Exception):
                 raise
-            _LOG.debug("a connection has not come about: %s", error)
+            if secured:
+                ended("TLS_REFUSED")
+            _LOG.info("a connection has not come about: %s", error)
 
     def abort(self) -> None:
         """Closes the connection at once."""

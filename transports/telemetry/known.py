@@ -10,13 +10,21 @@ from transports.problems import ERROR_CODES
 
 __all__ = ["APPEND_OUTCOMES", "ENDINGS", "RESP_COMMANDS", "RESP_ENDINGS", "RESP_ERRORS"]
 
-ENDINGS: Final = (*(code.name for code in CloseCode), "STALLED", "HTTP_STALLED", "HTTP_REFUSED", "CROWDED")
+ENDINGS: Final = (
+    *(code.name for code in CloseCode),
+    "STALLED",
+    "HTTP_STALLED",
+    "HTTP_REFUSED",
+    "CROWDED",
+    "TLS_REFUSED",
+)
 """Why the server closes connections."""
 
 APPEND_OUTCOMES: Final = ("WRITTEN", "DUPLICATE", *ERROR_CODES)
 
 RESP_ENDINGS: Final = (
     "CROWDED",
+    "TLS_REFUSED",
     "GOING_AWAY",
     "INTERNAL",
     "OVERLOAD",

@@ -175,7 +175,7 @@ _C, _G, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
 SERVER_METRICS: Final = (
     _server("connections", _G, "Open WebSockets, by sub-protocol", _each("protocols"), ("protocol",)),
     _server("connections_limit", _G, "Limit of open WebSockets (option `connections`)", _at("limits", "connections")),
-    _server("connections_ended_total", _C, "Connections that the server closed, by close code name, `STALLED`, `HTTP_STALLED`, `CROWDED`, or `HTTP_REFUSED` for bytes that are no request", _counts("ended", known=ENDINGS), ("reason",)),
+    _server("connections_ended_total", _C, "Connections that the server closed, by close code name, `STALLED`, `HTTP_STALLED`, `CROWDED`, `TLS_REFUSED`, or `HTTP_REFUSED` for bytes that are no request", _counts("ended", known=ENDINGS), ("reason",)),
     _server("silent_connections", _G, "TCP connections of the process, at all ports, that have not sent a request; they end first if descriptors run out", _at("silentConnections")),
     _server("errors_total", _C, "Subscriptions that ended with an error and failed requests about logs, by error code; `TOO_COSTLY` is an exceeded quota", _counts("errors", known=ERROR_CODES), ("code",)),
     _server("unsent_bytes", _G, "Bytes written for all clients that the kernel has not accepted yet", _at("unsentBytes")),

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from publishers import Content, Criteria, Criterion, View, upsert
+from tests.publishers.support import wait_until
 from tests.transports.certificates import Authority
 from tests.transports.resp.conftest import DEADLINE
 from transports import Grant, LogAction, PeerCertificates, Principal, ServerCertificate, TokenFile
@@ -152,8 +153,8 @@ def test_a_principal_whose_time_is_over_is_asked_again(log, resp, stock):
         stock(server, password="secret").ping()
 
 
-def test_the_port_speaks_tls_and_knows_clients_by_their_certificates(log, fill, resp, tmp_path):
-    """F133."""
+def test_the_port_speaks_tls_and_knows_clients_by_their_certificates(log, fill, resp, tmp_path, caplog):
+    """F133; and whoever leaves is no line in the log."""
     fill(1)
     ours = Authority(tmp_path)
     certificate, key = ours.issue("server")
@@ -172,11 +173,14 @@ def test_the_port_speaks_tls_and_knows_clients_by_their_certificates(log, fill, 
         socket_timeout=DEADLINE,
     ) as client:
         assert len(client.execute_command("CDCPOLL", 0, 10)) == 1
+    wait_until(lambda: not server.figures()["connections"])
     with (
         redis.Redis(port=server.port, ssl=True, ssl_ca_certs=ours.path, socket_timeout=DEADLINE) as stranger,
         pytest.raises((redis.RedisError, ssl.SSLError)),
     ):
         stranger.ping()
+    wait_until(lambda: server.figures()["ended"].get("TLS_REFUSED"))
+    assert not caplog.records
 
 
 @pytest.mark.skipif(which("redis-cli") is None, reason="no redis-cli; apt-get install redis-tools")

@@ -16,6 +16,7 @@ from tests.transports.certificates import Authority
 from tests.transports.principals import knowing
 from transports import (
     AnyOf,
+    ConnectionLost,
     Forbidden,
     Grant,
     Limits,
@@ -112,6 +113,11 @@ async def test_mutual_tls_lets_in_no_client_without_a_certificate_of_its_authori
             fetch, server.health_url, ours.trusting(*ours.issue("ann", file="ann"))
         )
         assert "logs" in good
+        assert server.application._ended["TLS_REFUSED"] == 1
+        with pytest.raises(ConnectionLost, match="no certificate that it accepts"):
+            async with connect(server.url, ssl=ours.trusting(*pairs[shown])):
+                pass
+        assert server.application._ended["TLS_REFUSED"] == 2
 
 
 async def test_a_principal_is_who_its_certificate_says(log, dial, graphql, ours):
