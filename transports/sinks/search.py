@@ -17,6 +17,7 @@ from publishers.views.view import Images
 from transports.sinks.effects import EntityEffect, Unfit, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable, TooLargeForTarget
 from transports.sinks.retry import check_seconds
+from transports.sinks.search_connection import BoundedConnection
 from transports.sinks.secrets import SecretReference
 from transports.sinks.sink import EntitySpace, ItemResult, ItemVerdict, SinkBatch, SinkContext, SinkGap
 from transports.sinks.tls import TargetTls
@@ -44,7 +45,7 @@ class SearchSink:
     Args:
         url: ``https://HOST:9200``, or a reference to it: ``env:NAME`` or ``file:PATH``.
         index: The index of an entity type: a text with ``{entity_type}``, or without for one entity type.
-        timeout: Seconds in which the engine must answer, from 0.05 to 600.
+        timeout: Seconds in which the head of an answer must have come, and then the whole answer, of 16 MiB at most; from 0.05 to 600.
         tls: TLS to the engine; None for the authorities of the system.
 
     Raises:
@@ -103,7 +104,12 @@ class SearchSink:
                 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
             options["ssl_context"] = self._tls.named_context
         self._client = opensearchpy.OpenSearch(
-            self._url.value(), timeout=self._timeout, max_retries=0, pool_maxsize=context.in_flight, **options
+            self._url.value(),
+            timeout=self._timeout,
+            max_retries=0,
+            pool_maxsize=context.in_flight,
+            connection_class=BoundedConnection,
+            **options,
         )
         found = self._asked(
             lambda: self._client.get(index=self._beside(_PLACES), id=self._mark, params={"ignore": 404})
@@ -215,10 +221,9 @@ class SearchSink:
         marked = [msgspec.json.encode(mark), msgspec.json.encode(self._place_of(newest)), *lines]
         answer = self._asked(lambda: self._client.bulk(body=b"\n".join(marked) + b"\n"))
         found = []
-        (kept, *items) = answer["items"]
-        self._check_marked(kept["index"])
-        for place, item in zip(places, items, strict=True):
-            ((what, result),) = item.items()
+        ((_, kept), *items) = self._items(answer, len(places) + 1)
+        self._check_marked(kept)
+        for place, (what, result) in zip(places, items, strict=True):
             status = result["status"]
             if status < 300 or status == 409 or (what == "delete" and status == 404):
                 continue  # 409: the document has a newer version
@@ -228,6 +233,23 @@ class SearchSink:
                 ItemResult(place, verdict, f"{status} {error.get('type')}: {error.get('reason')}"[:300])
             )
         return found
+
+    def _items(self, answer: Any, count: int) -> list[tuple[str, dict[str, Any]]]:
+        """Returns what an engine says of each of so many documents.
+
+        Raises:
+            TargetUnavailable: If it says nothing of some, or too much: so answers what stands in front of an engine.
+        """
+        try:
+            found = [(what, result) for item in answer["items"] for what, result in item.items()]
+            if len(found) == count and all(isinstance(result["status"], int) for _, result in found):
+                return found
+        except (TypeError, KeyError, AttributeError):
+            pass
+        shown = msgspec.json.encode(answer)[:100].decode("utf-8", "replace")
+        raise TargetUnavailable(
+            f"{self._shown}: the answer does not say what became of {count} documents: {shown}"
+        )
 
     def _beside(self, what: str) -> str:
         """Returns the name of an index beside those of entities."""
@@ -298,6 +320,8 @@ class SearchSink:
     def _asked(self, ask: Any) -> Any:
         try:
             return ask()
+        except opensearchpy.SerializationError as error:
+            raise TargetUnavailable(f"{self._shown}: the answer is no JSON: {str(error)[:200]}") from None
         except opensearchpy.TransportError as error:
             unanswered = not isinstance(error.status_code, int)  # "N/A" and "TIMEOUT"
             status = "" if unanswered else f" {error.status_code}"

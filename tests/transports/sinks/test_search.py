@@ -1,5 +1,6 @@
 """Documents of a search engine: the lines of bulk requests, and what is made of its answers; a real one is in tests/servers."""
 
+import contextlib
 import json
 import socket
 import threading
@@ -11,7 +12,7 @@ import pytest
 from publishers import InvalidOption, remove, upsert
 from tests.transports.sinks.targets import rigged
 from tests.transports.sinks.test_switch import left_out
-from transports.sinks import SinkState
+from transports.sinks import SinkState, search_connection
 from transports.sinks.search import SearchSink
 
 
@@ -40,6 +41,11 @@ class Engine(BaseHTTPRequestHandler):
         if plan == "silent":
             self.server.released.wait(60)
             self.close_connection = True
+            return
+        if callable(plan):
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                plan(self)
             return
         if isinstance(plan, int):
             status, statuses = plan, [200] * len(actions)
@@ -177,6 +183,57 @@ def test_an_engine_that_does_not_answer_in_time_is_asked_again(engine, tmp_path)
         rig.commit("a")
         rig.until(lambda: rig.runner.state is SinkState.RETRYING)
         assert "Timeout" in rig.runner.statistics().last_error
+        engine.released.set()
+        rig.later(5.0)
+        rig.drained()
+
+
+def says(body):
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return lambda one: one.wfile.write(head.encode() + body)
+
+
+def drips(beginning):
+    """A byte now and then, until the other side has closed."""
+
+    def plan(one):
+        one.wfile.write(beginning)
+        while not one.server.released.wait(0.02):
+            one.wfile.write(b" ")
+
+    return plan
+
+
+def endless(one):
+    one.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n")
+    while True:
+        one.wfile.write(b" " * 100_000)
+
+
+TAKEN = {"index": {"status": 201}}
+LIES = {
+    "nothing": says(b""),
+    "a page": says(b"<html>fine</html>"),
+    "null": says(b"null"),
+    "no items": says(b'{"ok": true}'),
+    "fewer items": says(json.dumps({"items": [TAKEN]}).encode()),
+    "each item twice": says(json.dumps({"items": [TAKEN] * 4}).encode()),
+    "items of another kind": says(b'{"items": [1, 2]}'),
+    "states that are none": says(json.dumps({"items": [TAKEN, {"index": {"status": "fine"}}]}).encode()),
+    "a head in drips": drips(b"HTTP/1.1 200 OK\r\nx: "),
+    "a body in drips": drips(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n"),
+    "no end": endless,
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_an_engine_that_lies_is_asked_again(engine, tmp_path, monkeypatch, lie):
+    """F105: nothing passes for written, and neither time nor memory is without a bound."""
+    monkeypatch.setattr(search_connection, "ANSWER_BYTES", 1_000_000)
+    engine.plan = [lie]
+    with rigged(tmp_path / "log", sink(engine, timeout=0.2 if "drips" in lie.__qualname__ else 10.0)) as rig:
+        rig.commit("a")
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
         engine.released.set()
         rig.later(5.0)
         rig.drained()
