@@ -24,12 +24,12 @@ APPEND_OUTCOMES: Final = ("WRITTEN", "DUPLICATE", *ERROR_CODES)
 
 RESP_ENDINGS: Final = (
     "CROWDED",
-    "TLS_REFUSED",
     "GOING_AWAY",
     "INTERNAL",
     "OVERLOAD",
     "PROTOCOL_ERROR",
     "STALLED",
+    "TLS_REFUSED",
     "UNAUTHORIZED",
 )
 """Why the server closes connections of the Redis protocol."""

@@ -36,7 +36,7 @@ VALUES = {
     "penstock_errors_total": set(ERROR_CODES),
     "penstock_appends_total": {"WRITTEN", "DUPLICATE", *ERROR_CODES},
     "penstock_resp_connections_ended_total": {
-        *told(r'_ended\("([A-Z_]+)"', "tcp"),
+        *told(r'_?ended\("([A-Z_]+)"', "tcp"),
         *told(r'(?:_end\(|self\._why or |self\._why = True, )"([A-Z_]+)"', "resp"),
     },
     "penstock_resp_commands_total": {*COMMANDS, "UNKNOWN"},
