@@ -139,8 +139,8 @@ def carry(path: str, address: str, name: str, seed: str, versions: str, *drain: 
             status = runner.statistics()
             if log.head in (status.confirmed, status.position):
                 break
-            if runner.state.name == "PAUSED":
-                sys.exit(f"paused: {runner.statistics().reason}")
+            if runner.state.name in ("PAUSED", "LOST"):
+                sys.exit(f"{runner.state.name}: {runner.statistics().reason}")
             pace.wait(0.01)
         runner.close()
 

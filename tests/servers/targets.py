@@ -1,10 +1,12 @@
 """Targets of sinks as tests see them: the server, the sink that goes there, and what the target holds."""
 
+import contextlib
 import json
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from tests.publishers.support import wait_until
 from tests.servers.faulty import FaultyProxy
 from tests.servers.hook_receiver import HookReceiver
 from tests.servers.kafka_broker import KafkaBroker
@@ -51,6 +53,10 @@ class TargetServer(ABC):
     def held(self, name: str) -> State:
         """What the target of that name holds."""
 
+    @abstractmethod
+    def emptied(self, name: str) -> None:
+        """Empties it as docs/backup.md says, so that places at the target stay."""
+
     def gaps(self, name: str) -> list[Any] | None:
         """What it was told that it will never get; None where there is no place for that."""
         return None
@@ -80,6 +86,10 @@ class SqliteTarget(TargetServer):
         """See `TargetServer.held`."""
         return _rows(self.address(name).removeprefix("sql="), "", self.kinds)
 
+    def emptied(self, name: str) -> None:
+        """See `TargetServer.emptied`."""
+        _empty(self.address(name).removeprefix("sql="), "", self.kinds)
+
     def gaps(self, name: str) -> list[Any]:
         """See `TargetServer.gaps`."""
         return _gap_rows(self.address(name).removeprefix("sql="), "")
@@ -104,11 +114,19 @@ class PostgresTarget(TargetServer):
 
     def held(self, name: str) -> State:
         """See `TargetServer.held`."""
-        return _rows(self.program.url.replace("postgresql:", "postgresql+psycopg:"), f"{name}.", self.kinds)
+        return _rows(self._engine_url, f"{name}.", self.kinds)
+
+    def emptied(self, name: str) -> None:
+        """See `TargetServer.emptied`."""
+        _empty(self._engine_url, f"{name}.", self.kinds)
 
     def gaps(self, name: str) -> list[Any]:
         """See `TargetServer.gaps`."""
-        return _gap_rows(self.program.url.replace("postgresql:", "postgresql+psycopg:"), f"{name}.")
+        return _gap_rows(self._engine_url, f"{name}.")
+
+    @property
+    def _engine_url(self) -> str:
+        return self.program.url.replace("postgresql:", "postgresql+psycopg:")
 
 
 def _rows(url: str, schema: str, kinds: tuple[str, ...]) -> State:
@@ -116,13 +134,26 @@ def _rows(url: str, schema: str, kinds: tuple[str, ...]) -> State:
 
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
-        present = sa.inspect(connection).get_table_names(schema=schema.rstrip(".") or None)
         return {
             (kind, key): _parsed(body)
-            for kind in kinds
-            if kind in present
+            for kind in _present(connection, schema, kinds)
             for key, body in connection.execute(sa.text(f'SELECT key, body FROM {schema}"{kind}"'))
         }
+
+
+def _empty(url: str, schema: str, kinds: tuple[str, ...]) -> None:
+    import sqlalchemy as sa
+
+    with sa.create_engine(url, poolclass=sa.NullPool).begin() as connection:
+        for kind in _present(connection, schema, kinds):
+            connection.execute(sa.text(f'DELETE FROM {schema}"{kind}"'))
+
+
+def _present(connection: Any, schema: str, kinds: tuple[str, ...]) -> list[str]:
+    import sqlalchemy as sa
+
+    tables = sa.inspect(connection).get_table_names(schema=schema.rstrip(".") or None)
+    return [kind for kind in kinds if kind in tables]
 
 
 def _gap_rows(url: str, schema: str) -> list[Any]:
@@ -153,12 +184,22 @@ class RedisTarget(TargetServer):
         import redis
 
         with redis.Redis.from_url(self.address(name).removeprefix("redis=")) as client:
-            keys = [key for key in client.scan_iter(count=1000) if not key.startswith(b"penstock:place:")]
+            keys = self._keys(client)
             values = client.mget(keys) if keys else []
             return {
                 tuple(key.decode().split(":", 1)): _parsed(value)  # type: ignore[misc]  # two parts
                 for key, value in zip(keys, values, strict=True)
             }
+
+    def emptied(self, name: str) -> None:
+        """See `TargetServer.emptied`."""
+        import redis
+
+        with redis.Redis.from_url(self.address(name).removeprefix("redis=")) as client:
+            client.delete(*self._keys(client))
+
+    def _keys(self, client: Any) -> list[bytes]:
+        return [key for key in client.scan_iter(count=1000) if not key.startswith(b"penstock:place:")]
 
 
 class KafkaTarget(TargetServer):
@@ -226,6 +267,17 @@ class KafkaTarget(TargetServer):
         self._streams[name] = list(streams.values())
         return {one: body for state in states.values() for one, body in state.items()}
 
+    def emptied(self, name: str) -> None:
+        """See `TargetServer.emptied`."""
+        from confluent_kafka.admin import AdminClient
+
+        assert isinstance(self.program, KafkaBroker)
+        admin = AdminClient({"bootstrap.servers": self.program.servers, "log_level": 0})
+        topics = {f"{name}.{kind}" for kind in self.kinds}
+        for future in admin.delete_topics(list(topics), operation_timeout=30).values():
+            future.result(30)
+        wait_until(lambda: not topics & admin.list_topics(timeout=30).topics.keys())
+
     def gaps(self, name: str) -> list[Any]:
         """See `TargetServer.gaps`."""
         self.held(name)
@@ -270,6 +322,13 @@ class SearchTarget(TargetServer):
         client.close()
         return state
 
+    def emptied(self, name: str) -> None:
+        """See `TargetServer.emptied`."""
+        import opensearchpy
+
+        with contextlib.closing(opensearchpy.OpenSearch(self.program.url)) as client:
+            client.indices.delete(index=[f"{name}-{kind}" for kind in self.kinds], ignore_unavailable=True)
+
     def gaps(self, name: str) -> list[Any]:
         """See `TargetServer.gaps`."""
         import opensearchpy
@@ -301,6 +360,11 @@ class FilesTarget(TargetServer):
     def streams(self, name: str) -> list[list[Place]]:
         """See `TargetServer.streams`."""
         return [_places(self._changes(name))]
+
+    def emptied(self, name: str) -> None:
+        """See `TargetServer.emptied`."""
+        for path in (self._folder / name).glob("changes-*"):
+            path.unlink()
 
     def gaps(self, name: str) -> list[Any]:
         """See `TargetServer.gaps`."""
@@ -341,6 +405,11 @@ class HookTarget(TargetServer):
         assert all(ids[one["version"], one["index"]] == one["id"] for one in changes)
         assert len(set(ids.values())) == len(ids)
         return [_places(changes)]
+
+    def emptied(self, name: str) -> None:
+        """See `TargetServer.emptied`."""
+        assert self.program is not None
+        (self.program.folder / f"{name}.jsonl").unlink()
 
     def gaps(self, name: str) -> list[Any]:
         """See `TargetServer.gaps`."""

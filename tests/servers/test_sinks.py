@@ -7,12 +7,13 @@ import contextlib
 import gc
 import os
 import random
+import shutil
 import signal
 import threading
 
 import pytest
 
-from publishers import ChangeLog, Criterion
+from publishers import ChangeLog, Criterion, backup, restore
 from tests.publishers.support import wait_until
 from tests.servers.carrier import Carrier, folded, mutations, target, told
 from tests.servers.faulty import Fault, FaultyProxy
@@ -202,15 +203,95 @@ def test_a_target_that_is_killed_and_comes_again_holds_what_the_log_says(kind, t
 @pytest.mark.timeout(1800)
 def test_runners_that_are_killed_leave_a_target_that_holds_what_the_log_says(server, tmp_path):
     """F35, F106, F125: at random moments; then one comes to the end."""
-    chance = random.Random(11)
     with Carrier(tmp_path / "log", server.address("killed"), "killed") as carrier:
-        for seed in range(KILLS or 3):
-            process = carrier.begin(seed, 10**6)
-            PAUSE.wait(chance.uniform(0.0, 0.4))
-            os.kill(process, signal.SIGKILL)
-            assert carrier.ended() == -signal.SIGKILL
+        killed(carrier, random.Random(11), KILLS or 3)
         carrier.begin("end", 1, "drain")
         assert carrier.ended() == 0
     with ChangeLog.open(tmp_path / "log") as log:
         judge(server, "killed", log)
         assert len(told(log)) > KILLS
+
+
+def killed(carrier, chance, kills):
+    """Processes that commit and carry until they are killed."""
+    for _ in range(kills):
+        process = carrier.begin(chance.random(), 10**6)
+        PAUSE.wait(chance.uniform(0.0, 0.4))
+        os.kill(process, signal.SIGKILL)
+        assert carrier.ended() == -signal.SIGKILL
+
+
+def extended(carrier, path, name):
+    """Commits more, until the target has it all, or refuses it; answers how the process ended."""
+    with ChangeLog.open(path) as log:
+        more = log.head.version + 20
+    carrier.begin(name, more, "drain")
+    return carrier.ended()
+
+
+@pytest.mark.timeout(900)
+def test_a_restored_log_is_refused_by_its_target_until_the_drill_is_done(server, tmp_path):
+    """F178: runners are killed before the backup, in the part that is lost, while they are refused, and after the drill."""
+    log, name, chance = tmp_path / "log", "restored", random.Random(13)
+    address, kills = server.address(name), KILLS // 10 or 1
+    with Carrier(log, address, name) as carrier:
+        killed(carrier, chance, kills)
+        assert extended(carrier, log, "kept") == 0
+        backup(log, tmp_path / "backup")
+        killed(carrier, chance, kills)
+        assert extended(carrier, log, "lost") == 0
+        held = server.held(name)
+        restore(tmp_path / "backup", log, replace=True)
+        killed(carrier, chance, kills)
+        assert extended(carrier, log, "refused") == 1
+        assert server.held(name) == held
+        with carried(tmp_path, address, name) as one:
+            refused(one)
+            server.emptied(name)
+            for order in (one.runner.seek("earliest"), one.runner.resume()):
+                wait_until(lambda order=order: one.runner.step() is not None and order.done())
+                order.result()
+            one.drained(1.0)
+            judge(server, name, one.log)
+        killed(carrier, chance, kills)
+        assert extended(carrier, log, "accepted") == 0
+    with ChangeLog.open(log) as opened:
+        judge(server, name, opened)
+
+
+def refused(one):
+    """Its sink stops, and says why in a sentence that tells what to do."""
+
+    def stopped():
+        one.runner.step()
+        return one.runner.state in (SinkState.PAUSED, SinkState.LOST)
+
+    wait_until(stopped, one.runner.statistics, timeout=90)
+    reason = one.runner.statistics().reason
+    assert "seek" in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.timeout(600)
+def test_a_copy_of_a_log_is_refused_by_a_target_that_has_more_than_it(server, tmp_path):
+    """F178: with its slots, and over kills; the log itself goes on. A webhook and topics without places cannot tell."""
+    sink, name, chance = target(server.address("copied")), "copied", random.Random(17)
+    log, copy, address = tmp_path / "log", tmp_path / "copy" / "log", server.address("copied")
+    if not (sink.stores_position or getattr(sink, "marks_history", False)):
+        pytest.skip("it stores no place")
+    with Carrier(log, address, name) as carrier, Carrier(copy, address, name) as other:
+        killed(carrier, chance, 1)
+        assert extended(carrier, log, "common") == 0
+        shutil.copytree(log, copy)
+        killed(carrier, chance, KILLS // 10 or 1)
+        assert extended(carrier, log, "own") == 0
+        held = server.held(name)
+        killed(other, chance, KILLS // 10 or 1)
+        assert extended(other, copy, "copy") == 1
+        with carried(copy.parent, address, name) as one:
+            refused(one)
+            assert "another history" in one.runner.statistics().reason
+        assert server.held(name) == held
+        assert extended(carrier, log, "still") == 0
+    with ChangeLog.open(log) as opened:
+        judge(server, name, opened)

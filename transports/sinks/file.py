@@ -128,13 +128,13 @@ class FileSink:
             return None
         except msgspec.MsgspecError as error:
             raise TargetRefused(f"{self.place_path} is damaged: {error}") from None
-        if kept.file is not None:
-            self._restore(kept, kept.file)
-        self._clear(kept.file)
         self._kept = kept
         position = context.place_of(
             kept.place, str(self.place_path), f"{self.directory} of files with such changes"
         )
+        if kept.file is not None:
+            self._restore(kept, kept.file)
+        self._clear(kept.file)
         self._next, self._split = position, position.index != 0
         return position
 
@@ -163,6 +163,7 @@ class FileSink:
         """See `Sink.move`."""
         self._next, self._split = position, False
         if self._writing is None:
+            self._leave_refused()
             self._keep(_Place(self._opened.token(position)))
         else:
             self.flush()
@@ -245,6 +246,16 @@ class FileSink:
             )
         writing = self._take(name, 0, kept.nbytes)
         os.ftruncate(writing.number, kept.nbytes)
+
+    def _leave_refused(self) -> None:
+        """Finishes the file of a position that `open` has refused, unless the operator has moved the file away."""
+        kept = self._kept
+        if kept is None or kept.file is None:
+            return
+        path = self.directory / (kept.file + _UNFINISHED)
+        if path.exists():
+            os.truncate(path, min(kept.nbytes, path.stat().st_size))
+            self._rename(kept.file)
 
     def _clear(self, kept: str | None) -> None:
         """Removes unfinished files without committed lines."""

@@ -96,6 +96,13 @@ class File(Case):
             (self.path / "out" / name).write_bytes(content)
 
 
+class UnfinishedFile(File):
+    """One file, to which lines are added."""
+
+    def sink(self):
+        return FileSink(self.path / "out")
+
+
 class Stream(Case):
     def __init__(self, path, patch):
         self.stream = io.BytesIO()
@@ -275,7 +282,7 @@ class Values(Cache):
             self.server.keys, self.server.places = dict(saved[0]), dict(saved[1])
 
 
-CASES = (Sql, File, Stream, Webhook, Kafka, ExactlyOnceKafka, Search, Cache, Values)
+CASES = (Sql, File, UnfinishedFile, Stream, Webhook, Kafka, ExactlyOnceKafka, Search, Cache, Values)
 
 
 @pytest.fixture(params=CASES, ids=lambda one: one.__name__)
@@ -357,6 +364,26 @@ def test_a_sink_may_be_moved_before_it_meets_its_target(case, tmp_path):
         rig.again()
         assert settled(rig) is SinkState.STREAMING
         assert case.values() == {"a", "c"}
+
+
+def test_a_file_of_the_lost_history_that_stays_is_finished_and_gets_no_further_line(tmp_path, monkeypatch):
+    """F178: readers of finished files see where the other history begins."""
+    case = UnfinishedFile(tmp_path, monkeypatch)
+    with running(case, tmp_path / "log") as rig:
+        backup(tmp_path / "log", tmp_path / "backup")
+        commit(rig, "lost")
+        settled(rig)
+    (path,) = (tmp_path / "out").glob("*.tmp")
+    content = path.read_bytes()
+    path.write_bytes(content + b"never committed")
+    restore(tmp_path / "backup", tmp_path / "log", replace=True)
+    with running(case, tmp_path / "log") as rig:
+        commit(rig, "c")
+        ordered(rig, "seek", "earliest")
+        assert settled(rig) is SinkState.STREAMING
+    assert path.with_suffix("").read_bytes() == content
+    (new,) = (one.read_bytes() for one in (tmp_path / "out").glob("*.tmp"))
+    assert [json.loads(line).get("key") for line in new.splitlines()] == [None, "c"]
 
 
 @pytest.mark.parametrize("waiting", [(), ("b", "c")])
