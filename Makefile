@@ -13,15 +13,16 @@ PROCESSORS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # Else each of the processes that tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo sinks-demo target-servers servers test unit promises lint prove history soak bench wheel clean help
+.PHONY: demo sinks-demo target-servers servers servers-sample test unit promises lint prove history soak bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
 	@echo "make test [ARGS='tests/flow -k name']        every test"
 	@echo "make servers                                 what needs real servers beside ours, which it installs"
+	@echo "make servers-sample                          a healthy run against each server that is installed, in a minute"
 	@echo "make sinks-demo [ARGS='--rows 5000']         the flights, carried to a receiver, Kafka, a search node, PostgreSQL, Redis and files"
 	@echo "make unit [PYTHON=... VENV=...]              what needs neither Spark nor a server"
-	@echo "make promises [ARGS=--tests]                 which tests hold which promise, and with how many assertions"
+	@echo "make promises [ARGS=--tests]                 which tests hold which promise, and whether they passed in the last runs"
 	@echo "make lint                                    style, types, import directions"
 	@echo "make prove [MINUTES=10]                      the log under power cuts, damage and failing disks"
 	@echo "make history [MINUTES=10]                    processes killed at random, and what they saw judged"
@@ -48,19 +49,27 @@ $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 demo: $(VENV)/.demo
 	$(BIN)/penstock demo $(ARGS)
 
+# What each test came to in the last whole runs, which make promises reads.
+RESULTS := build/results
+
 # The whole suite, unlike a part of it, has to reach every branch of the log and of what delivers from it.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(shell expr $(PROCESSORS) + 1)) --durations=50 $(if $(ARGS),$(ARGS),--cov --cov-report=term)
+	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(shell expr $(PROCESSORS) + 1)) --durations=50 \
+		$(if $(ARGS),$(ARGS),--cov --cov-report=term --junit-xml=$(RESULTS)/tests.xml)
 
 # Servers of others, from packages of Debian and from Maven; where they are not installed, their tests are skipped.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 target-servers: $(VENV)/.dev
 	-for name in $$(cat tests/servers/debian.txt); do dpkg -s $$name >/dev/null 2>&1 || missing="$$missing $$name"; done; \
-		test -z "$$missing" || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -qy --no-install-recommends $$missing; }
-	-$(BIN)/python -m tests.servers.program
+		test -z "$$missing" || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -qqy --no-install-recommends $$missing; } \
+			|| echo "not installed:$$missing"
+	$(BIN)/python -m tests.servers.program
 
 servers: target-servers
-	PENSTOCK_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest -n0 tests/servers tests/clients/test_graphql_clients.py $(ARGS)
+	PENSTOCK_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest -n0 tests/servers tests/clients/test_graphql_clients.py $(or $(ARGS),--junit-xml=$(RESULTS)/servers.xml)
+
+servers-sample: $(VENV)/.dev
+	$(BIN)/python -m tests.servers.sample --junit-xml=$(RESULTS)/sample.xml
 
 sinks-demo: target-servers
 	$(BIN)/python -m tests.servers.demo $(ARGS)

@@ -1,23 +1,29 @@
-"""Finds the tests for each promise of README and each row of docs/features.md, and counts their assertions.
+"""Finds the tests for each promise of README and each row of docs/features.md, counts their assertions, and reads what they came to.
 
 ``make promises`` prints them. A row works if a test names its id: in the test itself (name, docstring, parameters), in the
 text of its class, or in the text of its module outside of functions. ``--mark`` only adds marks; they are removed by hand, so
 that a row that loses its last test is noticed.
+
+``make test``, ``make servers`` and ``make servers-sample`` leave their results in ``build/results``. If there are any, a promise or
+row none of whose tests passed there is not held: it is named, and the command fails. A skipped test holds nothing.
 """
 
 import argparse
 import ast
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 # ruff: noqa: T201 - a command that prints
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs" / "features.md"
+RESULTS = ROOT / "build" / "results"
 PARTLY = {
     "F107": "changes are copied with origin and entry version by a subscriber of your own",
     "F117": "in the log itself",
@@ -46,6 +52,11 @@ class Test:
 
     def __str__(self) -> str:
         return f"{self.path}::{self.name}"
+
+    def passed(self, cases: frozenset[str]) -> bool:
+        """Whether it is one of those that passed, with any of its parameters; of a class that inherits its tests, any of them."""
+        name = f"{self.path.removesuffix('.py').replace('/', '.')}.{self.name}"
+        return name in cases
 
 
 @cache
@@ -111,6 +122,17 @@ class _Module:
         return count
 
 
+def passed(results: Iterable[Path]) -> frozenset[str]:
+    """Returns the tests and classes of which a case passed, from JUnit files: ``tests.flow.test_x.TestY.test_z``."""
+    found: set[str] = set()
+    for path in results:
+        for case in ET.parse(path).iter("testcase"):
+            if not {"skipped", "failure", "error"} & {one.tag for one in case}:
+                place = case.get("classname", "")
+                found |= {place, f"{place}.{case.get('name', '').partition('[')[0]}"}
+    return frozenset(found)
+
+
 def promises() -> dict[str, list[str]]:
     """Returns the promises of README, each with the parts of ``tests`` that prove it."""
     return {row[1]: re.findall(r"`(tests/[\w/]+)`", row[2]) for row in PROMISE.finditer(README.read_text())}
@@ -143,16 +165,30 @@ def main() -> None:
     if chosen.mark:
         TABLE.write_text(marked(TABLE.read_text(), frozenset().union(*(test.ids for test in known))))
         return
-    for promise, places in promises().items():
-        _print(promise, [test for test in known if test.path.startswith(tuple(places))], every=False)
-    for row in marks(TABLE.read_text()):
-        _print(row, [test for test in known if row in test.ids], every=chosen.tests)
+    results = sorted(RESULTS.glob("*.xml"))
+    cases = passed(results) if results else None
+    held = [
+        _held(promise, [test for test in known if test.path.startswith(tuple(places))], cases, every=False)
+        for promise, places in promises().items()
+    ]
+    for row, mark in marks(TABLE.read_text()).items():
+        holding = [test for test in known if row in test.ids]
+        held.append(_held(row, holding, cases if mark else None, every=chosen.tests))
+    if not results:
+        print("no results in build/results: make test leaves them there")
+    elif not all(held):
+        sys.exit(f"{held.count(False)} promises are not held: none of their tests passed")
 
 
-def _print(what: str, holding: list[Test], *, every: bool) -> None:
-    print(f"{what}: {len(holding)} tests, {sum(test.assertions for test in holding)} assertions")
+def _held(what: str, holding: list[Test], cases: frozenset[str] | None, *, every: bool) -> bool:
+    """Prints a promise, and returns whether one of its tests passed; None for ``cases`` asks for no result."""
+    good = holding if cases is None else [test for test in holding if test.passed(cases)]
+    skipped = "" if len(good) == len(holding) else f", {len(holding) - len(good)} of them skipped or failed"
+    told = f"{what}: {len(holding)} tests, {sum(test.assertions for test in holding)} assertions{skipped}"
+    print(told if good or cases is None else f"{told}: NOT HELD")
     for test in holding if every else ():
         print(f"    {test}: {test.assertions}")
+    return bool(good) or cases is None
 
 
 if __name__ == "__main__":
