@@ -24,6 +24,7 @@ from publishers import (
     upsert,
 )
 from publishers.model.change import Area
+from tests.harness.missing import skip_without_package
 from tests.transports.sinks.mock_broker import MockBroker
 from tests.transports.sinks.targets import QUICK, HandClock
 from transports.sinks import SinkBatch, SinkContext
@@ -116,6 +117,29 @@ def of_native(events):
 def of_debezium(events, keys):
     for one, (kind, key) in zip(events, keys, strict=True):
         yield _LETTERS[one["op"]], kind, key, one["after"]
+
+
+def test_the_parser_of_cloudevents_sdk_takes_every_change(context):
+    """F111, F166: of a webhook's batch and of a topic, with every operation, and whatever characters a key has."""
+    skip_without_package("cloudevents")
+    from cloudevents.core.formats.json import JSONFormat
+    from cloudevents.core.v1.event import CloudEvent
+
+    told, batch = context
+    change = next(one for one in batch.changes if one.key == "4")
+    odd = [msgspec.structs.replace(change, key=key) for key in ("é/1", " ", "a\nb", "\udcff", "x" * 300)]
+    whole = [one for one in (*batch.changes, *odd) if one.field is None]
+    body = FORMATS["cloudevents"].encode(SinkBatch((*batch.changes, *odd), batch.next), told, WebhookSource())
+    records = [msgspec.json.encode(RECORDS["cloudevents"](one, told, WebhookSource())) for one in whole]
+    for texts in ([json.dumps(one) for one in json.loads(body)], records):
+        for text, one in zip(texts, whole, strict=True):
+            event = JSONFormat().read(CloudEvent, text)
+            assert event.get_id() == told.change_id(one)
+            assert event.get_source()
+            assert event.get_type().endswith(f".{one.operation.name.lower()}")
+            assert event.get_time() == one.timestamp
+            assert event.get_subject() == (json.loads(text)["subject"] if one.key is not None else None)
+            assert event.get_data()["operation"] == one.operation.name
 
 
 @pytest.mark.parametrize("profile", FORMATS)

@@ -1,4 +1,4 @@
-"""What of the sink for Kafka needs no broker: its forms and bounds. Real brokers are in tests/servers."""
+"""The sink for Kafka without a real broker, which tests/servers have: its forms, bounds, and records at the broker of librdkafka."""
 
 import json
 from types import SimpleNamespace
@@ -8,7 +8,8 @@ import pytest
 from publishers import ChangeLog, Content, InvalidOption, View, remove, schema, truncate, upsert
 from tests.harness.ports import free_port
 from tests.publishers.support import wait_until
-from tests.transports.sinks.targets import HandClock, rigged
+from tests.transports.sinks.mock_broker import MockBroker
+from tests.transports.sinks.targets import GoingClock, HandClock, rigged
 from transports.sinks import SinkContext, SinkState, TargetUnavailable, kafka
 from transports.sinks.formats import WebhookSource
 from transports.sinks.kafka import ExactlyOnceKafkaSink, KafkaSink
@@ -65,6 +66,69 @@ def test_the_other_forms_are_those_of_webhooks(told):
     """F111."""
     assert [one["operation"] for one in told("native")] == ["UPSERT", "UPSERT", "REMOVE", "TRUNCATE"]
     assert told("cloudevents")[0]["type"] == "penstock.order.upsert"
+
+
+@pytest.fixture
+def broker():
+    made = MockBroker()
+    yield made
+    made.close()
+
+
+HASHES = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+"""Of Kafka's own tests of its ``murmur2``."""
+
+
+def test_a_partition_is_that_of_javas_client():
+    """F103."""
+    for count in (1, 3, 4, 12, 1000):
+        assert {key: partition_of(key, count) for key in HASHES} == {
+            key: (value & 0x7FFFFFFF) % count for key, value in HASHES.items()
+        }
+
+
+def test_records_are_in_the_topic_of_their_type_in_the_partition_of_javas_client_with_tombstones(
+    tmp_path, broker
+):
+    """F102, F103."""
+    with rigged(tmp_path / "log", KafkaSink(broker.servers, form="debezium"), clock=GoingClock()) as rig:
+        rig.log.commit([upsert("order", str(n), {"n": n}) for n in range(6)])
+        rig.log.commit([remove("order", "1"), upsert("bill", "1", {"n": 1})])
+        rig.drained()
+    orders = broker.records("order")
+    by_key = {json.loads(key)[1]: [] for _, key, _ in orders}
+    for partition, key, value in orders:
+        assert partition == partition_of(key, 4)
+        by_key[json.loads(key)[1]].append(value and json.loads(value)["op"])
+    assert by_key == {**{str(n): ["c"] for n in range(6)}, "1": ["c", "d", None]}
+    assert [(key, json.loads(value)["after"]) for _, key, value in broker.records("bill")] == [
+        (b'["bill","1"]', {"n": 1})
+    ]
+
+
+def test_a_schema_is_in_its_topic_and_a_marker_in_every_partition_between_what_lies_around_it(
+    tmp_path, broker
+):
+    """F104: before the first change that needs it."""
+    sink = KafkaSink(broker.servers, "told.{entity_type}", schema_topic="told-schemas")
+    with rigged(tmp_path / "log", sink, clock=GoingClock()) as rig:
+        rig.log.commit([upsert("order", str(n), {}) for n in range(20)])
+        rig.log.commit([schema("order", {"fields": ["n"]})])
+        rig.log.commit([upsert("order", str(n), {"n": n}) for n in range(20)])
+        rig.drained()
+    ((partition, _, told),) = broker.records("told-schemas")
+    assert (partition, json.loads(told)["area"]) == (0, "SCHEMA")
+    around = {number: [] for number in range(4)}
+    for number, _, value in broker.records("told.order"):
+        around[number].append(json.loads(value).get("version", "marker"))
+    assert all([*dict.fromkeys(one)] == [1, "marker", 3] for one in around.values()), around
 
 
 @pytest.mark.parametrize("make", [KafkaSink, ExactlyOnceKafkaSink])

@@ -151,6 +151,32 @@ def test_rows_are_given_again_while_changes_go_on(tmp_path):
         assert changes_of(rig.target) == ["0", "1", "2", "3", "4", "5", "x", "y"]
 
 
+def test_a_source_of_rows_that_is_down_is_waited_for(tmp_path):
+    """F125: before its first page and before a later one; its rows are sent whole, and what was committed meanwhile."""
+    down, table = {None, "2"}, [str(n) for n in range(6)]
+
+    def page(request):
+        if request.after in down:
+            raise ConnectionError("no route to the database")
+        rest = [key for key in table if key > (request.after or "")]
+        return [(key, {"n": key}) for key in rest[: request.limit]]
+
+    source = PageSource(entity_type="order", pages=page, page_rows=3)
+    with initial(tmp_path, source=source, log={}) as rig:
+        for place in (None, "2"):
+            rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+            assert "no route to the database" in rig.runner.statistics().last_error
+            table.append(f"8{len(table)}")
+            rig.commit(table[-1])
+            failures = rig.runner.counters.failures
+            rig.later(60.0)
+            rig.until(lambda failures=failures: rig.runner.counters.failures > failures)
+            down.remove(place)
+            rig.later(60.0)
+        rig.until(lambda: rig.runner.state is SinkState.STREAMING)
+        assert told(rig.target) == {key: key for key in ("0", "1", "2", "3", "4", "5", "86", "87")}
+
+
 def test_rows_that_are_given_again_begin_anew_after_a_restart_and_end_with_a_seek(tmp_path):
     """F91."""
     with rigged(tmp_path, log=STATE, batch_changes=1) as rig:

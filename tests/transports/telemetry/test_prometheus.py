@@ -49,7 +49,7 @@ def read(text):
 
 
 async def test_what_happens_is_counted(serving, dial, fill, log, until):
-    """F135: commits, deliveries, connections, lag, refusals and latencies of one server."""
+    """F135, F161: commits, deliveries, connections, lag, refusals and latencies of one server, read by Prometheus's own parser."""
     server = serving(subscription_weight=100)
     async with dial(server.url) as wire, dial(server.url) as idle:
         await wire.init(), await idle.init()
