@@ -31,6 +31,11 @@ class HeldTypes:
         self._seen: set[str] = set()  # in the note, or without a space
         self._new: dict[str, EntitySpace] = {}
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether the target tells entity types apart by itself, so that `flaw` finds none."""
+        return self._space is None
+
     def flaw(self, change: Change) -> str | None:
         """Returns why the target cannot hold the entity of a change; None if it can."""
         kind = change.entity_type

@@ -165,14 +165,18 @@ class SinkOutbox:
     def _checked(self, batch: SinkBatch) -> tuple[Sequence[Change], Sequence[tuple[Change, str]]]:
         """Returns the changes to send, transformed, and those that cannot be sent."""
         transform = self._options.transform
+        if transform is None and self._held.takes_all:
+            return batch.changes, ()
         kept: list[Change] = []
         refused: list[tuple[Change, str]] = []
         for change in batch.changes:
             try:
-                made = change if transform is None else transform(change)
-                if made is None:
-                    continue
-                made = _at_its_place(change, made)
+                made = change
+                if transform is not None:
+                    told = transform(change)
+                    if told is None:
+                        continue
+                    made = _at_its_place(change, told)
             except KeyboardInterrupt:  # of the caller who steps the sink
                 raise
             except BaseException as error:  # noqa: BLE001 - the user's function: a change that it fails for is refused
