@@ -57,13 +57,14 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(shell expr $(PROCESSORS) + 1)) --durations=50 \
 		$(if $(ARGS),$(ARGS),--cov --cov-report=term --junit-xml=$(RESULTS)/tests.xml)
 
-# Servers of others, from packages of Debian and from Maven; where they are not installed, their tests are skipped.
+# Servers of others, from packages of Debian and from Maven (all, or TARGETS='kafka search'), and clients of theirs; where they are not
+# installed, their tests are skipped.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 target-servers: $(VENV)/.dev
 	-for name in $$(cat tests/servers/debian.txt); do dpkg -s $$name >/dev/null 2>&1 || missing="$$missing $$name"; done; \
 		test -z "$$missing" || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -qqy --no-install-recommends $$missing; } \
 			|| echo "not installed:$$missing"
-	-$(BIN)/python -m tests.servers.program
+	-$(BIN)/python -m tests.servers.program $(TARGETS)
 
 servers: target-servers
 	PENSTOCK_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest -n0 tests/servers tests/clients/test_graphql_clients.py $(or $(ARGS),--junit-xml=$(RESULTS)/servers.xml)

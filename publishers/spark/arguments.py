@@ -13,6 +13,7 @@ __all__ = [
     "check_least",
     "check_named",
     "check_texts",
+    "check_words",
     "column_names",
     "operation_words",
 ]
@@ -111,3 +112,15 @@ def operation_words(given: Mapping[str, str] | None, column: str | None) -> Oper
                 "operations", {word: meaning}, "texts mapped to 'upsert', 'remove', 'truncate' or 'expire'"
             )
     return tuple((word.lower(), meanings[meaning]) for word, meaning in given.items())
+
+
+def check_words(operation: str, on_rerun: str) -> None:
+    """Checks the values of ``operation`` and ``on_rerun``.
+
+    Raises:
+        InvalidOption: If a value is not one of the allowed words.
+    """
+    if operation not in ("upsert", "remove"):
+        raise InvalidOption("operation", operation, "'upsert' or 'remove'")
+    if on_rerun not in ("trust", "verify"):
+        raise InvalidOption("on_rerun", on_rerun, "'trust' or 'verify'")

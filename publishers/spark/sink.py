@@ -25,6 +25,7 @@ from publishers.spark.arguments import (
     check_least,
     check_named,
     check_texts,
+    check_words,
     column_names,
     operation_words,
 )
@@ -230,7 +231,7 @@ class ChangeSink:
         self._remade = partial(ChangeSink, **given) if isinstance(target, ServerLog) else None
         self._named = producer or name
         check_named(entity_type, entity_type_column, producer if name is None else name)
-        _check_words(operation, on_rerun)
+        check_words(operation, on_rerun)
         check_least(
             stall_timeout=(stall_timeout, 0),
             collect_bytes=(collect_bytes, 1),
@@ -253,7 +254,7 @@ class ChangeSink:
             flaw_column=flaw_column,
         )
         if operation_column is not None and order_by is None:
-            warnings.warn(UnorderedWarning(operation_column), stacklevel=2)
+            warnings.warn(UnorderedWarning(operation_column), stacklevel=3)  # past `names_arguments`
         self._staging = staging_of(
             staging, target, self._encoding, entity_type, on_bad_row, compare=compare, tell_schema=tells
         )
@@ -596,15 +597,3 @@ class _Gathered:
         for window in chain((self._first, self._second), iter(self._next, None)):
             yield from window or ()
         self._first = self._second = None
-
-
-def _check_words(operation: str, on_rerun: str) -> None:
-    """Checks the values of ``operation`` and ``on_rerun``.
-
-    Raises:
-        InvalidOption: If a value is not one of the allowed words.
-    """
-    if operation not in ("upsert", "remove"):
-        raise InvalidOption("operation", operation, "'upsert' or 'remove'")
-    if on_rerun not in ("trust", "verify"):
-        raise InvalidOption("on_rerun", on_rerun, "'trust' or 'verify'")

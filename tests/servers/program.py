@@ -168,7 +168,8 @@ def attempt(what: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    for pom in sorted([*HERE.glob("*/pom.xml"), *HERE.glob("clients/*/pom.xml")]):
-        attempt(partial(bring, str(pom.parent.relative_to(HERE))))
-    for folder in sorted(HERE.glob("clients/*/")):
+    poms = [pom.parent for pattern in ("*/pom.xml", "clients/*/pom.xml") for pom in HERE.glob(pattern)]
+    for kind in sys.argv[1:] or sorted(str(folder.relative_to(HERE)) for folder in poms):
+        attempt(partial(bring, kind))
+    for folder in sorted(HERE.glob("clients/*/")) if not sys.argv[1:] else ():
         attempt(partial(build, folder))
