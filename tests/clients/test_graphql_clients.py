@@ -97,7 +97,7 @@ async def test_a_stock_client_renews_a_token_that_expires_and_ends_at_one_that_i
             return None
         given.append(int(credentials.token))
         log.commit([upsert("order", "1", {})])
-        return Principal("ann", expires=datetime.now(UTC).timestamp() + 0.1)
+        return Principal("ann", expires=datetime.now(UTC).timestamp() + 0.6)  # to be acknowledged in
 
     with serve(log, authenticate=judge, limits=Limits(revocation=0.05)) as server:
         async with running("node", node / "renewing.mjs", socket_url(server), begin) as client:
