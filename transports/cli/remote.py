@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from transports.cli.http import tokens_of, trust_of
 from transports.client.backoff import Backoff
-from transports.client.remote_log import OnWait, RemoteLog, connect
+from transports.client.reconnect import OnWait
+from transports.client.remote_log import RemoteLog, connect
 
 __all__ = ["ask_remote", "remote_of"]
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from publishers.errors import InvalidOption
 from transports.client.backoff import Backoff
-from transports.errors import CloseCode, ConnectionLost, ExtraMissing, Violation
+from transports.errors import CloseCode, ConnectionLost, ExtraMissing, RemoteError, Violation
 from transports.protocol.client import ClientSession
 from transports.protocol.connection import Effect
 from transports.tcp.descriptors import let_go
@@ -22,10 +22,13 @@ from transports.tcp.sockets import send_at_once
 if TYPE_CHECKING:
     from transports.client.socket import Socket
 
-__all__ = ["QUIET_PARTS", "Reconnection", "Token"]
+__all__ = ["QUIET_PARTS", "OnWait", "Reconnection", "Token"]
 
 Token: TypeAlias = str | Callable[[], str | None] | Callable[[], Awaitable[str | None]] | None
 """A token, or a function that returns the one for the next connection."""
+
+OnWait = Callable[[ConnectionLost | RemoteError, float], object]
+"""Called with the error that interrupted a connection or a subscription, and the seconds until the retry."""
 
 _LOG: Final = logging.getLogger("penstock.transports")
 # At DEBUG websockets logs whole messages, one of which holds a token.

@@ -5,7 +5,7 @@ import contextlib
 import enum
 import itertools
 import ssl as ssl_module
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, Self, TypedDict, Unpack, overload
 from uuid import uuid4
@@ -30,7 +30,7 @@ from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
 from transports.client.backoff import Backoff
-from transports.client.reconnect import Reconnection, Token
+from transports.client.reconnect import OnWait, Reconnection, Token
 from transports.client.remote_feed import RemoteFeed, RemoteSubscription
 from transports.client.remote_group import RemoteMember
 from transports.client.remote_groups import RemoteGroups
@@ -53,9 +53,6 @@ from transports.protocol.client_subscription import ClientSubscription
 from transports.protocol.connection import Effect, Send
 
 __all__ = ["RemoteLog", "connect"]
-
-OnWait = Callable[[ConnectionLost | RemoteError, float], object]
-"""Called with the error that interrupted a connection or a subscription, and the seconds until the retry."""
 
 
 class _Place(enum.Enum):
