@@ -51,6 +51,8 @@ def test_what_is_silent_without_debug_mode_is_an_error_in_the_suites_of_coroutin
                 "tests.harness.debugging",
                 "-p",
                 "no:cacheprovider",
+                "-p",
+                "no:faker",
             ),
             *("-o", "asyncio_mode=auto", "--rootdir", str(tmp_path), str(tmp_path)),
         ],

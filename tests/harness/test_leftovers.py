@@ -68,6 +68,8 @@ def test_a_test_that_leaves_something_behind_fails_and_says_what(tmp_path):
         "tests.harness.leftovers",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:faker",
     ]
     done = subprocess.run(
         [*command, "-c", os.devnull, "--rootdir", tmp_path, tmp_path],
