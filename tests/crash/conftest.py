@@ -8,6 +8,16 @@ from tempfile import mkdtemp
 
 import pytest
 
+from tests.crash import support
+from tests.harness.prefork import serving
+
+
+@pytest.fixture(scope="package", autouse=True)
+def forks() -> Iterator[None]:
+    with serving("tests.crash.children") as server:
+        support.SERVER[:] = [server]
+        yield
+
 
 @pytest.fixture
 def place() -> Iterator[Path]:

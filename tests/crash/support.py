@@ -3,15 +3,17 @@
 import os
 import selectors
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Self
 
 from publishers import Area, ChangeLog
+from tests.harness.prefork import Server
 
 CHILDREN = Path(__file__).with_name("children.py")
+
+SERVER: list[Server] = []
+"""The one that forks the processes, while tests of this folder run."""
 
 NEVER: dict[str, Any] = {"tail_poll": 60.0, "tail_idle": 3600.0}
 """Options of a follower that learns of commits by being told, or not within the time of a test."""
@@ -28,23 +30,18 @@ class Child:
     """A process of `children`; its lines are read as they come."""
 
     def __init__(self, name: str, *arguments: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(CHILDREN), name, *map(repr, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        self.process = SERVER[0].start(f"tests.crash.children:{name}", *arguments)
         self.lines: list[list[str]] = []
         self._rest = b""
         self._errors = ""
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self.process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]  # it is a pipe
+        self._selector.register(self.process.stdout, selectors.EVENT_READ)
 
     def read(self, timeout: float = 0.0) -> bool:
         """Takes what is there; answers whether more may come."""
         if not self._selector.select(timeout):
             return True
-        data = os.read(self.process.stdout.fileno(), 1 << 20)  # type: ignore[union-attr]  # it is a pipe
+        data = os.read(self.process.stdout.fileno(), 1 << 20)
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
         self._rest = rest
         if newline:
@@ -74,15 +71,14 @@ class Child:
         while self.read(0.1):
             assert time.monotonic() < deadline, f"it does not end: {self.lines[-5:]}"
         code = self.process.wait(timeout)
-        self._errors = self.process.stderr.read().decode()  # type: ignore[union-attr]  # it is a pipe
+        self._errors = self.process.stderr.read().decode()
         self.close()
         return code
 
     def close(self) -> None:
         self._selector.close()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
+            pipe.close()
 
     def errors(self) -> str:
         """What it wrote to standard error, once it has ended."""
