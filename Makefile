@@ -13,18 +13,21 @@ PROCESSORS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # Else each of the processes that tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo sinks-demo target-servers servers servers-sample test unit promises lint prove history soak bench wheel clean help
+TIERS := fast wire process
+PROVE := disk log delivery threads queue mutants transports processes spark
+.PHONY: $(TIERS) demo sinks-demo target-servers servers servers-sample test unit promises lint prove $(PROVE:%=prove-%) history soak bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
 	@echo "make test [ARGS='tests/flow -k name']        every test"
+	@echo "make fast | wire | process [ARGS=...]        those without socket and process; with servers in the process; the others"
 	@echo "make servers                                 what needs real servers beside ours, which it installs"
 	@echo "make servers-sample                          a healthy run against each server that is installed, in a minute"
 	@echo "make sinks-demo [ARGS='--rows 5000']         the flights, carried to a receiver, Kafka, a search node, PostgreSQL, Redis and files"
 	@echo "make unit [PYTHON=... VENV=...]              what needs neither Spark nor a server"
 	@echo "make promises [ARGS=--tests]                 which tests hold which promise, and whether they passed in the last runs"
 	@echo "make lint                                    style, types, import directions"
-	@echo "make prove [MINUTES=10]                      the log under power cuts, damage and failing disks"
+	@echo "make prove [MINUTES=10]                      all that is random or exhaustive, in full; make prove-log: a part of it"
 	@echo "make history [MINUTES=10]                    processes killed at random, and what they saw judged"
 	@echo "make soak [ARGS='--live 750']                 LIVE clients beside slow, stalled, hostile and writing ones"
 	@echo "make soak ARGS='--commits --minutes 20'      every way to commit at once, beside all that reads and tidies, with kill -9"
@@ -56,6 +59,10 @@ RESULTS := build/results
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(shell expr $(PROCESSORS) + 1)) --durations=50 \
 		$(if $(ARGS),$(ARGS),--cov --cov-report=term --junit-xml=$(RESULTS)/tests.xml)
+
+# One tier of it, see tests/harness/tiers.py.
+$(TIERS): $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(PROCESSORS)) -m $@ $(ARGS)
 
 # Servers of others, from packages of Debian and from Maven (all, or TARGETS='kafka search'), and clients of theirs; where they are not
 # installed, their tests are skipped.
@@ -96,21 +103,44 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright --ignoreexternal --verifytypes flow
 
+# Everything that is random or exhaustive, in full: `make prove` is all of it, `make prove-log` one part (see CONTRIBUTING.md).
 MINUTES ?= 10
-prove: $(VENV)/.dev
+FULLY := PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(PROCESSORS)) $(ARGS)
+PROVE_log := wal backups blocks schemas store test_deferral_machine.py test_journal.py test_lossless.py test_order.py \
+	test_schema_damage.py test_schema_settling.py
+PROVE_delivery := channels commits criteria fanout groups log model mutations slots snapshots state views \
+	test_concurrency.py test_costs.py test_event_model.py test_invariants.py test_leaving.py
+PROVE_threads := test_defects.py test_interleaving.py test_interrupts.py test_random_interrupts.py
+
+prove: $(PROVE:%=prove-%)
+
+prove-disk: $(VENV)/.dev
 	$(BIN)/python -m tests.simulation.prove --minutes $(MINUTES) $(ARGS)
-	PENSTOCK_TEST_SCALE=4 $(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(PROCESSORS)) tests/publishers/test_interleaving.py \
-		tests/publishers/test_defects.py tests/publishers/test_interrupts.py tests/publishers/test_random_interrupts.py \
-		tests/publishers/test_order.py tests/publishers/test_journal.py tests/publishers/test_schema_damage.py \
-		tests/publishers/test_schema_settling.py tests/publishers/schemas/test_registry.py \
-		tests/flow/broadcast tests/flow/drain/test_requests.py tests/flow/test_sources.py tests/publishers/fanout/test_ring.py \
-		tests/publishers/fanout/test_remainder.py tests/publishers/fanout/test_seek.py tests/publishers/fanout/test_stretches.py \
-		tests/publishers/log/test_lag.py tests/publishers/log/test_start.py tests/publishers/mutations tests/publishers/views \
-		tests/transports/graphql/test_projection.py \
-		tests/publishers/wal tests/publishers/groups tests/publishers/fanout/test_detaching.py tests/publishers/snapshots/test_model.py tests/transports/test_snapshot_model.py tests/crash tests/transports/sinks \
-		tests/model tests/interleaving tests/flights/test_demo.py tests/publishers/spark/test_whole_way.py tests/publishers/spark/test_speculation.py \
-		tests/publishers/spark/test_server_log.py --ignore=tests/crash/test_state.py
+
+prove-log: $(VENV)/.dev
+	$(FULLY) $(PROVE_log:%=tests/publishers/%)
+
+prove-delivery: $(VENV)/.dev
+	$(FULLY) tests/flow $(PROVE_delivery:%=tests/publishers/%)
+
+prove-threads: $(VENV)/.dev
+	$(FULLY) tests/interleaving tests/model/test_states.py $(PROVE_threads:%=tests/publishers/%)
+
+prove-queue: $(VENV)/.dev
+	$(FULLY) tests/model --ignore=tests/model/test_states.py
+
+prove-mutants: $(VENV)/.dev
+	$(FULLY) tests/mutants
+
+prove-transports: $(VENV)/.dev
+	$(FULLY) tests/transports tests/attacks tests/fuzz tests/test_equality.py
+
+prove-processes: $(VENV)/.dev
+	$(FULLY) tests/crash tests/flights tests/history tests/publishers/test_forks.py --ignore=tests/crash/test_state.py
 	PENSTOCK_TEST_SCALE=10 $(BIN)/python -m pytest --numprocesses=0 tests/crash/test_state.py
+
+prove-spark: $(VENV)/.dev
+	$(FULLY) tests/publishers/spark
 
 history: $(VENV)/.dev
 	$(BIN)/python -m tests.history --minutes $(MINUTES) $(ARGS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.harness import covering, sharing
+from tests.harness import covering, sharing, tiers
 from tests.harness.certifying import pytest_pycollect_makeitem
 from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
@@ -60,6 +60,10 @@ for variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
 # A shell without job control lets what it starts in the background ignore interrupts, and so would all its children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(tiers, "tiers")
 
 
 @pytest.hookimpl(tryfirst=True)
