@@ -27,7 +27,7 @@ __all__ = ["BUDGETS", "TABLE", "complaint", "tier_of", "tiers_in"]
 BUDGETS: Final = {"fast": 0.5, "wire": 2.0}
 """Seconds of CPU that one test may use, in a commit's run on a quiet machine."""
 
-NOISE: Final = 3.0
+NOISE: Final = 5.0
 """Times by which a test may exceed its budget: neighbours that share caches and cores make the same work dearer."""
 
 TRACED: Final = 2.0
