@@ -1,5 +1,7 @@
 """How sharp the simulations are: ``python -m tests.mutants [--seeds 100] [NAME ...]`` prints who notices which mistake.
 
+``python -m tests.mutants planted`` does so for the tests that name a row of docs/features.md (`tests.mutants.planted.command`).
+
 Of each mutant, the share of so many seeds that notice it: most mistakes need a few seeds, some need thousands.
 """
 
@@ -9,9 +11,12 @@ import sys
 
 from tests.mutants.hunting import Survived, hunt, rate
 from tests.mutants.listing import MUTANTS
+from tests.mutants.planted import command
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["planted"]:
+        return command.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of mutants; all by default")
     parser.add_argument("--seeds", type=int, default=100)

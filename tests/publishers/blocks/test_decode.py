@@ -60,7 +60,7 @@ RUNS = {
 @pytest.mark.parametrize("content", Content)
 @pytest.mark.parametrize("rows", RUNS.values(), ids=RUNS)
 def test_a_run_out_of_a_payload_equals_the_changes_one_by_one(rows, content):
-    """F1, F5, F6, F17, F24: without columns that were made for it."""
+    """F1, F5, F6, F8, F17, F24: without columns that were made for it."""
     payload, view = encode_payload(columns_of(rows)), View(content)
     run = block_of(decode_payload(payload, len(rows))[0])
     single = block_of(columns_of(rows))

@@ -1,22 +1,40 @@
 """Which changes match: truth tables, transitions, and every field against a plain filter."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from publishers import Area, Criteria, Criterion, Operation
 from publishers.criteria.conditions import Where
 from publishers.criteria.predicate import Predicate
-from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of, told_of
+from tests.publishers.criteria.plain_filter import (
+    FIELDS,
+    alone,
+    block,
+    criterions,
+    plain,
+    row,
+    rows_of,
+    told_of,
+)
 
 
 @given(rows_of, st.lists(criterions, max_size=4), st.booleans(), told_of)
 def test_a_predicate_selects_what_a_plain_filter_selects(rows, wishes, leads, told):
-    """F53, F54, F55, F56, F58, E10: every field alone and combined, against a plain filter."""
+    """F15, F53, F54, F55, F56, F58, F164, E10: every field alone and combined, against a plain filter."""
     criteria = Criteria.of(wishes)
     first = 1 if leads else 5
     found = Predicate(criteria).select(block(rows, leads=leads, first_index=first, told=told))
     assert list(found) == plain(criteria, rows, leads=leads, first_index=first, told=told)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@settings(max_examples=60)
+@given(data=st.data(), rows=rows_of, told=told_of)
+def test_each_field_by_itself_selects_what_a_plain_filter_selects(name, data, rows, told):
+    """F53, F54, F55, F56, F164, E10, E15: all of its conditions, any of its values, and no name that begins alike."""
+    criteria = Criteria.of(data.draw(alone(name)))
+    assert list(Predicate(criteria).select(block(rows, told=told))) == plain(criteria, rows, told=told)
 
 
 @given(rows_of, st.lists(criterions, min_size=1, max_size=4), told_of)

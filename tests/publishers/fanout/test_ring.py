@@ -361,3 +361,24 @@ def test_what_was_polled_is_kept_for_a_few_places_and_goes_with_a_chunk():
     of.poll(last, 20, 100, 2**40)  # the last to take them: the ring is trimmed
     assert of.statistics().chunks == 0
     assert not of._polled
+
+
+@given(st.lists(st.sampled_from(["link", "enter", "poll", "leave"]), max_size=12))
+def test_a_ring_keeps_nothing_that_no_cursor_has_yet_to_take(steps):
+    """E23: whatever cursors came, took and went before; also if there is none at all."""
+    one, version, standing = ring(), 0, []
+    for step in steps:
+        if step == "link":
+            version += 1
+            one.link(chunk(version, 2), version)
+        elif step == "enter":
+            cursor = RingCursor(Position(version + 1, 0))
+            if one.move(cursor, Occurrence.ENTER):
+                standing.append(cursor)
+        elif standing and step == "poll":
+            poll(one, standing[0], version)
+            standing.append(standing.pop(0))
+        elif standing:
+            one.move(standing.pop(0), Occurrence.END)
+        taken = min((cursor.next.version for cursor in standing), default=version + 1)
+        assert one.statistics().events == 2 * (version + 1 - taken)

@@ -70,7 +70,7 @@ def test_a_change_without_a_key_waits_for_all_of_its_type_and_they_for_it():
 
 
 def test_a_claim_moves_a_delivery_and_takes_the_later_ones_of_its_key_from_the_other_consumer():
-    """F79: the count rises by one, the first delivery is kept."""
+    """F79, F83: the count rises by one, the first delivery is kept."""
     group = machine(KEY, KEY)
     one, two = group.join("one", 1), group.join("two", 2)
     first, second = group.take(one, 9)
@@ -158,6 +158,35 @@ def test_a_consumer_that_joins_again_is_given_its_own_and_the_older_one_is_fence
     assert places(group.take(new, 9, history=True)) == [1, 2]
     assert [unit.count for unit in group.units.values()] == [1, 1, 1]
     assert group.ack_upto(new, Position(1, 1)) == 2
+
+
+@pytest.mark.parametrize("moved", ["claimed", "taken again"])
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda group, one: group.ack(one, [Position(1, 0)]),
+        lambda group, one: group.ack(one, [Position(1, 1), Position(1, 0)]),
+        lambda group, one: group.nack(one, Position(1, 0)),
+        lambda group, one: group.nack(one, Position(1, 0), count=False),
+        lambda group, one: group.in_progress(one, Position(1, 0)),
+        lambda group, one: group.term(one, Position(1, 0), "no"),
+    ],
+)
+def test_what_another_consumer_has_by_now_is_not_touched_by_the_one_before(say, moved):
+    """F84: whatever it says, and although it is a consumer of the group still."""
+    group = machine(KEY, OTHER)
+    one, two = group.join("one", 1), group.join("two", 2)
+    assert places(group.take(one, 9)) == [0, 1]
+    if moved == "claimed":
+        assert places(group.claim(two, [Position(1, 0)], 0.0)) == [0]
+    else:
+        group.nack(one, Position(1, 0), 0.0)
+        assert places(group.take(two, 9)) == [0]
+    before = [(unit.position, unit.holder, unit.state, unit.count) for unit in group.units.values()]
+    with pytest.raises(ConsumerFenced, match="consumer 'two' has 1:0 now"):
+        say(group, one)
+    assert [(unit.position, unit.holder, unit.state, unit.count) for unit in group.units.values()] == before
+    assert group.ack(two, [Position(1, 0)]) == 1
 
 
 def test_a_delivery_times_out_and_is_due_for_every_consumer_also_the_same():

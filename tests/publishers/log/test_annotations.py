@@ -3,7 +3,7 @@
 import pytest
 
 import flow
-from publishers import ChangeLog, Criterion, Position, upsert
+from publishers import ChangeLog, Criteria, Criterion, Position, upsert
 from tests.publishers.support import QUICK, Probe, opened, order, wait_until
 
 NO_BACKFILL = Criterion(entity_types={"order"}, annotations="backfill not exists")
@@ -27,6 +27,27 @@ def test_transactions_are_left_out_live_and_from_the_log():
         assert [tuple(change.position) for change in everything] == [(2, 0), (2, 1)]
         assert list(log.history(NO_BACKFILL, "earliest").changes) == found
         assert list(log.history(Criterion(annotations="job == 7"), "earliest").changes) == everything
+
+
+def test_all_conditions_on_annotations_must_hold_live_and_from_the_log():
+    """F164: in any order, of one criterion; of several criterions one is enough."""
+    job, user = "job == 7", "user == ann"
+    metas = [None, {"job": 7}, {"user": "ann"}, {"job": 7, "user": "ann"}, {"job": 8, "user": "ann"}]
+    wishes = {
+        (Criterion(annotations=[job, user]),): ["3"],
+        (Criterion(annotations=[user, job], entity_types={"order"}),): ["3"],
+        (Criterion(annotations=job), Criterion(annotations=user)): ["1", "2", "3", "4"],
+    }
+    with opened() as log:
+        probes = {}
+        for wish in wishes:
+            probes[wish] = Probe(99)
+            log.changes(*wish).subscribe(probes[wish], executor=flow.INLINE)
+        for number, meta in enumerate(metas):
+            log.commit([order(number)], meta=meta)
+        for wish, keys in wishes.items():
+            assert [key for key in keys_of(probes[wish].changes) if key] == keys
+            assert list(log.history(Criteria.of(*wish), "earliest").changes) == probes[wish].changes
 
 
 @pytest.mark.parametrize("resume", [0, 27])

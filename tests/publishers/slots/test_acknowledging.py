@@ -61,6 +61,9 @@ def test_an_acknowledgement_never_goes_back_nor_beyond_what_was_delivered(log):
         assert slot.ack(Position(3, 1))
         assert slot.ack(Position(2)) is False
         assert slot.position == Position(3)
+        take(slot, 2)  # version 3 from its beginning
+        assert slot.ack(Position(3, 2))  # behind its last change, as ``change.after`` is the next version
+        assert slot.position == Position(4)
         for bad in (3, "3:0", None, (3, 0)):
             with pytest.raises(InvalidOption):
                 slot.ack(bad)

@@ -62,6 +62,12 @@ def test_it_is_kept_in_a_file_on_request(tmp_path):
     assert len(again) == 100
     assert all(name(version) in again for version in range(1, 101))
     assert again.add(name(101))
+    old = Deduplicator(tmp_path / "old", window=5)
+    for version in range(1, 101):
+        old.add(name(version))
+    old.save()
+    later = Deduplicator(tmp_path / "old", window=5)
+    assert [later.add(name(version)) for version in range(1, 101)] == [False] * 100
     narrow = Deduplicator(path, window=5)
     assert len(narrow) == 5
     assert name(3) in narrow

@@ -1,4 +1,4 @@
-"""Commands on the log of another program: they delete nothing of it and change no option; ``penstock log options``."""
+"""Commands on the log of another program: they delete nothing of it and change no option; ``penstock log options`` (F194)."""
 
 import ast
 import json

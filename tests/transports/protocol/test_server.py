@@ -349,6 +349,7 @@ def test_goaway_refuses_new_subscriptions_and_keeps_the_running_ones():
 
 
 def test_stop_ends_every_subscription_with_going_away_and_closes_with_1012():
+    """E45."""
     made = acknowledged()
     entries = [active(made, "a"), subscribe(made, "b")]
     effects = made.stop()

@@ -8,7 +8,7 @@ import pytest
 
 from publishers import Criterion, InvalidOption, Position, upsert
 from tests.transports.sinks.targets import rigged
-from transports.sinks import FileSink, SinkState, StreamSink
+from transports.sinks import FileSink, SinkState, StreamSink, file
 
 ORDERS = Criterion(entity_types={"order"})
 
@@ -52,6 +52,51 @@ def test_lines_are_the_changes_as_other_transports_tell_them(tmp_path):
         ]
         assert rig.log.position_of(told[1]["cursor"]) == Position(1, 2)
         assert rig.stored() == Position(2, 0)
+
+
+def test_a_batch_has_left_the_process_when_it_counts_as_carried(tmp_path):
+    """F101: standard output to a pipe is buffered, and what is in a buffer dies with the process."""
+    out = io.BytesIO()
+    with rigged(tmp_path / "log", StreamSink(io.BufferedWriter(out, 1 << 20)), criteria=ORDERS) as rig:
+        rig.commit("a", "b")
+        rig.drained()
+        assert [json.loads(line)["key"] for line in out.getvalue().splitlines()] == ["a", "b"]
+
+
+class WatchedSystem:
+    """The operating system, which notes what is written and synced."""
+
+    def __init__(self, events):
+        self._events = events
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def pwrite(self, number, data, offset):
+        self._events.append("written")
+        return os.pwrite(number, data, offset)
+
+    def fsync(self, number):
+        self._events.append("synced")
+        os.fsync(number)
+
+
+def test_no_place_is_durable_before_the_lines_in_front_of_it(tmp_path, monkeypatch):
+    """F101, F35: while a file is written, and when it is complete."""
+    events = []
+    monkeypatch.setattr(file, "os", WatchedSystem(events))
+    replace = file.replace_file
+    monkeypatch.setattr(file, "replace_file", lambda *given: (events.append("placed"), replace(*given)))
+    with rigged(tmp_path / "log", FileSink(tmp_path / "out", max_bytes=400), criteria=ORDERS) as rig:
+        for key in "abcdef":
+            rig.commit(key)
+            rig.drained()
+            rig.stored()
+    assert events.count("placed") >= 6
+    unsynced = False
+    for event in events:
+        unsynced = {"written": True, "synced": False}.get(event, unsynced)
+        assert event != "placed" or not unsynced, events
 
 
 def test_a_stream_that_nobody_reads_any_more_pauses_the_sink(tmp_path):

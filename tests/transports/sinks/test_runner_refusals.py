@@ -19,7 +19,7 @@ from transports.sinks import (
 
 
 class TestRetries:
-    """F96: what may work later is tried again."""
+    """F96, F97: what may work later is tried again."""
 
     def test_the_waits_double_up_to_their_limit_and_end_when_it_works(self, tmp_path):
         with rigged(tmp_path / "log", criteria=ORDERS) as rig:

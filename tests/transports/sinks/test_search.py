@@ -98,6 +98,16 @@ def sink(engine, **options):
     return SearchSink(f"http://127.0.0.1:{engine.server_address[1]}", "shop-{entity_type}", **options)
 
 
+def test_documents_are_in_the_index_of_their_entity_type(engine, tmp_path):
+    """F105: without a name of an index."""
+    target = SearchSink(f"http://127.0.0.1:{engine.server_address[1]}")
+    with rigged(tmp_path / "log", target) as rig:
+        rig.log.commit([upsert("Order", "1", {"n": 1}), upsert("bill", "1", {"n": 2}), remove("bill", "2")])
+        rig.drained()
+    told = [action for line in engine.lines for action in line.values() if isinstance(action, dict)]
+    assert [(one["_index"], one["_id"]) for one in told] == [("order", "1"), ("bill", "1"), ("bill", "2")]
+
+
 def test_documents_have_the_key_as_id_and_the_position_as_version(engine, tmp_path):
     """F105."""
     with rigged(tmp_path / "log", sink(engine)) as rig:

@@ -33,7 +33,7 @@ def rig(tmp_path):
 
 
 def test_rows_are_the_newest_state_of_each_entity(rig, tmp_path):
-    """F106: upsert, remove, expire, truncate, fields and other areas, in one batch and over several."""
+    """F2, F106: upsert, remove, expire, truncate, fields and other areas, in one batch and over several."""
     rig.log.commit([upsert("order", "1", {"n": 1}), upsert("order", "2", {"n": 1})])
     rig.log.commit([upsert("order", "1", {"n": 2}), remove("order", "2"), upsert("order", "3", {"n": 3.5})])
     rig.drained()
@@ -83,6 +83,7 @@ def test_a_place_moves_over_what_concerns_the_target_not(tmp_path):
 
 
 def test_a_seek_moves_the_place_and_what_is_sent_again_changes_nothing_that_is_newer(rig, tmp_path):
+    """F35, F106."""
     rig.commit("a")
     rig.commit("b")
     rig.drained()
@@ -210,7 +211,34 @@ def _bare(change):
     return msgspec.structs.replace(change, body_bytes=None)
 
 
+@pytest.mark.parametrize("tombstone_ttl", [None, 3600.0])
+def test_of_several_changes_of_an_entity_in_a_transaction_the_last_one_counts(tmp_path, tombstone_ttl):
+    """F106: by their indexes, since they have one version; and again when they are sent again."""
+    sink = SqlSink(url(tmp_path), create_tables=True, tombstone_ttl=tombstone_ttl)
+    alive = 'SELECT key, body FROM "order"' + (" WHERE penstock_deleted IS NULL" if tombstone_ttl else "")
+    with rigged(tmp_path / "log", sink) as rig:
+        rig.log.commit(
+            [
+                upsert("order", "1", {"n": 1}),
+                upsert("order", "1", {"n": 2}),
+                upsert("order", "2", {"n": 1}),
+                remove("order", "2"),
+                remove("order", "3"),
+                upsert("order", "3", {"n": 3}),
+                truncate("order"),
+                upsert("order", "4", {"n": 4}),
+                upsert("order", "4", {"n": 5}),
+            ]
+        )
+        rig.log.commit([upsert("order", "2", {"n": 6}), remove("order", "4"), upsert("order", "4", {"n": 7})])
+        for _ in range(2):
+            rig.drained()
+            assert sorted(rows(tmp_path, alive)) == [("2", '{"n":6}'), ("4", '{"n":7}')]
+            rig.runner.seek("earliest")
+
+
 def test_rows_may_stay_for_a_time_where_entities_were_removed(tmp_path):
+    """F106."""
     sink = SqlSink(url(tmp_path), create_tables=True, tombstone_ttl=3600.0)
     with rigged(tmp_path / "log", sink) as rig:
         rig.commit("a", "b")

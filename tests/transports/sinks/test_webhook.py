@@ -104,6 +104,7 @@ class TestBody:
         )
 
     def test_headers_say_which_batch_of_which_sender_it_is(self, receiver, sinks):
+        """F94, F139."""
         parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         traced = change(meta_bytes=json.dumps({"traceparent": parent}).encode())
         sinks(receiver.url).write(SinkBatch((traced,), Position(119), attempt=3))
@@ -153,6 +154,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("status", "done"), [(200, True), (202, True), (201, False), (204, False)])
     def test_of_these_the_profile_rqlite_takes_two(self, receiver, sinks, status, done):
+        """F111."""
         receiver.plan = [(status, {}, b"")]
         sink = sinks(receiver.url, profile="rqlite")
         if done:

@@ -170,7 +170,7 @@ def test_what_is_gone_cannot_be_held_and_names_are_unique():
 
 
 def test_owners_make_their_places_durable_before_anything_is_deleted():
-    """F45: while one of them cannot, nothing is deleted; then in the order that no crash turns into a gap."""
+    """F45, F126: while one of them cannot, nothing is deleted; then in the order that no crash turns into a gap."""
     system = SimulatedFileSystem(trace=True)
     wal = opened(system, options(**KEEP))
     fill_segments(wal, 3)
