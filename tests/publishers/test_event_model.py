@@ -222,7 +222,7 @@ def test_entry_versions_may_not_fall_inside_a_transaction(log):
 
 def test_the_origin_of_a_change_is_kept_when_it_is_written_to_a_second_and_a_third_log(log):
     """F18: over two hops."""
-    log.commit([upsert("a", "1", {"n": 1}, origin="rome", entry_version=7)])
+    log.commit([upsert("a", "1", {"n": 1}, origin="Rome", entry_version=7)])
     seen = past(log)
     for _ in range(2):
         with opened() as copy:
@@ -231,7 +231,7 @@ def test_the_origin_of_a_change_is_kept_when_it_is_written_to_a_second_and_a_thi
                 for c in seen[1:]
             )
             seen = past(copy)
-    assert (seen[1].origin, seen[1].entry_version, seen[1].body) == ("rome", 7, {"n": 1})
+    assert (seen[1].origin, seen[1].entry_version, seen[1].body) == ("Rome", 7, {"n": 1})
 
 
 def test_annotations_of_a_transaction_carry_what_the_application_says(log):
@@ -274,6 +274,37 @@ def test_times_never_fall_in_a_log_and_are_one_in_a_transaction(tmp_path):
     assert all(len(found) == 1 for found in times.values())
     moments = [found.pop() for _, found in sorted(times.items())]
     assert moments == sorted(set(moments))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"spool_bytes": 1 << 16, "frame_bytes": 4096}], ids=["memory", "spool"]
+)
+def test_times_never_fall_whichever_way_transactions_are_written(tmp_path, options):
+    """F12, F52: groups of submitted ones, and ones that are spooled, in one frame or many."""
+    clock = Jumping()
+    body = {"text": "x" * (40_000 if options else 1)}
+    with ChangeLog.open(tmp_path / "log", clock=clock, **QUICK, **options) as log:
+        for _ in range(3):
+            clock.moments += [1_750_000_000_000_000, 7, 1_850_000_000_000_000, 9]
+            made = [log.submit([upsert("a", str(n), body) for n in range(3)]) for _ in range(8)]
+            versions = [one.result().version for one in made]
+            assert versions == sorted(versions)
+            log.commit([upsert("a", "1", body), upsert("a", "2", body)])
+        moments = [log.time_of(version) for version in range(1, log.head.version)]
+        assert moments == sorted(set(moments))
+        for version, moment in enumerate(moments, 1):
+            assert log.position_at(moment) == Position(version)
+
+
+def test_each_change_of_a_transaction_in_many_frames_knows_its_index_and_the_size_of_the_whole(tmp_path):
+    """F14."""
+    wide = {"text": "x" * 3000}
+    with ChangeLog.open(tmp_path / "log", **QUICK, frame_bytes=4096) as log:
+        log.commit([upsert("a", str(n), wide) for n in range(20)])
+    with ChangeLog.open(tmp_path / "log", read_only=True) as log:
+        found = log.history(None, "earliest", limit=99).changes
+        assert [(one.index, one.count) for one in found] == [(index, 21) for index in range(21)]
+        assert found[-1].after == log.head
 
 
 def damaged(**columns):

@@ -118,7 +118,7 @@ def naming(row: str, near: str = "") -> list[Test]:
 
     def rank(test: Test) -> tuple[bool, int, str]:
         mirrored = "tests/" + near
-        near_by = len(os.path.commonprefix([mirrored, test.path]))  # noqa: PTH - characters, not parts
+        near_by = len(os.path.commonprefix([mirrored, test.path]))  # noqa: RUF071 - characters, not parts
         return (test.path.startswith(SLOW), -near_by, test.path)
 
     return sorted(

@@ -8,6 +8,27 @@ __all__ = ["KEEPING"]
 
 KEEPING: Final = (
     Fault(
+        "E22",
+        "publishers/fanout/ring.py",
+        "                self._stand(cursor, polled.place)\n                self._trim()",
+        "                self._trim()\n                self._stand(cursor, polled.place)",
+        "a subscriber that takes one change drops the rest from the ring",
+    ),
+    Fault(
+        "F107",
+        "publishers/mutations/copies.py",
+        "if change.body_bytes is None and change.operation in _WITH_BODY and not partial:",
+        "if change.body_bytes is None and partial:",
+        "a copy of a change without its body empties the entity",
+    ),
+    Fault(
+        "F24",
+        "transports/graphql/projection.py",
+        """return _NULL if value is None else b'"%d"' % value""",
+        """return _NULL if value is None else b"%d" % value""",
+        "GraphQL tells a version beyond 2^53 as a number that JavaScript rounds",
+    ),
+    Fault(
         "F38",
         "publishers/wal/recover/recovery.py",
         'raise WalCorrupted(numbers[0], 0, "there are segments, but HEAD has no valid slot")',
@@ -20,13 +41,6 @@ KEEPING: Final = (
         "if self.index + 1 == self.count",
         "if self.index == self.count",
         "the position behind the last change of a transaction is none that a log has",
-    ),
-    Fault(
-        "F24",
-        "publishers/criteria/facts.py",
-        "return _json.decode(stored)",
-        "return msgspec.json.decode(stored)",
-        "a number beyond what a double holds is another one on the server",
     ),
     Fault(
         "F14",
@@ -51,10 +65,10 @@ KEEPING: Final = (
     ),
     Fault(
         "F1",
-        "publishers/blocks/decode.py",
-        "Area.DATA, _OPERATIONS[kind & 15], name, text)",
-        "Area.DATA, _OPERATIONS[1], name, text)",
-        "a removal is told as an upsert to who reads what was just committed",
+        "transports/codec/events.py",
+        "            _AREAS[kind >> 4],\n            _OPERATIONS[kind & 15],\n        ]",
+        "            _AREAS[kind >> 4],\n            _OPERATIONS[1],\n        ]",
+        "a removal is told as an upsert over a WebSocket",
     ),
     Fault(
         "F2",
@@ -302,11 +316,11 @@ KEEPING: Final = (
         "a publisher outlives its last subscriber",
     ),
     Fault(
-        "E22",
+        "F64",
         "publishers/fanout/ring.py",
         "self._events = self._events - chunk.events if self._chunks else 0",
         "self._events = self._events - 1 if self._chunks else 0",
-        "a ring counts changes that it has dropped, and drops newer ones",
+        "a ring counts changes that it has dropped, and keeps fewer than its bound",
     ),
     Fault(
         "E24",
@@ -330,7 +344,7 @@ KEEPING: Final = (
         "who goes on at a change does not get it",
     ),
     Fault(
-        "E42",
+        "E48",
         "publishers/fanout/registry.py",
         "            self._by_id.pop(subscription.id, None)\n            shared.leave",
         "            shared.leave",
@@ -428,14 +442,14 @@ KEEPING: Final = (
         "all entity types share one topic",
     ),
     Fault(
-        "F107",
+        "F18",
         "publishers/mutations/copies.py",
         "origin if change.origin is None else change.origin",
         "origin",
         "a copy forgets where a change was first made",
     ),
     Fault(
-        "F107",
+        "F17",
         "publishers/mutations/copies.py",
         "            change.entry_version,\n            origin",
         "            None,\n            origin",

@@ -94,13 +94,6 @@ READING: Final = (
     Fault(
         "E52",
         "publishers/log/history.py",
-        "record, before = len(changes), nbytes",
-        "record, before = len(changes), 0",
-        "a page says that it has fewer bytes than it has",
-    ),
-    Fault(
-        "E52",
-        "publishers/log/history.py",
         "part = changes[-1] if reverse and changes else change",
         "part = change",
         "a page backward splits a record",

@@ -1,11 +1,14 @@
 """Runs of changes are what single changes are."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from publishers import Content, Mutation, View, remove, schema, truncate, upsert
 from publishers.blocks.block import Block
+from publishers.blocks.decode import attached_of
 from publishers.mutations.mutation import REMOVE, columns_of
 from publishers.wal.format.columns import encode_payload
 from publishers.wal.format.stored import decode_payload
@@ -55,6 +58,15 @@ RUNS = {
     "all of it": [upsert("item", "1", {}, before={}, changed=["a"], origin="here"), *ALIKE],
     "another area": [schema("order", {})] * 10,
 }
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+02:00", "2025-12-31T18:30:00-05:30"]
+)
+def test_a_time_of_any_zone_is_the_same_moment(text):
+    """F20: whoever wrote it."""
+    found = attached_of(b'{"expires_at":"%s"}' % text.encode()).expires_at
+    assert (found, found.tzinfo) == (datetime(2026, 1, 1, tzinfo=UTC), UTC)
 
 
 @pytest.mark.parametrize("content", Content)

@@ -160,6 +160,22 @@ def test_a_consumer_that_joins_again_is_given_its_own_and_the_older_one_is_fence
     assert group.ack_upto(new, Position(1, 1)) == 2
 
 
+def test_the_idle_time_of_a_delivery_counts_from_the_last_one():
+    """F77, F79: so that nobody takes over what has just been delivered again."""
+    group = machine(KEY)
+    one, two = group.join("one", 1), group.join("two", 2)
+    (unit,) = group.take(one, 1)
+    group._clock.now += 20_000_000
+    group.nack(one, unit.position, 0.0)
+    group._clock.now += 500_000
+    assert group.take(one, 1) == [unit]
+    assert unit.last == group._clock.monotonic()
+    group._clock.now += 500_000
+    assert group.claim(two, [unit.position], 1.0) == []
+    group._clock.now += 500_000
+    assert group.claim(two, [unit.position], 1.0) == [unit]
+
+
 @pytest.mark.parametrize("moved", ["claimed", "taken again"])
 @pytest.mark.parametrize(
     "say",

@@ -45,6 +45,18 @@ def move_past(log, versions=400):
     log._housekeeping.poke()
 
 
+def test_a_further_subscription_of_an_opening_begins_with_what_was_not_acknowledged(log):
+    """F34, F74: however much the one before had been given."""
+    log.slots.create("stock", start="earliest")
+    fill(log, 5)
+    with log.slots.open("stock") as slot:
+        first = take(slot, 7)
+        slot.ack(Position(2))
+        again = take(slot, 7)
+        assert [change.position for change in again][:3] == [change.position for change in first][2:5]
+        assert again[0].position == slot.position == Position(2)
+
+
 def test_an_acknowledgement_never_goes_back_nor_beyond_what_was_delivered(log):
     """F74: what lies before the place is ignored, what was not delivered is refused."""
     log.slots.create("stock", start="earliest")

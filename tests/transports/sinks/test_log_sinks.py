@@ -59,6 +59,7 @@ def test_sinks_are_added_by_code_asked_by_name_and_removed(log):
 
 
 def test_what_is_wrong_with_a_sink_is_told_when_it_is_added(log, monkeypatch):
+    """F108."""
     with LogSinks(log) as sinks:
         sinks.add("stock", Target())
         with pytest.raises(InvalidOption, match="another name"):

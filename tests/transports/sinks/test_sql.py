@@ -211,12 +211,15 @@ def _bare(change):
     return msgspec.structs.replace(change, body_bytes=None)
 
 
+@pytest.mark.parametrize("batch_changes", [1, 100])
 @pytest.mark.parametrize("tombstone_ttl", [None, 3600.0])
-def test_of_several_changes_of_an_entity_in_a_transaction_the_last_one_counts(tmp_path, tombstone_ttl):
+def test_of_several_changes_of_an_entity_in_a_transaction_the_last_one_counts(
+    tmp_path, tombstone_ttl, batch_changes
+):
     """F106: by their indexes, since they have one version; and again when they are sent again."""
     sink = SqlSink(url(tmp_path), create_tables=True, tombstone_ttl=tombstone_ttl)
     alive = 'SELECT key, body FROM "order"' + (" WHERE penstock_deleted IS NULL" if tombstone_ttl else "")
-    with rigged(tmp_path / "log", sink) as rig:
+    with rigged(tmp_path / "log", sink, batch_changes=batch_changes) as rig:
         rig.log.commit(
             [
                 upsert("order", "1", {"n": 1}),
