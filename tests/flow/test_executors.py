@@ -67,6 +67,7 @@ def test_a_burst_wakes_the_loop_once(loop):
 
 
 def test_a_burst_over_many_drains_wakes_the_loop_once(loop):
+    """F69."""
     feeds = [QueueFeed() for _ in range(200)]
     probes = [Probe(first=9) for _ in feeds]
     drains = [flow.Drain(probe, feed, executor=loop) for probe, feed in zip(probes, feeds, strict=True)]

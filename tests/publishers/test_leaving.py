@@ -13,7 +13,7 @@ from tests.publishers.support import Probe, fill, in_threads, opened, order, sta
 
 
 def test_closing_a_handle_ends_only_its_own_subscribers(log):
-    """E47: two handles with equal criteria share a ring, and nothing else."""
+    """E47, E50: two handles with equal criteria share a ring, and nothing else."""
     mine, other = (
         log.changes(Criterion(entity_types={"order"})),
         log.changes(Criterion(entity_types={"order"})),

@@ -8,6 +8,20 @@ __all__ = ["KEEPING"]
 
 KEEPING: Final = (
     Fault(
+        "F36",
+        "publishers/wal/recover/recovery.py",
+        "    numbers = segment_numbers(names)\n    if not numbers and",
+        "    numbers = segment_numbers(names)[-1:]\n    if not numbers and",
+        "after a restart only the newest segment is the log",
+    ),
+    Fault(
+        "F117",
+        "publishers/commits/builder.py",
+        "        if self._leave(failed=kind is not None):\n            self._finish()",
+        "        if self._leave(failed=False):\n            self._finish()",
+        "a transaction whose block failed is committed as far as it came",
+    ),
+    Fault(
         "E22",
         "publishers/fanout/ring.py",
         "                self._stand(cursor, polled.place)\n                self._trim()",
@@ -36,7 +50,7 @@ KEEPING: Final = (
         "a log whose HEAD is damaged is taken for a new one",
     ),
     Fault(
-        "E4",
+        "F14",
         "publishers/model/change.py",
         "if self.index + 1 == self.count",
         "if self.index == self.count",
@@ -463,7 +477,7 @@ KEEPING: Final = (
         "two sinks of one name fight for a slot",
     ),
     Fault(
-        "F117",
+        "F51",
         "publishers/log/tailing.py",
         "            if found is None or found[0].version > visible:",
         "            if found is None or found[0].version >= visible:",
@@ -624,7 +638,7 @@ KEEPING: Final = (
         "a batch from the cache repeats what came before",
     ),
     Fault(
-        "F36",
+        "F29",
         "publishers/wal/append/writer.py",
         "                active.file.sync()\n",
         "                pass\n",

@@ -97,7 +97,7 @@ SERVING: Final = (
         "operations with other variables share payloads",
     ),
     Fault(
-        "E5",
+        "E4",
         "transports/graphql/projection.py",
         "place = (version + 1, 0) if after == block.transaction_count else (version, after)",
         "place = (version, after)",
@@ -139,14 +139,14 @@ SERVING: Final = (
         "who was admitted under a wider view keeps it after its grant was narrowed",
     ),
     Fault(
-        "F140",
+        "F59",
         "transports/access/grant.py",
         'before = both or condition.image.name == "BEFORE"',
         'before = condition.image.name == "BEFORE"',
         "conditions with transitions find out images before that are hidden",
     ),
     Fault(
-        "F140",
+        "F59",
         "transports/access/grant.py",
         "    yield tuple(name for name in names if not name.isdigit())\n",
         "",

@@ -169,3 +169,13 @@ def test_commits_that_repeat_nothing_compare_nothing(monkeypatch):
         assert len(compared) == 1
         with pytest.raises(InvalidOption, match="trust"):
             log.commit(FIRST, producer=("p", 2), trust=None)
+
+
+@pytest.mark.parametrize("sync", ["always", "interval", "os"])
+def test_a_repetition_is_compared_also_with_what_is_not_durable_yet(tmp_path, sync):
+    """F145: the client asks again before the housekeeping has synced."""
+    with ChangeLog.open(tmp_path / "log", sync=sync, sync_interval=60.0) as log:
+        assert not log.commit(first(), producer=("etl", 1)).duplicate
+        assert log.commit(first(), producer=("etl", 1)).duplicate
+        with pytest.raises(ProducerConflict):
+            log.commit(first({"total": 2}), producer=("etl", 1))

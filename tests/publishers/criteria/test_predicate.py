@@ -21,7 +21,7 @@ from tests.publishers.criteria.plain_filter import (
 
 @given(rows_of, st.lists(criterions, max_size=4), st.booleans(), told_of)
 def test_a_predicate_selects_what_a_plain_filter_selects(rows, wishes, leads, told):
-    """F15, F53, F54, F55, F56, F58, F164, E10: every field alone and combined, against a plain filter."""
+    """F15, F25, F53, F54, F55, F56, F58, F164, E10: every field alone and combined, against a plain filter."""
     criteria = Criteria.of(wishes)
     first = 1 if leads else 5
     found = Predicate(criteria).select(block(rows, leads=leads, first_index=first, told=told))

@@ -25,7 +25,7 @@ def pools():
 
 
 def test_blocking_subscribers_without_an_executor_starve_nobody():
-    """F147: four threads, six subscribers that never come back, and one that gets every change meanwhile."""
+    """F66, F147: four threads, six subscribers that never come back, and one that gets every change meanwhile."""
     with opened(dispatch_threads=4) as log:
         stuck, go_on = threading.Semaphore(0), threading.Event()
 

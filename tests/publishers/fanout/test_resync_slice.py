@@ -2,7 +2,7 @@
 
 import pytest
 
-from publishers.criteria.criteria import Criteria
+from publishers.criteria.criteria import Criteria, Criterion
 from publishers.criteria.predicate import Predicate
 from publishers.errors import LogError
 from publishers.fanout.cursor import Cursor
@@ -11,7 +11,7 @@ from publishers.fanout.resync_slice import SliceBounds, read_kept, read_slice
 from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
-from tests.publishers.support import fill, opened
+from tests.publishers.support import fill, opened, order
 
 
 @pytest.fixture
@@ -21,11 +21,11 @@ def log():
         yield log
 
 
-def reading(log, start):
+def reading(log, start, *wishes):
     cursor = Cursor(
         start,
         ring=Ring(start, max_events=1, max_bytes=1),
-        predicate=Predicate(Criteria.of()),
+        predicate=Predicate(Criteria.of(*wishes)),
         watermark=Watermark(3),
         until=None,
         owner=None,
@@ -90,3 +90,35 @@ def test_what_is_at_hand_is_looked_at_in_bounded_steps(monkeypatch):
 
 def reading_all(cursor, frames):
     return cursor, frames, bounds(upto=6), []
+
+
+@pytest.mark.parametrize("wish", [Criterion(), Criterion(keys={"1"}), Criterion(entity_types={"none"})])
+@pytest.mark.parametrize("kept", [False, True], ids=["from the disk", "from memory"])
+@pytest.mark.parametrize("events", [1, 2, 3, 100])
+@pytest.mark.parametrize("weight", [1, 1 << 20])
+def test_pieces_of_any_size_give_each_change_once_and_begin_where_the_one_before_ended(
+    wish, kept, events, weight
+):
+    """F30, E33: also where nothing matches, so that no frame is read twice."""
+    with opened() as log:
+        for version in range(4):
+            log.commit([order(number) for number in range(version, version + 3)])
+        upto = log.head.version - 1
+        whole = [tuple(one.position) for one in log.history(wish, "earliest").changes]
+        cursor, frames = reading(log, Position(1), wish)
+        cursor.location = frames.locate(1, 0)
+        if kept:
+            read_slice(cursor, frames, bounds(upto), [])
+            cursor.next, cursor.location = Position(1), frames.locate(1, 0)
+        found = []
+        while cursor.next.version <= upto:
+            before = cursor.next
+            if kept:
+                found += told(read_kept(cursor, frames, upto, events, 1 << 20))
+            else:
+                taken = []
+                read_slice(cursor, frames, SliceBounds(upto, events, 1 << 20, weight, False), taken)
+                found += told(taken)
+            assert cursor.next > before
+            assert cursor.location == frames.locate(*cursor.next)
+        assert found == whole

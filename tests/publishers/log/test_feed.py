@@ -393,6 +393,21 @@ def test_a_feed_is_no_list_of_wishes_or_changes(tmp_path, system):
             tx.extend(feed)
 
 
+def test_who_begins_inside_of_what_a_ring_keeps_gets_the_change_there_and_reads_no_disk(log):
+    """E36, E32: the ring keeps it for somebody who has not asked yet."""
+    slow = Probe()
+    log.changes().subscribe(slow, executor=flow.INLINE)
+    fill(log, 3, 4)
+    starts = everything(log)
+    before = log.statistics().frames_read
+    for start in starts:
+        probe = Probe(first=99)
+        log.changes(since=start).subscribe(probe, executor=flow.INLINE)
+        assert probe.positions[0] == start
+        probe.subscription.cancel()
+    assert log.statistics().frames_read == before
+
+
 def test_a_log_is_followed_after_reopening_from_the_text_of_a_position():
     """F73, E36."""
     with opened() as log:

@@ -49,6 +49,7 @@ def everything(made, view):
 
 
 def test_an_event_holds_what_applies_and_its_cursor_is_the_place_after_it():
+    """F131."""
     made = block(
         upsert(
             "order",

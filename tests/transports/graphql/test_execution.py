@@ -238,6 +238,7 @@ async def test_operations_with_the_same_document_share_their_payloads(engine, lo
     ],
 )
 def test_whatever_may_look_different_is_not_shared(engine, other):
+    """E57."""
     query = "subscription X($b: Boolean!) { onChange { key version @include(if: $b) } }"
     keys = {
         engine.prepare(*request).key

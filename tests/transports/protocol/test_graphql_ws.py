@@ -70,7 +70,7 @@ def test_init_carries_what_the_client_says_of_itself():
 
 
 def test_a_client_that_is_not_welcome_is_closed_with_4403():
-    """E55."""
+    """F130, E55."""
     session = opened()
     tell(session, type="connection_init")
     assert closing(session.refuse("not you")) == (4403, "Forbidden")
@@ -93,6 +93,7 @@ def test_a_second_init_is_closed_with_4429():
 
 
 def test_without_init_in_time_it_is_closed_with_4408():
+    """E55."""
     session = opened(init_timeout=3.0)
     assert session.due == 3.0
     assert session.tick(2.9) == []

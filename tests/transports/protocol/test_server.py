@@ -426,3 +426,13 @@ def test_whatever_comes_each_subscription_has_one_first_and_one_last_message(mes
     assert sum(isinstance(effect, Open) for effect in effects) == sum(isinstance(e, Cancel) for e in effects)
     assert sum(isinstance(effect, Close) for effect in effects) == 1
     assert isinstance(effects[-1], Close)
+
+
+@pytest.mark.parametrize("quiet", [0.0, 1.0, 3600.0])
+def test_a_client_that_was_quiet_may_send_as_many_messages_at_once_as_any_other(quiet):
+    """F147: what it did not use is not saved up."""
+    made = acknowledged(messages_per_second=5)
+    answers = [made.receive('{"type":"ping"}', quiet) for _ in range(1000)]
+    answered = [effects for effects in answers if sent(effects)]
+    assert 5 <= len(answered) <= 10
+    assert closed(answers[len(answered)]).code == CloseCode.FLOOD

@@ -12,7 +12,7 @@ from transports.sinks.formats import change_object, change_objects
 
 
 def test_changes_of_several_transactions_are_what_each_is_alone(tmp_path):
-    """F93, F94, F97: ids and times too, also where rows of a snapshot, which have their own, stand between."""
+    """F22, F93, F94, F97: ids and times too, also where rows of a snapshot, which have their own, stand between."""
     with ChangeLog.open(tmp_path / "log", **QUICK) as log:
         context = SinkContext.of(log, "stock", View(Content.BODY), HandClock())
         log.commit([upsert("order", f"é{n}", {"n": n}) for n in range(12)])
