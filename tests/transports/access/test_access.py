@@ -33,6 +33,21 @@ async def test_without_an_authenticator_all_are_anonymous_whatever_they_claim():
     assert await access.principal(Credentials("claimed")) is ANONYMOUS
 
 
+@pytest.mark.parametrize("expires", [None, 99.0, 100.0, 101.0])
+async def test_a_connection_goes_on_as_the_principal_that_it_began_as_and_no_longer_than_that_lasts(expires):
+    """E62: the authenticator is asked again, and may know the same credentials by another name by now."""
+    names = ["ann", "ann", "bob"]
+    access = Access(lambda _: Principal(names.pop(0), expires=expires), clock=At(100.0))
+    if expires is not None and expires <= 100.0:
+        with pytest.raises(Unauthenticated):
+            await access.principal(Credentials("t"))
+        return
+    ann = await access.principal(Credentials("t"))
+    assert (await access.again(ann, Credentials("t"), since=0.0, revision=access.revision - 1)).name == "ann"
+    with pytest.raises(Unauthenticated):
+        await access.again(ann, Credentials("t"), since=0.0, revision=access.revision - 1)
+
+
 async def test_a_principal_comes_from_a_quick_a_blocking_or_an_awaiting_authenticator():
     """E62: a blocking one never holds the event loop."""
     threads = []

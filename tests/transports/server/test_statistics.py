@@ -104,6 +104,19 @@ async def test_it_is_for_those_with_a_token_where_there_are_tokens(serving):
     assert (await fetch(url, "right"))[0] == 200
 
 
+def test_the_figures_of_rings_are_those_of_the_log(log, fill):
+    """E63: changes, bytes and their share, which differ."""
+    slow = Probe()
+    log.changes().subscribe(slow)
+    fill(3, changes=2)
+    told, known = statistics({"shop": log})["logs"]["shop"], log.statistics()
+    assert told["rings"] == {"events": known.ring_events, "bytes": known.ring_bytes, "fill": known.ring_fill}
+    assert len({0, *told["rings"].values()}) == 4
+    assert told["published"] == {"changes": known.published_changes, "bytes": known.published_bytes}
+    assert (told["durable"], told["appended"], told["syncs"]) == (known.durable, known.appended, known.syncs)
+    slow.subscription.cancel()
+
+
 def test_what_it_lists_is_bounded_and_what_it_counts_is_not(log):
     log.commit([upsert("order", "1", {})])
     for number in range(70):

@@ -121,7 +121,7 @@ def test_what_would_be_in_the_place_of_another_entity_type_is_refused(
 
 
 def test_a_truncation_never_deletes_the_keys_of_others(server, tmp_path):
-    """F110: a template that is that of any key of the database tells no keys of an entity type."""
+    """F137, F110: a template that is that of any key of the database tells no keys of an entity type."""
     server.keys = {b"foreign": 1}
     with rigged(tmp_path / "log", CacheSink(URL, "{key}"), on_reject="drop") as rig:
         rig.log.commit([upsert("order", "1", {}), truncate("order"), upsert("order", "2", {})])
