@@ -105,6 +105,7 @@ def test_a_held_flag_excludes_delivery_and_its_release_runs_what_was_signalled()
 
 
 def test_a_held_flag_on_an_executor():
+    """E28."""
     where = ManualExecutor()
     feed = QueueFeed()
     probe = Probe(first=5)

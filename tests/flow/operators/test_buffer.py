@@ -18,6 +18,7 @@ def test_lists_have_so_many_elements_and_the_last_the_rest(numbers, count, each)
 
 
 def test_a_request_for_a_list_is_one_for_its_elements():
+    """F67."""
     upstream = Upstream()
     probe = collect(op.buffer(3)(upstream), first=2)
     probe.request(UNBOUNDED)

@@ -280,7 +280,7 @@ SERVING: Final = (
         "the bound on bad rows counts each column for itself",
     ),
     Fault(
-        "F154",
+        "F192",
         "publishers/spark/bad_rows.py",
         'why = row.get("flaw") or bad.why',
         "why = bad.why",

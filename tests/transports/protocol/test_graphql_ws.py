@@ -86,6 +86,7 @@ def test_subscribing_before_the_ack_is_closed_with_4401():
 
 
 def test_a_second_init_is_closed_with_4429():
+    """E55."""
     session = opened()
     tell(session, type="connection_init")
     assert closing(tell(session, type="connection_init")) == (4429, "Too many initialisation requests")

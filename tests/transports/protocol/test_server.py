@@ -87,6 +87,7 @@ def test_a_refused_client_is_closed_with_4403():
 
 
 def test_a_second_init_is_closed_with_4429():
+    """E55."""
     assert closed(acknowledged().receive('{"type":"connection_init"}', 0.0)).code == 4429
 
 

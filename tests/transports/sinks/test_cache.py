@@ -5,7 +5,7 @@ import fnmatch
 import pytest
 import redis
 
-from publishers import InvalidOption, remove, truncate, upsert
+from publishers import InvalidOption, Position, remove, truncate, upsert
 from tests.transports.sinks.targets import rigged
 from transports.sinks import SinkOptions, SinkState
 from transports.sinks.cache import CacheSink
@@ -157,6 +157,20 @@ def test_a_cache_of_values_takes_one_batch_at_a_time(tmp_path):
     """F110: several could not be set together with one position."""
     with pytest.raises(InvalidOption, match="in_flight"):
         SinkOptions(in_flight=2, ordering="key").lanes_of(CacheSink(URL, values=True))
+
+
+@pytest.mark.parametrize("refused", range(3))
+def test_the_place_of_a_cache_stays_before_what_it_did_not_take(server, tmp_path, refused):
+    """F110: so that a crash repeats it, whatever came behind it in its batch was taken."""
+    with rigged(tmp_path / "log", CacheSink(URL, values=True)) as rig:
+        rig.commit("a", "b", "c")
+        server.fails = [None] * refused + [redis.exceptions.OutOfMemoryError("OOM command not allowed")]
+        rig.until(lambda: rig.runner.state is SinkState.RETRYING)
+        ((place,),) = [tuple(server.places.values())]
+        assert rig.log.position_of(place) == Position(1, 1 + refused)
+        rig.later(60.0)
+        rig.drained()
+        assert sorted(server.keys) == [b"order:a", b"order:b", b"order:c"]
 
 
 @pytest.mark.parametrize(

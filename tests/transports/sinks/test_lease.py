@@ -11,6 +11,7 @@ import sqlalchemy as sql
 from publishers import InvalidOption
 from tests.harness.scale import scaled
 from transports.sinks.file_leases import FileLeases
+from transports.sinks.leading import SinkLeading
 from transports.sinks.lease import Lease
 from transports.sinks.sql_leases import SqlLeases
 
@@ -271,3 +272,23 @@ def test_leases_of_several_names_lie_in_one_table(engine):
         lease.step()
     assert [lease.held() for lease in leases] == [True, True]
     assert leases[0].holder != leases[1].holder
+
+
+def test_a_runner_sends_under_the_gain_that_it_knows_and_no_later_one():
+    """F123: one that was lost and gained again in between begins anew, since another runner may have sent meanwhile."""
+
+    class Held:
+        epoch, here = 1, True
+
+        def held(self):
+            return self.here
+
+    lease = Held()
+    leading = SinkLeading(lease)
+    assert leading.holds
+    lease.here = False
+    assert not leading.holds
+    lease.here, lease.epoch = True, 3
+    assert not leading.holds
+    assert leading.gain()
+    assert (leading.holds, leading.epoch) == (True, 3)

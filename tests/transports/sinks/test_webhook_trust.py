@@ -106,6 +106,31 @@ class TestGuard:
             sinks(receiver.url.replace("localhost", "127.0.0.1"), allow=[]).write(BATCH)
         assert receiver.connections == 0
 
+    @pytest.mark.parametrize(
+        "private", ["10.0.0.5", "127.0.0.1", "::1", "::ffff:10.0.0.5", "169.254.169.254"]
+    )
+    def test_of_several_addresses_of_a_name_only_those_that_may_be_reached_are_tried(self, private):
+        """F142: whichever comes first."""
+        tried = []
+
+        class Plain:
+            def connect_tcp(self, address, *_):
+                tried.append(address)
+                raise httpcore.ConnectError("down")
+
+        public = ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946"]
+        found = [public[0], private, public[1]]
+        for addresses in (found, found[::-1]):
+            tried.clear()
+            network = GuardedNetwork(
+                AddressGuard(), lambda *_, of=addresses, **__: [(0, 0, 0, "", (one, 80)) for one in of]
+            )
+            network._plain = Plain()  # nothing is to be reached from here
+            network.deadline = time.monotonic() + 60
+            with pytest.raises(httpcore.ConnectError):
+                network.connect_tcp("shop.example", 80)
+            assert sorted(tried) == sorted(public)
+
     def test_a_name_is_resolved_once_for_each_connection_and_what_was_checked_is_connected_to(self, receiver):
         """F142: against rebinding: a second answer of the name server is never asked for."""
         asked = []
