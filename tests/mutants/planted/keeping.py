@@ -701,11 +701,11 @@ KEEPING: Final = (
         "a wish for one kind of schema change gets all kinds",
     ),
     Fault(
-        "E18",
-        "publishers/criteria/index.py",
-        "if part.names is None or not part.names.isdisjoint(keys)",
-        "if True",
-        "a commit asks for every set of keys that someone wants",
+        'E18',
+        'publishers/criteria/index_keys.py',
+        '    elif criterion.changed:\n        for name in criterion.changed:\n            yield Place(None, Question.NAMES, key=name)',
+        '    elif criterion.changed:\n        yield Place(None, Question.EVERY)',
+        'a commit asks everyone who wants some changed field',
     ),
     Fault(
         "E27",
