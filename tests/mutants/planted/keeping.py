@@ -8,6 +8,34 @@ __all__ = ["KEEPING"]
 
 KEEPING: Final = (
     Fault(
+        "F180",
+        "publishers/criteria/entities.py",
+        "if kind >> 4 != Area.DATA or kind & 15 not in _PUT or block.body(index) is None:",
+        "if kind >> 4 != Area.DATA or kind & 15 != Operation.READ or block.body(index) is None:",
+        "an entity that an update moves out of a sink's filter stays at the target",
+    ),
+    Fault(
+        "E5",
+        "publishers/blocks/decode.py",
+        "places = range(index, index + stop - start)",
+        "places = range(1, 1 + stop - start)",
+        "the index of a change counts from the first one that was read with it",
+    ),
+    Fault(
+        "E42",
+        "publishers/fanout/registry.py",
+        "            if subscription not in shared.subscriptions:\n                return False\n",
+        "",
+        "a second cancel raises an error",
+    ),
+    Fault(
+        "F179",
+        "transports/sinks/kafka_markers.py",
+        "for partition in range(count, now):",
+        "for partition in range(count, count):",
+        "a partition that is added later never gets the marker",
+    ),
+    Fault(
         "F36",
         "publishers/wal/recover/recovery.py",
         "    numbers = segment_numbers(names)\n    if not numbers and",
@@ -283,8 +311,8 @@ KEEPING: Final = (
     Fault(
         "F60",
         "transports/sinks/outbox.py",
-        "                made = _at_its_place(change, made)\n",
-        "",
+        "made = _at_its_place(change, told)",
+        "made = told",
         "a transform can move a change to another place",
     ),
     Fault(
@@ -506,10 +534,10 @@ KEEPING: Final = (
     ),
     Fault(
         "F131",
-        "transports/codec/events.py",
-        "0 if last else index + 1,",
-        "index + 1,",
-        "the cursor behind the last change of a transaction leaves out the first of the next",
+        "transports/protocol/server.py",
+        "return [Demand(entry, message.n)]",
+        "return [Demand(entry, 1)]",
+        "a client that requests n events over its own protocol gets one",
     ),
     Fault(
         "E56",
@@ -619,7 +647,7 @@ KEEPING: Final = (
     Fault(
         "F22",
         "publishers/log/readable.py",
-        "return row_id(found, change) if change.operation is Operation.READ else found",
+        "return row_id(found, change) if change.operation is Operation.READ or not change.count else found",
         "return found",
         "all rows of a page of a snapshot have one key",
     ),
@@ -701,11 +729,11 @@ KEEPING: Final = (
         "a wish for one kind of schema change gets all kinds",
     ),
     Fault(
-        'E18',
-        'publishers/criteria/index_keys.py',
-        '    elif criterion.changed:\n        for name in criterion.changed:\n            yield Place(None, Question.NAMES, key=name)',
-        '    elif criterion.changed:\n        yield Place(None, Question.EVERY)',
-        'a commit asks everyone who wants some changed field',
+        "E18",
+        "publishers/criteria/index_keys.py",
+        "    elif criterion.changed:\n        for name in criterion.changed:\n            yield Place(None, Question.NAMES, key=name)",
+        "    elif criterion.changed:\n        yield Place(None, Question.EVERY)",
+        "a commit asks everyone who wants some changed field",
     ),
     Fault(
         "E27",

@@ -59,8 +59,8 @@ SENDING: Final = (
     Fault(
         "F93",
         "transports/sinks/formats.py",
-        "if change.operation is Operation.READ:  # a row",
-        "if change.operation is Operation.EXPIRE:  # a row",
+        "            change.operation is Operation.READ or not change.count\n",
+        "            change.operation is Operation.EXPIRE\n",
         "all rows of a snapshot in one batch have ids of one stem",
     ),
     Fault(
@@ -101,8 +101,8 @@ SENDING: Final = (
     Fault(
         "F104",
         "transports/sinks/kafka.py",
-        "if record.alone:\n                    self._settle()\n                self._send_record(record, change)",
-        "self._send_record(record, change)",
+        "                if record.alone:\n                    self._settle()\n                else:",
+        "                if not record.alone:",
         "a schema may overtake the changes before it",
     ),
     Fault(
