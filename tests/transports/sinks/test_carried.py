@@ -213,3 +213,25 @@ def test_only_native_takes_field_level_changes():
     for form in set(RECORDS) - {"native"}:
         with pytest.raises(InvalidOption, match="only native"):
             KafkaSink("x:1", form=form, field_changes=True)
+
+
+def test_a_schema_is_sent_when_all_before_it_is_confirmed_and_confirmed_before_what_follows(context):
+    """F104, F10: the broker sees no order of confirmations, so the steps of the sink are noted."""
+    told, batch = context
+    steps = []
+
+    class Noting(KafkaSink):
+        def _send_record(self, record, _change):
+            steps.append(record.topic)
+
+        def _settle(self):
+            steps.append("confirmed")
+
+    sink = Noting("none:1", schema_topic="schemas")
+    sink._context = told  # not opened, since no broker is there
+    sink._send(batch.changes, None)
+    places = [place for place, step in enumerate(steps) if step == "schemas"]
+    assert places
+    assert steps[-1] == "confirmed"
+    for place in places:
+        assert (steps[place - 1], steps[place + 1]) == ("confirmed", "confirmed")
