@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -173,9 +172,9 @@ class Workshop:
 
     def unsound(self, results: Collection[Result]) -> list[Result]:
         """Returns those results whose test fails in the copy without the fault too, so that it has noticed nothing."""
-        tests = sorted({result.by for result in results if "::" in result.by})
+        tests = sorted({result.by for result in results} - {""})
         failed = self._failed(tests) if tests else []
-        return [result for result in results if result.by in failed]
+        return [result for result in results if result.by and result.by in failed]
 
     def _write(self, place: Path, text: str) -> None:
         place.write_text(text)
@@ -214,20 +213,16 @@ class Workshop:
                     start_new_session=True,
                 )
                 try:
-                    code = process.wait(self._limit)
-                except subprocess.TimeoutExpired:
-                    code = 0
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(self._limit)
                 finally:
                     _end(process)
             text = output.read_text(errors="replace")
-        failed = [
+        return [
             line.split(" ", 1)[1].split(" - ")[0]
             for line in text.splitlines()
             if line.startswith(("FAILED ", "ERROR "))
         ]
-        if not failed and code not in (0, 5):
-            failed = [json.dumps(text.splitlines()[-1] if text else str(code))]
-        return failed
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
