@@ -137,6 +137,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/harness/test_leftovers.py::test_a_test_that_leaves_something_behind_fails_and_says_what",
         "tests/harness/test_promises.py",
         "tests/history/test_history.py::test_no_promise_is_broken_while_processes_are_killed",
+        "tests/mutants/planted/test_planted.py",
         "tests/publishers/commits/test_commit_threads.py::test_a_child_of_fork_waits_for_no_thread_of_its_parent",
         "tests/publishers/commits/test_label.py::test_a_forked_process_does_not_repeat_the_ids_of_its_parent",
         "tests/publishers/groups/test_group_faults.py::test_a_child_of_fork_writes_nothing",
