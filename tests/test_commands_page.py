@@ -32,7 +32,7 @@ OTHERS = {
     ),
     *("--timeout-graceful-shutdown",),  # gunicorn and uvicorn
     "--max-transaction-timeout",  # kafka-transactions.sh
-    *("--round", "--scene", "--seed", "--sync", "--remark"),  # programs of the tests
+    *("--part", "--round", "--scene", "--seed", "--sync", "--remark"),  # programs of the tests
 }
 
 

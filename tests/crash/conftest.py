@@ -12,7 +12,7 @@ from tests.crash import support
 from tests.harness.prefork import serving
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def forks() -> Iterator[None]:
     with serving("tests.crash.children") as server:
         support.SERVER[:] = [server]

@@ -9,6 +9,7 @@ process
     Everything else: crashes, forks, signals, commands, Spark, browsers.
 
 `make fast`, `make wire` and `make process` run one tier each, and read only the files that have tests of it; `make test` runs all.
+CPU time is judged where coverage is not measured, which makes tests dearer.
 """
 
 import os
@@ -30,9 +31,6 @@ BUDGETS: Final = {"fast": 0.5, "wire": 2.0}
 NOISE: Final = 5.0
 """Times by which a test may exceed its budget: neighbours that share caches and cores make the same work dearer."""
 
-TRACED: Final = 2.0
-"""Times by which measuring coverage makes a test dearer."""
-
 TABLE: Final[dict[str, tuple[str, ...]]] = {
     "wire": (
         "tests/attacks",
@@ -51,6 +49,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/transports/cli/test_append.py::test_lines_can_be_appended_at_a_server",
         "tests/transports/cli/test_append.py::test_what_a_server_refuses_is_said_in_one_line",
         "tests/transports/cli/test_backup.py::test_after_a_restore_each_kind_of_client_is_refused_by_name",
+        "tests/transports/cli/test_consumers.py::test_each_consumer_of_a_log_is_a_line_of_top_and_of_stats",
         "tests/transports/cli/test_group.py",
         "tests/transports/cli/test_log.py::test_tail_takes_the_address_that_a_browser_shows",
         "tests/transports/cli/test_log.py::test_what_dir_is_and_what_it_is_not_is_said",
@@ -83,6 +82,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/transports/sinks/test_kafka.py::test_a_broker_that_is_not_there_is_tried_again",
         "tests/transports/sinks/test_kafka.py::test_an_opening_that_only_inspects_a_broker_that_is_away_raises_an_error_of_sinks",
         "tests/transports/sinks/test_lanes.py::test_a_webhook_has_several_connections_and_each_key_its_order",
+        "tests/transports/sinks/test_leaving.py",
         "tests/transports/sinks/test_log_sinks.py::test_a_server_tells_of_each_sink_and_is_degraded_while_one_carries_nothing",
         "tests/transports/sinks/test_oauth.py",
         "tests/transports/sinks/test_refusals.py::test_an_entity_type_that_is_no_index_stops_itself_only",
@@ -95,6 +95,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/transports/sinks/test_webhook_trust.py",
         "tests/transports/tcp",
         "tests/transports/telemetry/test_append_figures.py",
+        "tests/transports/telemetry/test_known.py",
         "tests/transports/telemetry/test_otel.py",
         "tests/transports/telemetry/test_prometheus.py",
         "tests/transports/test_avoidable_work.py::test_an_event_is_encoded_once_for_all_subscribers_with_one_view",
@@ -162,6 +163,8 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/transports/cli/test_completion.py::test_bash_completes_commands_options_values_and_directories",
         "tests/transports/cli/test_group_afar.py",
         "tests/transports/cli/test_lines.py::test_a_server_writes_an_access_log_if_it_is_asked_to",
+        "tests/transports/cli/test_lines.py::test_all_that_a_server_writes_to_standard_error_is_json",
+        "tests/transports/cli/test_lines.py::test_each_error_of_a_command_is_json",
         "tests/transports/cli/test_log.py::test_a_served_store_follows_logs_that_come_and_go",
         "tests/transports/cli/test_policy.py::test_a_server_does_what_the_file_says_and_what_it_says_later",
         "tests/transports/cli/test_program.py::test_a_broken_pipe_is_quiet",
@@ -306,13 +309,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     finally:
-        item.stash[_SPENT] = (_seconds() - began) / (1.0 if sys.gettrace() is None else TRACED)
+        measured = item.config.pluginmanager.hasplugin("_cov") or SCALE > 1
+        item.stash[_SPENT] = 0.0 if measured else _seconds() - began
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Judges the test when all of it has ended, so that what a tier forbids is told once, whoever caught it."""
     result = yield
-    if told := complaint(item.nodeid, _deeds, item.stash[_SPENT] if SCALE <= 1 else 0.0):
+    if told := complaint(item.nodeid, _deeds, item.stash[_SPENT]):
         pytest.fail(told, pytrace=False)
     return result

@@ -16,11 +16,16 @@ __all__ = ["Turns", "turns_of"]
 
 
 class Turns:
-    """The connections of one event loop that wait for their next turn. All methods run on the loop."""
+    """The connections of one event loop that wait for their next turn. All methods run on the loop.
 
-    __slots__ = ("_awake", "_waiting")
+    Args:
+        loop: The loop.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_awake", "_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)  # whose key this is the value of
         self._waiting: dict[Hashable, deque[Callable[[], object]]] = {}  # by client, the next one first
         self._awake = False
 
@@ -39,9 +44,10 @@ class Turns:
         await turn
 
     def _wake(self) -> None:
-        self._awake = bool(self._waiting)
-        if self._awake:
-            asyncio.get_running_loop().call_soon(self._run)
+        loop = self._loop()
+        self._awake = bool(self._waiting) and loop is not None
+        if self._awake and loop is not None:
+            loop.call_soon(self._run)
 
     def _run(self) -> None:
         client, waiting = next(iter(self._waiting.items()))
@@ -63,4 +69,4 @@ _of_loops: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = 
 
 def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
     """Returns the only turns of a loop."""
-    return _of_loops.get(loop) or _of_loops.setdefault(loop, Turns())
+    return _of_loops.get(loop) or _of_loops.setdefault(loop, Turns(loop))

@@ -260,7 +260,7 @@ async def test_the_licences_of_the_bundle_are_sent_with_it(serving):
 
 async def test_without_the_extra_the_path_says_what_to_install(serving, monkeypatch):
     server = serving()
-    monkeypatch.setitem(sys.modules, "transports.server.graphql_driver", None)
+    monkeypatch.setitem(sys.modules, "transports.server.graphql_endpoint", None)
     status, _, body = await fetch(server.graphql_url)
     assert status == 404
     assert json.loads(body)["error"].endswith("pip install 'penstock-cdc[graphql]'")

@@ -114,7 +114,6 @@ def test_the_figures_of_rings_are_those_of_the_log(log, fill):
     assert len({0, *told["rings"].values()}) == 4
     assert told["published"] == {"changes": known.published_changes, "bytes": known.published_bytes}
     assert (told["durable"], told["appended"], told["syncs"]) == (known.durable, known.appended, known.syncs)
-    slow.subscription.cancel()
 
 
 def test_what_it_lists_is_bounded_and_what_it_counts_is_not(log):

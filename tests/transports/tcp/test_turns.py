@@ -13,7 +13,7 @@ class Peer(asyncio.BaseTransport):
 
 async def test_each_run_of_a_loop_has_one_turn_and_clients_alternate():
     """F147: whoever has one message to send waits behind one turn of all who never run dry."""
-    turns, gone = Turns(), []
+    turns, gone = Turns(asyncio.get_running_loop()), []
     many, few = Peer({"many": 1}), Peer()
 
     def go_on(name, transport):
