@@ -249,17 +249,17 @@ _deeds: dict[str, str] = {}
 
 def _hear(event: str, args: tuple[Any, ...]) -> None:
     if event in _WIRE:
-        if isinstance(args[1], tuple) and not _is_of_java():
+        if isinstance(args[1], tuple) and not _is_of_others():
             _deeds["wire"] = _WIRE[event]
-    elif event in _PROCESS:
+    elif event in _PROCESS and not _is_of_others():
         _deeds["process"] = _PROCESS[event]
 
 
-def _is_of_java() -> bool:
-    """Returns whether a finalizer of PySpark tells Java of an object that is gone, on whatever thread and in whatever test."""
+def _is_of_others() -> bool:
+    """Returns whether no test did it: a finalizer of PySpark tells Java of an object that is gone, or a module looks around at its import."""
     frame = sys._getframe(2)
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("py4j."):
+        if frame.f_globals.get("__name__", "").startswith(("py4j.", "importlib._bootstrap")):
             return True
         frame = frame.f_back
     return False
