@@ -20,6 +20,7 @@ class Postgres(Program):
     """
 
     name = "PostgreSQL"
+    left_over = ("is still in use",)
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -28,6 +28,8 @@ class Program(ABC):
     """
 
     name = "server"
+    left_over: tuple[str, ...] = ()
+    """What it may print where processes of a killed one have not ended yet, so that it is started again."""
 
     def __init__(self, folder: Path, boot: float = 120.0) -> None:
         self.folder = folder
@@ -57,8 +59,21 @@ class Program(ABC):
     def start(self) -> Self:
         """Starts it, and returns when it answers."""
         assert self.process is None
+        self.process = self._begin()
+        end = time.monotonic() + self._boot
+        while not self._answers_now():
+            assert time.monotonic() < end, f"{self.name} does not answer: {self.printed}"
+            if self.process.poll() is not None:
+                said = self.printed[-1000:]
+                assert any(one in said for one in self.left_over), f"{self.name} has ended: {said}"
+                self.process = self._begin()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
+        return self
+
+    def _begin(self) -> "subprocess.Popen[bytes]":
         with (self.folder / "printed.txt").open("ab") as out:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 self.command(),
                 cwd=self.folder,
                 env=self.environment(),
@@ -67,13 +82,6 @@ class Program(ABC):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        end = time.monotonic() + self._boot
-        while not self._answers_now():
-            assert self.process.poll() is None, f"{self.name} has ended: {self.printed}"
-            assert time.monotonic() < end, f"{self.name} does not answer: {self.printed}"
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(0.05)
-        return self
 
     def _answers_now(self) -> bool:
         try:

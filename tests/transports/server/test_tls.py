@@ -95,7 +95,7 @@ async def test_a_client_refuses_a_server_that_it_cannot_trust(log, ours, tmp_pat
 
 @pytest.mark.parametrize("shown", [None, "theirs", "expired"])
 async def test_mutual_tls_lets_in_no_client_without_a_certificate_of_its_authorities(
-    log, ours, tmp_path, shown
+    log, ours, tmp_path, until, shown
 ):
     """F98: before anything else is heard of it."""
     theirs = Authority(tmp_path, "theirs")
@@ -113,11 +113,11 @@ async def test_mutual_tls_lets_in_no_client_without_a_certificate_of_its_authori
             fetch, server.health_url, ours.trusting(*ours.issue("ann", file="ann"))
         )
         assert "logs" in good
-        assert server.application._ended["TLS_REFUSED"] == 1
+        await until(lambda: server.application._ended["TLS_REFUSED"] == 1)
         with pytest.raises(ConnectionLost, match="no certificate that it accepts"):
             async with connect(server.url, ssl=ours.trusting(*pairs[shown])):
                 pass
-        assert server.application._ended["TLS_REFUSED"] == 2
+        await until(lambda: server.application._ended["TLS_REFUSED"] == 2)
 
 
 async def test_a_principal_is_who_its_certificate_says(log, dial, graphql, ours):

@@ -199,7 +199,7 @@ def test_an_engine_that_does_not_answer_in_time_is_asked_again(engine, tmp_path)
 
 
 def says(body):
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
     return lambda one: one.wfile.write(head.encode() + body)
 
 
