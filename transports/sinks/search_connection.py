@@ -5,6 +5,7 @@ sends a byte now and then would hold the sink for hours, and one that does not e
 """
 
 import contextlib
+import io
 import socket
 import threading
 from collections.abc import Iterator
@@ -47,7 +48,8 @@ class BoundedConnection(opensearchpy.Urllib3HttpConnection):
             headers = {
                 name: value for name, value in answer.headers.items() if name.lower() != "content-encoding"
             }
-            return urllib3.HTTPResponse(bytes(read), headers, answer.status, preload_content=False)
+            # As a file: of bytes that are none, as in an answer to HEAD, ``data`` would be None.
+            return urllib3.HTTPResponse(io.BytesIO(read), headers, answer.status)
 
         pool.ConnectionCls, pool.urlopen = Connection, urlopen
 

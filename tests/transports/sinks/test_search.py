@@ -30,6 +30,11 @@ class Engine(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_HEAD(self):
+        self.send_response(200)
+        self.send_header("content-length", "100")  # of the answer to GET
+        self.end_headers()
+
     def do_POST(self):
         lines = self.rfile.read(int(self.headers["content-length"])).split(b"\n")
         mark, place = map(json.loads, lines[:2])
@@ -106,6 +111,15 @@ def test_documents_are_in_the_index_of_their_entity_type(engine, tmp_path):
         rig.drained()
     told = [action for line in engine.lines for action in line.values() if isinstance(action, dict)]
     assert [(one["_index"], one["_id"]) for one in told] == [("order", "1"), ("bill", "1"), ("bill", "2")]
+
+
+def test_an_engine_that_answers_without_a_body_answers(engine, tmp_path):
+    """F105: as to HEAD, by which an index and the engine itself are asked for."""
+    target = sink(engine)
+    with rigged(tmp_path / "log", target) as rig:
+        rig.commit("a")
+        rig.drained()
+        assert target.alive()
 
 
 def test_documents_have_the_key_as_id_and_the_position_as_version(engine, tmp_path):
