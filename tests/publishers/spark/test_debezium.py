@@ -284,6 +284,17 @@ def test_rows_that_are_not_remembered_leave_a_value_untold(spark, stated, stored
     assert len(stored(stated)) == 1
 
 
+def test_nothing_is_taken_from_before_a_bad_row(spark, stated, stored):
+    """F192: it may have changed the value, and is not in the log."""
+    sink = sink_of(stated, on_bad_row="dead_letter")
+    sink(debezium(kafka(spark, envelope("c", None, {"id": 1, **LONG})), WIDE), 0)
+    bad = envelope("u", None, {"id": 1, **LONG, "note": "new", "big": "7"})
+    sink(debezium(kafka(spark, bad, envelope("u", None, {"id": 1, **GAPS})), WIDE), 1)
+    assert [change.body for change in stored(stated)] == [{"id": 1, **LONG}]
+    with ChangeLog.open(stated.path.with_name("stated.dead"), read_only=True) as dead:
+        assert [change.body["column"] for change in stored(dead)] == ["big", "note"]
+
+
 def test_without_a_state_a_value_stays_untold(spark, log, stored):
     """F192: also if the log has it."""
     sink = sink_of(log)
