@@ -20,7 +20,7 @@ from publishers.errors import InvalidCriteria
 from publishers.lossless import encodable
 from publishers.views.paths import split_path
 
-__all__ = ["ABSENT", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "member", "value_key"]
+__all__ = ["ABSENT", "LEAVING", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "member", "value_key"]
 
 _Kind = TypeVar("_Kind", bound=enum.Enum)
 
@@ -52,6 +52,10 @@ class Transition(enum.Enum):
     LEFT = "LEFT"
     STAYED = "STAYED"
     MAYBE_LEFT = "MAYBE_LEFT"
+
+
+LEAVING: Final = frozenset({Transition.LEFT, Transition.MAYBE_LEFT})
+"""Moves by which an entity leaves, or may leave, a filter."""
 
 
 class Comparison(enum.Enum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from publishers.criteria.conditions import Image, Transition, Where
+from publishers.criteria.conditions import LEAVING, Image, Where
 from publishers.criteria.criteria import FITTING, Criteria, Criterion
 from publishers.criteria.facts import facts_of
 from publishers.criteria.predicate import CompiledCriterion
@@ -17,7 +17,6 @@ from publishers.model.change import Area, Operation
 
 __all__ = ["EntityFilter", "with_leaving"]
 
-_LEAVING: Final = frozenset({Transition.LEFT, Transition.MAYBE_LEFT})
 _PUT: Final = frozenset({Operation.UPSERT, Operation.READ})
 _REMOVALS: Final = FITTING[Area.DATA] - _PUT
 
@@ -40,7 +39,7 @@ class EntityFilter:
     @cached_property
     def tells_leaving(self) -> bool:
         """Whether the criteria ask for changes by which entities leave."""
-        return any(not _LEAVING.isdisjoint(one.transitions) for one in self.criteria.criterions)
+        return any(not LEAVING.isdisjoint(one.transitions) for one in self.criteria.criterions)
 
     def outside(self, block: Any, index: int) -> bool:
         """Whether a change is an UPSERT or READ that leaves its entity outside the filter."""
@@ -76,7 +75,7 @@ def _leaving(one: Criterion, *, rows: bool) -> Iterator[Criterion]:
     changes = {"operations": one.operations & FITTING[Area.DATA], "annotations": one.annotations}
     removals = (one.operations or _REMOVALS) & _REMOVALS
     if values := _values(one):
-        yield _of_entities(one, **changes, where=values, transitions=_LEAVING)
+        yield _of_entities(one, **changes, where=values, transitions=LEAVING)
         if rows:
             yield _of_entities(one, operations={Operation.READ})
     elif (one.where or one.changed) and removals - {Operation.TRUNCATE}:

@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from publishers.criteria.conditions import Comparison, Image, Transition, Where, value_key
+from publishers.criteria.conditions import LEAVING, Comparison, Image, Transition, Where, value_key
 from publishers.criteria.criteria import Criterion
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher, glob_tail
 from publishers.criteria.predicate import Check, CompiledCriterion
 
 __all__ = ["PLACES_MAX", "Place", "Question", "asks_of", "places_of", "rest_of"]
 
-_LEAVING: Final = frozenset({Transition.LEFT, Transition.MAYBE_LEFT})
 PLACES_MAX: Final = 10_000
 """Number of places above which a criterion is not entered for each of its entity types, but for any entity type."""
 
@@ -158,7 +157,7 @@ def _image(condition: Where, transitions: frozenset[Transition]) -> Image | None
     """Returns the image on which a condition holds whenever the criterion is fulfilled; None if that varies."""
     if not transitions:
         return condition.image
-    if transitions.isdisjoint(_LEAVING):
+    if transitions.isdisjoint(LEAVING):
         return Image.AFTER
     return None if transitions & {Transition.ENTERED, Transition.MAYBE_LEFT} else Image.BEFORE
 
