@@ -140,10 +140,13 @@ class UntoldValues:
             try:
                 found = _filled(body, old, row.lacks.body), _filled(row.before, old, row.lacks.before)
             except (KeyError, msgspec.MsgspecError):
-                return self._unknown(row)
+                self._remember(row.place, None)  # as below
+                return None
             body = found[0]
         elif row.flawed or row.operation is None:
-            return self._unknown(row)
+            # A bad row, which may have changed what later rows leave untold.
+            self._remember(row.place, None)
+            return None
         if row.operation is Operation.TRUNCATE:
             self._cleared.add(row.place.entity_type)
             self._now = {
@@ -152,10 +155,6 @@ class UntoldValues:
         else:
             self._remember(row.place, body)
         return found
-
-    def _unknown(self, row: _Row) -> None:
-        """Forgets the entity of a bad row, which may have changed what later rows leave untold."""
-        self._remember(row.place, None)
 
     def _earlier(self, place: RowPlace, stored: dict[RowPlace, bytes | None]) -> bytes | None:
         return None if self._forgotten or place.entity_type in self._cleared else stored.get(place)
