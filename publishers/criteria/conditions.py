@@ -20,7 +20,18 @@ from publishers.errors import InvalidCriteria
 from publishers.lossless import encodable
 from publishers.views.paths import split_path
 
-__all__ = ["ABSENT", "LEAVING", "Comparison", "Image", "Scalar", "Transition", "Where", "find", "member", "value_key"]
+__all__ = [
+    "ABSENT",
+    "LEAVING",
+    "Comparison",
+    "Image",
+    "Scalar",
+    "Transition",
+    "Where",
+    "find",
+    "member",
+    "value_key",
+]
 
 _Kind = TypeVar("_Kind", bound=enum.Enum)
 
