@@ -10,6 +10,7 @@
 
 from publishers import errors
 from publishers.backups import BackupReport, backup, restore
+from publishers.channels import Channels
 from publishers.commits.builder import TransactionBuilder, TransactionState
 from publishers.commits.errors import OutboxBehind, ProducerConflict
 from publishers.commits.group_commit import Commit
@@ -97,6 +98,7 @@ __all__ = [
     "ChangeLog",
     "ChangeStore",
     "ChangeSubscription",
+    "Channels",
     "Checkpoint",
     "ChunkEnd",
     "ClaimedDeliveries",

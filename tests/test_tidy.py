@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("flow", "publishers", "transports")
+PACKAGES = ("flow", "publishers", "transports", "penstock_cdc")
 FLIGHTS = ROOT / "examples" / "flights"
 FOLDERS = [*(ROOT / package for package in PACKAGES), FLIGHTS]
 SOURCES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))

@@ -157,6 +157,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/tck/test_names.py::test_flow_itself_needs_no_pytest",
         "tests/test_benchmarks.py::test_a_benchmark_of_spark_runs_and_leaves_its_figures",
         "tests/test_benchmarks.py::test_a_benchmark_runs_and_leaves_its_figures",
+        "tests/test_facade.py::test_importing_it_imports_nothing_else",
         "tests/test_readme.py::test_the_commands_in_the_readme_do_what_they_say",
         "tests/test_readme.py::test_the_spark_program_in_the_readme_commits_each_micro_batch",
         "tests/test_wheel.py::test_what_is_not_of_the_repository_is_found_in_a_wheel",
