@@ -11,13 +11,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from penstock_cdc import ChangeLog, Mutation, serve, upsert
 from penstock_flights.afterwards import flight_change
 from penstock_flights.flights import flight_events
 from penstock_flights.pages import board_pages
-from publishers.log.changelog import ChangeLog
-from publishers.mutations.mutation import Mutation, upsert
 from tests.browser.chromium import chromium
-from transports import serve
 
 PICTURE = Path(__file__).with_name("board.png")
 UNTIL = "2013-01-02T18:33"  # in UTC: half past one in New York, and one flight is just cancelled

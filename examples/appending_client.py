@@ -6,13 +6,12 @@ Run it: python examples/appending_client.py
 import asyncio
 import tempfile
 
-import transports
-from publishers import ChangeLog, remove, upsert
-from transports import Grant, LogAction, RemoteError
+from penstock_cdc import ChangeLog, Grant, LogAction, connect, remove, serve, upsert
+from penstock_cdc.errors import RemoteError
 
 
 async def append(url: str) -> None:
-    async with transports.connect(url, reconnect=True) as ann, transports.connect(url, reconnect=True) as bob:
+    async with connect(url, reconnect=True) as ann, connect(url, reconnect=True) as bob:
         # Concurrent transactions share writes to the disk. After a lost connection the client repeats those without an answer.
         commits = await asyncio.gather(
             *(ann.commit_async([upsert("order", str(n), {"total": n})]) for n in range(100))
@@ -38,7 +37,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         ChangeLog.open(directory) as log,
-        transports.serve(log, authorise=writers) as server,
+        serve(log, authorise=writers) as server,
     ):
         asyncio.run(append(server.url))
 

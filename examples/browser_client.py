@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
-import transports
-from publishers import ChangeLog
+from penstock_cdc import ChangeLog, serve
 
 PAGE = Path(__file__).with_name("browser")
 OPEN = 10  # open orders; each further order closes the oldest
@@ -44,7 +43,7 @@ def main() -> None:
         ChangeLog.open(Path(place, "log"), state=True) as log,
         page(Path(place, "page")) as origin,
         # The server refuses WebSockets from pages of another origin unless the origin is listed.
-        transports.serve(log, port=0, origins=[origin]) as server,
+        serve(log, port=0, origins=[origin]) as server,
     ):
         print(
             f"{origin}/?server={server.url}", f"{origin}/map.html?server={server.url}", sep="\n", flush=True

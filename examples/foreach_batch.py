@@ -8,9 +8,8 @@ import tempfile
 import threading
 from pathlib import Path
 
-import flow
-from publishers import Change, ChangeLog, Content, Criterion
-from publishers.spark import ChangeSink, spark_session
+from penstock_cdc import Change, ChangeLog, Content, Criterion, flow
+from penstock_cdc.spark import ChangeSink, spark_session
 
 
 class Totals:

@@ -11,8 +11,8 @@ import argparse
 
 from pyspark.sql import DataFrame, SparkSession
 
-from publishers import ChangeLog
-from publishers.spark import DEBEZIUM, ChangeSink, debezium, spark_session
+from penstock_cdc import ChangeLog
+from penstock_cdc.spark import DEBEZIUM, ChangeSink, debezium, spark_session
 
 
 def orders(spark: SparkSession, servers: str, topic: str, most: int = 10_000) -> DataFrame:

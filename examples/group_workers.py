@@ -7,7 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from publishers import ChangeLog, Criterion, GroupDelivery, upsert
+from penstock_cdc import ChangeLog, Criterion, GroupDelivery, upsert
 
 LOCK = threading.Lock()
 STATES: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
 """A Starlette application that stores orders in a change log, and serves the changes below ``/live``.
 
     pip install 'penstock-cdc[graphql,server]' starlette
-    uvicorn --app-dir examples in_starlette:app --ws transports:LinkProtocol
+    uvicorn --app-dir examples in_starlette:app --ws penstock_cdc:LinkProtocol
 
 Then ``curl -X PUT http://127.0.0.1:8000/orders/42 -d '{"total": "10.00"}'`` commits a change, ``penstock tail
 ws://127.0.0.1:8000/live/ws`` prints it, and http://127.0.0.1:8000/live/graphql is GraphiQL.
@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from publishers import ChangeLog, upsert
-from transports import Application
+from penstock_cdc import Application, ChangeLog, upsert
 
 # In production, HOSTS="shop.example.org" ORIGINS="https://shop.example.org": how clients, and web pages, call this server. All else
 # than this machine is refused, with 421 or 403 and a line in the log.

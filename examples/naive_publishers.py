@@ -11,8 +11,7 @@ from typing import Any
 
 import reactivex
 
-import flow
-from flow import tck
+from penstock_cdc import flow, tck
 
 PLENTY = 500
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, text
 
-from publishers import ChangeLog, Content, Criterion, Outbox
+from penstock_cdc import ChangeLog, Content, Criterion, Outbox
 
 ORDERS = "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, total TEXT NOT NULL)"
 PUT = "INSERT INTO orders VALUES (:id, :total) ON CONFLICT (id) DO UPDATE SET total = excluded.total"

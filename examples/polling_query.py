@@ -10,7 +10,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from publishers import ChangeLog, Content, Criterion, Mutation, remove, upsert
+from penstock_cdc import ChangeLog, Content, Criterion, Mutation, remove, upsert
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS orders (

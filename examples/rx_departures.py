@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from reactivex import GroupedObservable, Observable, operators
 
-import flow
-from publishers import Change, ChangeLog, Content, Criterion, Position
-from publishers.spark import ChangeSink, spark_session
+from penstock_cdc import Change, ChangeLog, Content, Criterion, Position, flow
+from penstock_cdc.spark import ChangeSink, spark_session
 
 SCHEMA = "id INT, carrier STRING, origin STRING, delay INT"
 BATCHES = [

@@ -6,7 +6,7 @@ Run it: python examples/slot_consumer.py
 import tempfile
 from pathlib import Path
 
-from publishers import ChangeLog, Content, Criterion, Deduplicator, upsert
+from penstock_cdc import ChangeLog, Content, Criterion, Deduplicator, upsert
 
 
 def consume(log: ChangeLog, known: Deduplicator, most: int) -> None:

@@ -14,11 +14,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-import flow
+from penstock_cdc import Change, ChangeLog, Content, Criterion, flow
+from penstock_cdc.spark import ChangeSink, spark_session
 from penstock_flights.source_files import prepare_events
 from penstock_flights.stream import read_events
-from publishers import Change, ChangeLog, Content, Criterion
-from publishers.spark import ChangeSink, spark_session
 
 
 def delays(events: DataFrame) -> DataFrame:

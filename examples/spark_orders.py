@@ -23,9 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.streaming.query import StreamingQuery
 
-import transports
-from publishers import ChangeLog
-from publishers.spark import ChangeSink, spark_session
+from penstock_cdc import ChangeLog, Page, Server, serve
+from penstock_cdc.spark import ChangeSink, spark_session
 
 PAGES = Path(__file__).with_name("browser")
 CUSTOMERS = """
@@ -62,11 +61,11 @@ def start(spark: SparkSession, log: ChangeLog, incoming: Path, checkpoint: Path)
     return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(sink).start()
 
 
-def serve(log: ChangeLog, port: int = 8090) -> transports.Server:
+def serve_page(log: ChangeLog, port: int = 8090) -> Server:
     """Serves the page, and the WebSocket that delivers the orders to it."""
     files = {"/orders": "spark_orders.html", "/spark_orders.js": "spark_orders.js"}
-    pages = {path: transports.Page.read(PAGES / name) for path, name in files.items()}
-    return transports.serve(log, port=port, pages=pages)
+    pages = {path: Page.read(PAGES / name) for path, name in files.items()}
+    return serve(log, port=port, pages=pages)
 
 
 def put(directory: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -103,7 +102,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place, ChangeLog.open(Path(place, "log"), state=True) as log:
         incoming = Path(place, "incoming")
         spark = spark_session("orders")
-        with serve(log) as server:
+        with serve_page(log) as server:
             query = start(spark, log, incoming, Path(place, "checkpoint"))
             print(f"{server.home_url}orders", flush=True)
             shop = threading.Thread(target=sell, args=(incoming, stop))

@@ -20,13 +20,12 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-import transports
+from penstock_cdc import ChangeLog, serve, upsert
+from penstock_cdc.spark import ChangeSink, register, spark_session
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from penstock_flights.plan import FLIGHTS
 from penstock_flights.source_files import prepare_events
 from penstock_flights.stream import read_events
-from publishers import ChangeLog, upsert
-from publishers.spark import ChangeSink, register, spark_session
 
 PAUSE = threading.Event()
 
@@ -89,7 +88,7 @@ def main(speed: float, day: str = "2013-01-01") -> None:
         tempfile.TemporaryDirectory() as place,
         ChangeLog.open(Path(place, "flights")) as recorded,
         ChangeLog.open(Path(place, "again")) as again,
-        transports.serve(again) as server,
+        serve(again) as server,
     ):
         prepare_events(Path(place, "events"), rows=4_000)
         spark = spark_session("replay")

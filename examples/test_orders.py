@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from publishers import ChangeLog, Content, Criterion, upsert
-from publishers.testing import collect, collect_async
+from penstock_cdc import ChangeLog, Content, Criterion, upsert
+from penstock_cdc.testing import collect, collect_async
 
 
 async def place_order(log: ChangeLog, key: str, total: str) -> int:

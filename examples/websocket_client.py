@@ -6,14 +6,12 @@ Run it: python examples/websocket_client.py
 import asyncio
 import tempfile
 
-import flow
-import transports
-from publishers import ChangeLog, Content, Criterion
+from penstock_cdc import ChangeLog, Content, Criterion, connect, flow, serve
 
 
 async def follow(url: str) -> None:
     # prefetch bounds the demand: at most 8 orders are in flight at any time.
-    async with transports.connect(url, reconnect=True) as remote:
+    async with connect(url, reconnect=True) as remote:
         feed = remote.changes(
             Criterion(entity_types={"order"}), start="earliest", until=3, content=Content.BODY
         )
@@ -28,7 +26,7 @@ def main() -> None:
             with log.transaction() as tx:
                 tx.upsert("order", "42", {"total": total})
                 tx.upsert("customer", "7", {"orders": 1})
-        server = transports.serve(log, port=0)
+        server = serve(log, port=0)
         try:
             asyncio.run(follow(server.url))
         finally:

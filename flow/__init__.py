@@ -8,7 +8,7 @@
 Standard library only.
 """
 
-from flow import broadcast, errors, hooks, operators
+from flow import hooks, operators
 from flow.bridges.async_iterable import from_async_iterable
 from flow.bridges.async_subscriber import AsyncSubscriber, subscribe_async
 from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
@@ -17,11 +17,24 @@ from flow.bridges.callbacks import CallbackSubscription, subscribe
 from flow.bridges.inbox import OnLag
 from flow.bridges.iterable import IterablePublisher
 from flow.bridges.reactivex import from_observable, to_observable
-from flow.broadcast import *  # noqa: F403 - the whole package is public, see __all__ there
+from flow.broadcast import (
+    Broadcast,
+    BroadcastClosed,
+    BroadcastStart,
+    BroadcastStatistics,
+    Connectable,
+    CursorStatistics,
+    Disconnected,
+    Lag,
+    OfferResult,
+    publish,
+    replay,
+    share,
+)
 from flow.clock import SYSTEM_CLOCK, Clock, SystemClock
 from flow.contracts import UNBOUNDED, BatchSubscriber, Processor, Publisher, Subscriber, Subscription
 from flow.drain import COMPLETED, Completed, Drain, Failed, Feed, Outcome
-from flow.errors import *  # noqa: F403 - as above
+from flow.errors import FlowError, Forked, IllegalRequestError, Lagged, Overflowed, Rejected
 from flow.executors import INLINE, Executor, LoopExecutor, Rescue, executor_of, loop_executor
 from flow.operators import Flow, Operator, pipe
 from flow.overflow import Meter, Overflow, OverflowStatistics
@@ -36,24 +49,39 @@ __all__ = [
     "AsyncSubscriber",
     "BatchSubscriber",
     "BlockingItems",
+    "Broadcast",
+    "BroadcastClosed",
+    "BroadcastStart",
+    "BroadcastStatistics",
     "CallbackSubscription",
     "Clock",
     "Completed",
+    "Connectable",
+    "CursorStatistics",
+    "Disconnected",
     "Drain",
     "Executor",
     "Failed",
     "Feed",
     "Flow",
+    "FlowError",
+    "Forked",
+    "IllegalRequestError",
     "IterablePublisher",
+    "Lag",
+    "Lagged",
     "LoopExecutor",
     "Meter",
+    "OfferResult",
     "OnLag",
     "Operator",
     "Outcome",
     "Overflow",
     "OverflowStatistics",
+    "Overflowed",
     "Processor",
     "Publisher",
+    "Rejected",
     "Rescue",
     "Source",
     "Subscriber",
@@ -73,8 +101,10 @@ __all__ = [
     "never",
     "operators",
     "pipe",
+    "publish",
+    "replay",
+    "share",
     "subscribe",
     "subscribe_async",
     "to_observable",
 ]
-__all__ += broadcast.__all__ + errors.__all__

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from publishers.criteria.criteria import Criteria, Criterion
     from publishers.groups import GroupDelivery
     from publishers.log.changelog import ChangeLog
+    from publishers.losses import key_digest
     from publishers.model.change import Action, Area, Change, Operation
     from publishers.model.position import Position
     from publishers.mutations.mutation import Mutation, rekey, remove, truncate, upsert
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from transports.resp.server import serve_resp
     from transports.server.asgi import Application
     from transports.server.tls import ServerCertificate
-    from transports.server.uvicorn import serve
+    from transports.server.uvicorn import Server, serve
     from transports.server.ws_protocol import LinkProtocol as LinkProtocol
 
 # Without LinkProtocol, which needs an extra: `from penstock_cdc import *` must not.
@@ -87,6 +88,7 @@ __all__ = [
     "Position",
     "Principal",
     "Redact",
+    "Server",
     "ServerCertificate",
     "SnapshotChange",
     "SqlSource",
@@ -96,6 +98,7 @@ __all__ = [
     "Where",
     "backup",
     "connect",
+    "key_digest",
     "rekey",
     "remove",
     "restore",

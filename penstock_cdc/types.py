@@ -54,7 +54,6 @@ from transports.client.remote_log import RemoteLog
 from transports.codec.replies import RemoteChange, RemoteCommit, RemoteGap, RemoteModelChange
 from transports.resp.server import RespServer
 from transports.server.logs import FollowedName
-from transports.server.uvicorn import Server
 
 __all__ = [
     "Access",
@@ -113,7 +112,6 @@ __all__ = [
     "RemoteSubscription",
     "RespServer",
     "SchemaVersion",
-    "Server",
     "Slot",
     "SlotState",
     "SlotStatistics",

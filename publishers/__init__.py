@@ -47,6 +47,7 @@ from publishers.log.health import LogHealth, Soundness
 from publishers.log.history import History
 from publishers.log.links import LogLinks
 from publishers.log.statistics import LogStatistics, Produced
+from publishers.losses import key_digest
 from publishers.model.change import Action, Area, Change, Operation
 from publishers.model.position import LogIdentity, Position, PositionToken, Start
 from publishers.mutations.copies import copied
@@ -190,6 +191,7 @@ __all__ = [
     "expire",
     "field_changes",
     "field_value",
+    "key_digest",
     "push",
     "rekey",
     "remove",

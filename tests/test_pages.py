@@ -1,5 +1,6 @@
 """What pages and README say of programs, files and names is so."""
 
+import ast
 import contextlib
 import io
 import re
@@ -13,10 +14,21 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SOURCES = [
     path
-    for folder in ("flow", "publishers", "transports", "examples", "docs")
+    for folder in ("flow", "penstock_cdc", "publishers", "transports", "examples", "docs")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in (".py", ".md", ".mjs", ".js")
 ]
+
+
+INTERNAL = {"CHANGELOG", "CONTRIBUTING", "architecture", "benchmarks", "histories", "history", "proof"}
+"""Pages for those who work on the code, or on what it was; so are the decisions."""
+
+OURS = {
+    "examples/flights/penstock_flights/command.py": {"transports.cli.arguments"},  # it is a command of ours
+    "examples/flights/penstock_flights/stream.py": {
+        "publishers.spark.schema"
+    },  # it checks what a sink encodes
+}
 
 
 def blocks(page, language):
@@ -45,6 +57,27 @@ def test_every_link_of_a_page_leads_somewhere(page):
 def test_a_page_names_no_document_that_a_reader_does_not_have(page):
     for name in re.findall(r"`(?!build/)([\w./-]+\.md)`", page.read_text()):
         assert any((place / name).exists() for place in (ROOT, ROOT / "docs")), name
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.stem not in INTERNAL and page.parent.name != "decisions"],
+    ids=lambda page: page.name,
+)
+def test_a_page_for_users_names_one_package_to_import(page):
+    text = page.read_text()
+    assert re.findall(r"^ *(?:from|import) (?:flow|publishers|transports)\b.*", text, re.MULTILINE) == []
+    assert re.findall(r"\b(?:publishers|transports)[.:]\w+", re.sub(r"`tests/.*?`", "", text)) == []
+
+
+@pytest.mark.parametrize("program", sorted(ROOT.glob("examples/**/*.py")), ids=lambda program: program.name)
+def test_an_example_imports_one_package(program):
+    found = set()
+    for node in ast.walk(ast.parse(program.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) else []
+        found |= {name for name in names if name.partition(".")[0] in ("flow", "publishers", "transports")}
+    assert found == OURS.get(str(program.relative_to(ROOT)), set())
 
 
 def test_the_changelog_has_one_line_a_thing_under_added_changed_and_fixed():

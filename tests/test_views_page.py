@@ -43,7 +43,7 @@ def test_the_policy_of_the_page_serves(log):
     def spy(*given, **named):
         servers.append(serve(*given, **named))
 
-    program = blocks("python")[1].replace("Principal, serve", "Principal")
+    program = blocks("python")[1].replace("View, serve", "View")
     found = {"log": log, "serve": spy, "check": lambda _token: True}
     try:
         exec(compile(program, "views.md", "exec"), found)

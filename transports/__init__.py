@@ -4,7 +4,7 @@
 is ``penstock.v1+json``. Servers and clients need the extra ``server``: ``pip install 'penstock-cdc[server]'``.
 
 ``Application`` is the ASGI application of a server, for uvicorn or inside another ASGI application; ``LinkProtocol`` is the
-WebSocket class for uvicorn: ``uvicorn --ws transports:LinkProtocol``.
+WebSocket class for uvicorn: ``uvicorn --ws penstock_cdc:LinkProtocol``.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Registers the mark ``rs`` with pytest: list it as ``pytest_plugins = ["flow.tck.plugin"]`` in the topmost conftest."""
+"""Registers the mark ``rs`` with pytest: list it as ``pytest_plugins = ["penstock_cdc.tck"]`` in the topmost conftest."""
 
 import pytest
 

@@ -68,7 +68,7 @@ def test_a_page_shows_orders_as_they_are_paid_and_those_that_were_not_paid_in_ti
             assert {key for key, (state, *_) in settled.items() if state == "paid"} == {"1", "2", "4", "5"}
             if PROGRAM is None:
                 return
-            with orders.serve(log, port=0) as server, chromium() as browser, browser.tab() as tab:
+            with orders.serve_page(log, port=0) as server, chromium() as browser, browser.tab() as tab:
                 tab.open(f"{server.home_url}orders")
                 tab.until("document.querySelector('#count').value === '4 paid, 1 unpaid'")
                 told(

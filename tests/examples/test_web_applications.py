@@ -91,7 +91,7 @@ async def put(port, key, order):
 @pytest.mark.parametrize("ours", [True, False], ids=["our protocol class", "uvicorn's own"])
 @pytest.mark.parametrize("example", ["in_fastapi", "in_litestar", "in_starlette"])
 async def test_orders_that_are_put_are_followed_until_the_server_stops(example, ours, tmp_path):
-    options = ["--ws", "transports:LinkProtocol"] if ours else []
+    options = ["--ws", "penstock_cdc:LinkProtocol"] if ours else []
     async with uvicorn(example, tmp_path, *options) as running:
         async with connect(f"ws://127.0.0.1:{running.port}/live/ws", reconnect=False) as remote:
             feed = remote.changes(start="earliest", content=Content.BODY)

@@ -16,15 +16,18 @@ ROOT = HERE.parent.parent
 # What a page takes for granted: names that its programs use and do not make, with their types.
 GIVEN = {
     "README.md": ("from pyspark.sql import DataFrame", {"stream": "DataFrame"}),
-    "docs/criteria.md": ("from publishers import ChangeLog, schema", {"log": "ChangeLog"}),
+    "docs/criteria.md": (
+        "from penstock_cdc import ChangeLog; from penstock_cdc.mutations import schema",
+        {"log": "ChangeLog"},
+    ),
     "docs/delivery.md": (
-        "from collections.abc import Callable; from publishers import Change, ChangeLog, Position",
+        "from collections.abc import Callable; from penstock_cdc import Change, ChangeLog, Position",
         {"log": "ChangeLog", "position": "Position", "apply": "Callable[[Change], None]"},
     ),
     "docs/from-your-database.md": (
         (
-            "import sqlite3; from collections.abc import Callable; from publishers import ChangeLog, Mutation, Outbox;"
-            " from publishers.spark import debezium; from pyspark.sql import DataFrame, SparkSession;"
+            "import sqlite3; from collections.abc import Callable; from penstock_cdc import ChangeLog, Mutation, Outbox;"
+            " from penstock_cdc.spark import debezium; from pyspark.sql import DataFrame, SparkSession;"
             " from sqlalchemy import Connection, Engine"
         ),
         {
@@ -34,17 +37,17 @@ GIVEN = {
             "delete_order": "Callable[[Connection, Outbox, str], int]",
         },
     ),
-    "docs/monitoring.md": ("from publishers import ChangeLog, upsert", {"log": "ChangeLog"}),
+    "docs/monitoring.md": ("from penstock_cdc import ChangeLog, upsert", {"log": "ChangeLog"}),
     "docs/operating.md": (
         (
-            "import transports; from concurrent.futures import ProcessPoolExecutor;"
-            " from multiprocessing import get_context; from publishers import ChangeLog, ChangeStore, Position"
+            "from concurrent.futures import ProcessPoolExecutor;"
+            " from multiprocessing import get_context; from penstock_cdc import ChangeLog, ChangeStore, Position"
         ),
         {"log": "ChangeLog", "path": "str", "position": "Position"},
     ),
-    "docs/resp.md": ("from publishers import ChangeLog", {"log": "ChangeLog"}),
+    "docs/resp.md": ("from penstock_cdc import ChangeLog", {"log": "ChangeLog"}),
     "docs/retention.md": (
-        "from collections.abc import Callable; from publishers import ChangeLog, Criterion, Hold, Position",
+        "from collections.abc import Callable; from penstock_cdc import ChangeLog, Criterion, Position; from penstock_cdc.types import Hold",
         {
             "log": "ChangeLog",
             "position": "Position",
@@ -55,30 +58,30 @@ GIVEN = {
         },
     ),
     "docs/security.md": (
-        "from typing import Any; from publishers import ChangeStore",
+        "from typing import Any; from penstock_cdc import ChangeStore",
         {"sessions": "Any", "store": "ChangeStore"},
     ),
     "docs/spark.md": (
-        "from pyspark.sql import DataFrame\nfrom flow import Subscriber\nfrom publishers import Change",
+        "from pyspark.sql import DataFrame\nfrom penstock_cdc.flow import Subscriber\nfrom penstock_cdc import Change",
         {"stream": "DataFrame", "totals": "Subscriber[Change]"},
     ),
     "docs/tck.md": (
-        "from collections.abc import Callable; from flow import Publisher",
+        "from collections.abc import Callable; from penstock_cdc.flow import Publisher",
         {"my_publisher": "Callable[..., Publisher[int]]"},
     ),
     "docs/testing.md": (
         (
             "import asyncio; from collections.abc import Callable, Coroutine, Iterator; from pathlib import Path;"
-            " from typing import Any; import pytest; from publishers import ChangeLog, Content, Criterion;"
-            " from publishers.testing import collect"
+            " from typing import Any; import pytest; from penstock_cdc import ChangeLog, Content, Criterion;"
+            " from penstock_cdc.testing import collect"
         ),
         {"place_order": "Callable[[ChangeLog, str, str], Coroutine[Any, Any, int]]"},
     ),
     "docs/sinks.md": (
-        "from collections.abc import Callable; from publishers import ChangeLog",
+        "from collections.abc import Callable; from penstock_cdc import ChangeLog",
         {"log": "ChangeLog", "send": "Callable[[str, bytes | None], bool]"},
     ),
-    "docs/views.md": ("from transports import Authenticator", {"check": "Authenticator"}),
+    "docs/views.md": ("from penstock_cdc.types import Authenticator", {"check": "Authenticator"}),
 }
 SHOWN = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
 WRITTEN = sorted(str(program.relative_to(ROOT)) for program in ROOT.glob("examples/*.py"))

@@ -84,7 +84,7 @@ class Application:
     """Serves change logs to remote subscribers.
 
     Run it with ``transports.serve`` or under any ASGI server, alone or mounted in another application at any prefix. Only
-    our own protocol class (``uvicorn --ws transports:LinkProtocol``) aborts stalled clients and bounds the unsent bytes;
+    our own protocol class (``uvicorn --ws penstock_cdc:LinkProtocol``) aborts stalled clients and bounds the unsent bytes;
     under another host both depend on that host, and the application logs one warning. A mounted application receives no
     lifespan events when the server stops: its host must call ``stop``, await ``idle``, and then close the logs.
 

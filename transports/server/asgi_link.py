@@ -20,7 +20,7 @@ __all__ = ["FOREIGN", "AsgiLink"]
 _LOG: Final = logging.getLogger("penstock.transports")
 
 FOREIGN: Final = (
-    "running without the protocol class transports.LinkProtocol (uvicorn --ws transports:LinkProtocol): "
+    "running without the protocol class penstock_cdc.LinkProtocol (uvicorn --ws penstock_cdc:LinkProtocol): "
     "that server decides how many bytes may be unsent, and when a stalled client is disconnected"
 )
 """What the log is told once where these links are used."""

@@ -16,12 +16,10 @@ from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 
+from penstock_cdc import ChangeLog, Mutation, upsert
 from penstock_flights.airports import NEW_YORK
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from penstock_flights.plan import FLIGHTS
-from publishers.log.changelog import ChangeLog
-from publishers.mutations.mutation import Mutation, upsert
-from publishers.options import MIB
 
 __all__ = ["NAME", "Afterwards", "flight_change", "moved_minutes"]
 
@@ -34,8 +32,8 @@ _BEGIN: Final = time(7, 0)  # in New York, when a day is busy
 _ROWS: Final = 1000
 _OPTIONS: Final[dict[str, Any]] = {
     "ring_events": 32,
-    "segment_bytes": MIB,
-    "retain_bytes": 16 * MIB,
+    "segment_bytes": 1 << 20,
+    "retain_bytes": 16 << 20,
     "retain_age": None,
 }
 _PATIENCE: Final = 10.0  # seconds for a commit to end

@@ -124,9 +124,9 @@ class _Attempt:
                 signal.signal(number, handler)
 
     def _guarded(self) -> int:
+        from penstock_cdc.errors import PenstockError  # noqa: PLC0415 - after the check of extras
         from penstock_flights.files import sole_user  # noqa: PLC0415 - likewise
         from penstock_flights.run import DemoFailed  # noqa: PLC0415 - likewise
-        from publishers.errors import PenstockError  # noqa: PLC0415 - after the check of extras
 
         try:
             with sole_user(self._chosen.dir):

@@ -7,11 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from penstock_cdc import ChangeLog, Server, serve, upsert
+from penstock_cdc.errors import ServerFailed
 from penstock_flights.pages import board_pages
-from publishers.log.changelog import ChangeLog
-from publishers.mutations.mutation import upsert
-from transports.errors import ServerFailed
-from transports.server.uvicorn import Server, serve
 
 __all__ = ["STAGE", "Front"]
 

@@ -6,11 +6,8 @@ its query has, the next micro-batch holds two files; so the changes are counted,
 
 from bisect import bisect_right
 
-from flow.contracts import UNBOUNDED, Subscription
-from publishers.criteria.criteria import Criterion
-from publishers.log.changelog import ChangeLog
-from publishers.model.change import Area, Change
-from publishers.model.position import Position
+from penstock_cdc import Area, Change, ChangeLog, Criterion, Position
+from penstock_cdc.flow import UNBOUNDED, Subscription
 
 __all__ = ["Ledger"]
 

@@ -3,7 +3,7 @@
 from importlib import resources
 from typing import Final
 
-from transports import Page
+from penstock_cdc import Page
 
 __all__ = ["board_pages"]
 

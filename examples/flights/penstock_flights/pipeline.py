@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from penstock_cdc.spark import ChangeSink, ProgressListener, SinkStatistics, spark_session
 from penstock_flights.digest import StreamDigest
 from penstock_flights.flights import KEY_COLUMNS, ORDER_COLUMN
 from penstock_flights.plan import FLIGHTS, DemoPlan, Wanted
 from penstock_flights.stream import read_events, source_digests
-from publishers.spark import ChangeSink, ProgressListener, SinkStatistics, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from publishers.log.changelog import ChangeLog
+    from penstock_cdc import ChangeLog
 
 __all__ = ["Pipeline"]
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from publishers.criteria.criteria import Criterion
-from publishers.options import KIB, MIB
+from penstock_cdc import Criterion
 
 __all__ = ["FLIGHTS", "IN_PROCESS", "LOG", "SLOW", "SUBSCRIBERS", "WEBSOCKET", "DemoPlan", "Wanted"]
 
@@ -21,7 +20,8 @@ _FIRST_MOST: Final = 5_000
 _BATCHES_LEAST: Final = 12
 # A ring of two batches: a subscriber that keeps up is never overtaken, one that lags three batches is.
 _RING_BATCHES: Final = 2
-_CHANGE_BYTES: Final = KIB  # more than any change has, so that the number of changes bounds the ring
+_MIB: Final = 1 << 20
+_CHANGE_BYTES: Final = 1 << 10  # more than any change has, so that the number of changes bounds the ring
 _OVERTAKING: Final = 6
 _SLOW_STEPS: Final = 60
 _SLOW_MOST: Final = 800
@@ -106,8 +106,8 @@ class DemoPlan:
             "retain_bytes": None,
             "retain_age": None,
             "ring_events": ring_events,
-            "ring_bytes": max(MIB, ring_events * _CHANGE_BYTES),
-            "spool_bytes": MIB + self.batch_events * _CHANGE_BYTES,
+            "ring_bytes": max(_MIB, ring_events * _CHANGE_BYTES),
+            "spool_bytes": _MIB + self.batch_events * _CHANGE_BYTES,
         }
 
     @property

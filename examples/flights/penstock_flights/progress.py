@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from publishers.spark import SinkStatistics
+from penstock_cdc.spark import SinkStatistics
 
 __all__ = ["DemoProgress", "ProgressRow", "RateMeter"]
 

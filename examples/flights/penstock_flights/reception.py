@@ -10,10 +10,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Self
 
+from penstock_cdc import Change, Position
 from penstock_flights.digest import StreamDigest
 from penstock_flights.files import read_json, replace_json
-from publishers.model.change import Change
-from publishers.model.position import Position
 
 __all__ = ["Reception", "ReceptionPlace"]
 

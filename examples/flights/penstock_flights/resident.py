@@ -3,15 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from flow.contracts import Subscription
+from penstock_cdc import Change, ChangeLog, Content
+from penstock_cdc.flow import Subscription
+from penstock_cdc.types import Batch, ChangeSubscription, State
 from penstock_flights.plan import Wanted
 from penstock_flights.reception import Reception
-from publishers.fanout.batch import Batch
-from publishers.fanout.state import State
-from publishers.fanout.subscription import ChangeSubscription
-from publishers.log.changelog import ChangeLog
-from publishers.model.change import Change
-from publishers.views.view import Content
 
 __all__ = ["Resident"]
 

@@ -7,6 +7,8 @@ from threading import Event
 from time import monotonic
 from typing import Final
 
+from penstock_cdc import ChangeLog, Server
+from penstock_cdc.errors import PositionError
 from penstock_flights.afterwards import NAME as AFTERWARDS
 from penstock_flights.afterwards import Afterwards
 from penstock_flights.crew import Remote
@@ -20,9 +22,6 @@ from penstock_flights.progress import DemoProgress, ProgressRow, RateMeter
 from penstock_flights.reception import Reception, ReceptionPlace
 from penstock_flights.resident import Resident
 from penstock_flights.verdict import VerdictLine, judge
-from publishers.errors import PositionError
-from publishers.log.changelog import ChangeLog
-from transports.server.uvicorn import Server
 
 __all__ = ["DemoFailed", "Run"]
 

@@ -20,15 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from flow.contracts import Subscription
+from penstock_cdc import Backoff, Change, Content, connect
+from penstock_cdc.errors import PenstockError
+from penstock_cdc.flow import Subscription
+from penstock_cdc.types import RemoteLog, RemoteSubscription
 from penstock_flights.plan import LOG, SUBSCRIBERS, Wanted
 from penstock_flights.reception import Reception
-from publishers.errors import PenstockError
-from publishers.model.change import Change
-from publishers.views.view import Content
-from transports.client.backoff import Backoff
-from transports.client.remote_feed import RemoteSubscription
-from transports.client.remote_log import RemoteLog, connect
 
 __all__ = ["Watcher"]
 
