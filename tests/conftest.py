@@ -18,7 +18,7 @@ from tests.harness.missing import tell_missing
 from tests.harness.patience import be_patient
 from tests.harness.resident import tell_resident
 from tests.harness.rewriting import rewrite_share
-from tests.harness.scale import LONG
+from tests.harness.scale import LONG, scaled
 from tests.harness.sharing import pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ __all__ = [
 # Here, and not in a directory's own file: ``given`` keeps the profile of the moment in which its module is imported. How
 # long an example takes, and how long it takes to make one, is the machine's affair.
 settings.register_profile(
-    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not LONG
+    "patient",
+    deadline=None,
+    max_examples=scaled(100),
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not LONG,
+    print_blob=True,
 )
 settings.load_profile("patient")
 

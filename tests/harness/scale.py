@@ -7,8 +7,8 @@ from typing import Final
 
 __all__ = ["LONG", "SCALE", "each", "scaled"]
 
-SCALE: Final = float(os.environ.get("PENSTOCK_TEST_SCALE", "0.5"))
-"""Factor for the counts of long loops and samples: a half in a commit's run, several times as much in long runs."""
+SCALE: Final = float(os.environ.get("PENSTOCK_TEST_SCALE", "0.25"))
+"""Factor for the counts of long loops and samples: a quarter in a commit's run, several times as much in long runs."""
 
 LONG: Final = SCALE > 1
 """Whether this run searches for new failures. A commit's run tries the same cases each time, so it never fails by chance on
@@ -21,6 +21,6 @@ def scaled(count: int) -> int:
 
 
 def each(numbers: Sequence[int] | None = None) -> Iterable[int]:
-    """Returns all ``numbers`` (None: 0, 1, 2, ...); in a commit's run every fourth, the same in each run."""
-    stride = 1 if LONG else 4
+    """Returns all ``numbers`` (None: 0, 1, 2, ...); in a commit's run every eighth, the same in each run."""
+    stride = 1 if LONG else 8
     return itertools.count(0, stride) if numbers is None else numbers[::stride]

@@ -3,7 +3,8 @@
 from typing import Final
 
 from publishers.commits.leadership import Leadership
-from tests.model.queue_world import Entry, QueueWorld, Wrong
+from tests.model.queue_entries import Entry, Wrong
+from tests.model.queue_world import QueueWorld
 
 __all__ = ["check", "check_rest"]
 

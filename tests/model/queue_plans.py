@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from tests.model.queue_world import QueuePlan
+from tests.model.queue_entries import QueuePlan
 from tests.model.schedules import search, wander
 
 __all__ = ["LARGE", "plans", "try_all"]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tests.model.explorer import Fault
+from tests.model.queue_entries import QueuePlan
 from tests.model.queue_invariants import check, check_rest
-from tests.model.queue_world import QueuePlan, QueueWorld
+from tests.model.queue_world import QueueWorld
 
 __all__ = ["replay", "search", "wander"]
 

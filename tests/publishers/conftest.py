@@ -1,25 +1,12 @@
-"""Fixtures and profiles of this package's tests."""
+"""Fixtures of this package's tests."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from flow import hooks
 from publishers import ChangeLog
-from tests.harness.scale import scaled
 from tests.publishers.support import opened
-
-settings.register_profile(
-    "commit",
-    deadline=None,
-    max_examples=scaled(60),
-    suppress_health_check=[HealthCheck.too_slow],
-    print_blob=True,
-)
-settings.register_profile("long", settings.get_profile("commit"), max_examples=2_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "commit"))
 
 
 @pytest.fixture

@@ -144,3 +144,19 @@ def test_what_is_told_while_something_is_told_needs_no_further_wake():
     drain.notify("first", first)
     where.run_all()
     assert probe.items == ["first", "second"]
+
+
+def test_who_cancels_in_a_call_before_the_end_is_not_told_the_end():
+    """E46: the end was found before, and is not signalled any more."""
+
+    class Feed(QueueFeed):
+        def outcome(self):
+            found = super().outcome()
+            if found is not None:
+                drain.notify("state", lambda one: one.subscription.cancel(), wake=False)
+            return found
+
+    probe = Probe(first=9)
+    drain = Drain(probe, Feed([1], complete=True))
+    drain.start()
+    assert (probe.signals, drain.ended) == (["subscribe", "next"], True)

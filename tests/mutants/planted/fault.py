@@ -114,9 +114,10 @@ class Result:
 
 def naming(row: str, near: str = "") -> list[Test]:
     """Returns the tests that name a row, those beside the file ``near`` first and slow ones last."""
+    folder, name = os.path.split(near)
+    mirrored = os.path.join("tests", folder, f"test_{name}")
 
     def rank(test: Test) -> tuple[bool, int, str]:
-        mirrored = "tests/" + near
         near_by = len(os.path.commonprefix([mirrored, test.path]))  # noqa: RUF071 - characters, not parts
         return (test.path.startswith(SLOW), -near_by, test.path)
 

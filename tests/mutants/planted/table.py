@@ -2,16 +2,28 @@
 
 from typing import Final
 
+from tests.mutants.planted.changing import CHANGING
 from tests.mutants.planted.choosing import CHOOSING
+from tests.mutants.planted.delivering import DELIVERING
 from tests.mutants.planted.fault import Fault
 from tests.mutants.planted.keeping import KEEPING
+from tests.mutants.planted.reaching import REACHING
 from tests.mutants.planted.reading import READING
 from tests.mutants.planted.sending import SENDING
 from tests.mutants.planted.serving import SERVING
 
 __all__ = ["ELSEWHERE", "EQUIVALENT", "FAULTS"]
 
-FAULTS: Final[tuple[Fault, ...]] = (*CHOOSING, *KEEPING, *READING, *SENDING, *SERVING)
+FAULTS: Final[tuple[Fault, ...]] = (
+    *CHANGING,
+    *CHOOSING,
+    *DELIVERING,
+    *KEEPING,
+    *REACHING,
+    *READING,
+    *SENDING,
+    *SERVING,
+)
 _REASONS: Final = {
     "a paused subscription of a group is still served by the group": "the ring takes a paused cursor off its bench, "
     "and the next wake-up recalls the flag",

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, Mutation, remove, upsert
+from publishers import Area, Content, Mutation, remove, upsert
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.mutations.mutation import columns_of
@@ -95,3 +95,14 @@ def test_what_is_out_of_the_ordinary_is_left_to_columns(given_mutations, field):
     assert rows_of([*given_mutations, "no mutation"], ANNOTATIONS) is None
     assert rows_of([Mutation(4, "t", b"a truncate has no key")], ANNOTATIONS) is None
     assert rows_of([Mutation(1, "t", b"k" * 2000)], ANNOTATIONS, max_key_bytes=1024) is None
+
+
+def test_what_a_stretch_of_rows_has_is_counted_by_entity_type():
+    given_mutations = [upsert("order", "1", {}), upsert("visit", "1", {}), remove("order", "2")]
+    near = block_of(rows_of(given_mutations, ANNOTATIONS))
+    assert near.columns.values is not None
+    order, visit, event = (Area.DATA, "order"), (Area.DATA, "visit"), (Area.INFRASTRUCTURE, None)
+    assert Slice(near, range(4)).tally == {event: 1, order: 2, visit: 1}
+    assert Slice(near, range(2, 4)).tally == {visit: 1, order: 1}
+    assert Slice(near, [1, 3]).tally == {order: 2}
+    assert Slice(near, range(1)).tally == {event: 1}

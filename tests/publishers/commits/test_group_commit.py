@@ -192,7 +192,7 @@ def disk(**options):
 
 
 def test_always_syncs_each_group_before_it_returns():
-    """F39."""
+    """F29, F39."""
     filesystem, log = disk(sync="always")
     with log as log:
         before = filesystem.syncs
@@ -202,7 +202,7 @@ def test_always_syncs_each_group_before_it_returns():
 
 
 def test_interval_delivers_only_what_is_synced():
-    """F39, invariant 2: nothing unsynced is in a ring."""
+    """F29, F39, invariant 2: nothing unsynced is in a ring."""
     filesystem, log = disk(sync="interval", sync_interval=60.0)
     with log as log:
         probe = Probe(first=100)

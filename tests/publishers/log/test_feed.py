@@ -314,6 +314,24 @@ def test_what_is_filled_from_the_wal_in_mid_turn_is_cut_to_what_the_turn_has_lef
         assert probe.clean
 
 
+def test_who_subscribes_while_the_feed_is_closed_is_told(log):
+    """E65: the close comes in the middle of ``subscribe``, and knows nothing of the subscription yet."""
+    fill(log, 3)
+    feed = log.changes()
+
+    class Closing(Probe):
+        @property
+        def on_next_batch(self):
+            feed.close()
+            raise AttributeError
+
+    probe = Closing(first=9)
+    feed.subscribe(probe, executor=flow.INLINE)
+    assert probe.completed, probe.state()
+    assert probe.clean
+    assert not log.statistics().publishers
+
+
 async def test_the_async_iterator_reads_a_log(log):
     """F128: with a prefetch smaller than the backlog."""
     fill(log, 50)

@@ -190,6 +190,13 @@ def test_a_subscriber_resumes_inside_the_changes_of_one_entity():
             assert tuple(probe.changes) == whole[start:]
 
 
+def test_the_value_of_an_item_is_read_whatever_its_place():
+    """F4: the only item of a sparse array stands for the one at that place."""
+    (_, part) = changes_of(upsert("order", "1", {}, changes=[set_field("lines[2].price", 7, before=5)]))
+    assert (part.body, part.before) == ({"lines": [{"price": 7}]}, {"lines": [{"price": 5}]})
+    assert (field_value(part), field_value(part, part.before)) == (7, 5)
+
+
 @given(st.lists(names | st.integers(0, 20), min_size=1, max_size=4))
 def test_the_text_of_a_path_can_be_read_back(steps):
     """F4."""

@@ -83,6 +83,22 @@ def test_a_row_that_is_skipped_gets_a_line_without_its_key(caplog):
     assert any("key #-" in line for line in told)
 
 
+def test_each_row_with_a_flaw_is_told_with_its_own_reason():
+    """F192: what was wrong with its value, which is not what was wrong with that of another row."""
+    columns = {"key": [b"1", b"2", b"3"], "body": [b"{}"] * 3}
+    columns |= {"flawed": ["n", "n", None], "flaw": ["is 'x'", "is 'y'", None]}
+    types = {"key": pa.binary(), "body": pa.binary(), "flawed": pa.string(), "flaw": pa.string()}
+    encoding = Encoding(key=("id",), flaw_column="_flaw")
+    bad = BadRows(encoding, "dead_letter", limit=9, max_key_bytes=1024, log_id=UUID(int=1))
+    good = bad.without(pa.RecordBatch.from_pydict(columns, pa.schema(types)))
+    assert good.column("key").to_pylist() == [b"3"]
+    bodies = [msgspec.json.decode(change.body) for change in bad.changes("s", 7)]
+    assert [(body["key"], body["column"], body["why"]) for body in bodies] == [
+        ("1", "n", "is 'x'"),
+        ("2", "n", "is 'y'"),
+    ]
+
+
 def test_too_many_bad_rows_name_their_number_and_the_last_fault():
     """F154."""
     bad = bad_rows(limit=2)

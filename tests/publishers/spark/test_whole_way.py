@@ -1,6 +1,6 @@
 """The same digest on every path, under kills of the driver, of executors and of the server, and ordinary stops.
 
-``PENSTOCK_TEST_SCALE`` says how many there are: two in a commit's run, and 64 in long ones, in which there is also a cluster of processes,
+``PENSTOCK_TEST_SCALE`` says how many there are: one in a commit's run, and 64 in long ones, in which there is also a cluster of processes,
 and a session of the user's own that is stopped inside its jobs. Each comes behind a commit, by up to a third of a second.
 """
 

@@ -133,7 +133,7 @@ def test_a_change_with_objects_is_the_change_it_is_made_of(log):
 
 @pytest.mark.parametrize("probe", [Probe, BatchProbe])
 def test_what_does_not_fit_ends_the_subscription_that_asked_and_no_other(log, probe):
-    """F24."""
+    """F24, F128: for subscribers of single changes and of batches."""
     log.commit(
         [
             upsert("order", "41", MODELS["order"]),

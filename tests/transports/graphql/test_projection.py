@@ -103,7 +103,7 @@ def blocks(log):
 
 
 def test_every_selection_looks_as_graphql_core_makes_it(tmp_path):
-    """E4, E5."""
+    """E4, E5, F24: numbers that JavaScript would round are texts in both."""
     with ChangeLog.open(tmp_path / "log") as log:
         engine = Engine({"log": log}, Limits())
         events = blocks(log)

@@ -5,6 +5,7 @@ import pytest
 from publishers import ChangeLog, upsert
 from publishers.fanout.state import State
 from transports import Limits, serve
+from transports.server.watchdog import Watchdog
 
 VERSIONS, CHANGES, SIZE = 60, 20, 2000
 EVENTS = VERSIONS * (CHANGES + 1)
@@ -91,3 +92,26 @@ async def test_over_graphql_it_catches_up_from_the_log(log, server, graphql, unt
         await until(lambda: all(one.state is State.LIVE for one in log.statistics().subscriptions))
         log.commit([upsert("order", "new", {})])
         assert len(await stuck.events(2)) == len(await good.events(2)) == 2
+
+
+class Turns:
+    """A loop that turns where the test says so."""
+
+    def __init__(self):
+        self.due = []
+
+    def call_later(self, seconds, look):
+        self.due.append(look)
+
+
+def test_a_client_that_takes_little_by_little_is_not_cut_off():
+    """E59: only a whole timeout without progress counts, however many looks in between have seen none."""
+    loop, taken, cut = Turns(), [0], []
+    Watchdog(loop, 4.0, lambda: taken[0], lambda: cut.append(True)).start()
+    for turn in range(40):
+        taken[0] += turn % 3 == 0
+        loop.due.pop()()
+    assert not cut
+    for _ in range(4):
+        loop.due.pop()()
+    assert (cut, loop.due) == ([True], [])

@@ -275,6 +275,7 @@ async def test_an_application_that_has_taken_the_link_cannot_speak_plain_asgi_as
 
 
 async def test_a_client_that_answers_pings_stays_and_one_that_does_not_is_cut_off(until):
+    """E61."""
     recorder = Recorder()
     async with hosting(taking(recorder), keepalive=60.0) as host:
         async with dial(host.url, ping_interval=None) as client:

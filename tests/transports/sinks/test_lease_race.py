@@ -19,4 +19,4 @@ def test_two_that_are_killed_stopped_and_lied_to_leave_no_gap_and_repeat_one_bat
     """F121, F122: and none whose epoch is over sends anything behind a newer one."""
     pytest.importorskip("sqlalchemy")
     monkeypatch.setenv("PENSTOCK_TEST_LEASES", f"sqlite:///{tmp_path}/leases.db")
-    LeaseRace(tmp_path, LEASES[kind], scaled(50) if LONG else 8).run()
+    LeaseRace(tmp_path, LEASES[kind], scaled(50) if LONG else 4).run()

@@ -62,7 +62,7 @@ def test_a_consumer_reads_to_the_end_what_retention_has_deleted(tmp_path, real):
 
 
 def test_links_go_as_the_consumer_goes_on_and_the_last_one_stays():
-    """F46: the consumer removes them, by its own position."""
+    """F46, F120: the consumer removes them, by its own position, and keeps what it has not read."""
     system = SimulatedFileSystem()
     log = opened(system, FORGETFUL)
     log.links.add("spark")

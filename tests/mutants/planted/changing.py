@@ -1,0 +1,178 @@
+"""Faults of what a change is, and of which changes match."""
+
+from typing import Final
+
+from tests.mutants.planted.fault import Fault
+
+__all__ = ["CHANGING"]
+
+CHANGING: Final = (
+    Fault(
+        "F180",
+        "publishers/criteria/entities.py",
+        "if kind >> 4 != Area.DATA or kind & 15 not in _PUT or block.body(index) is None:",
+        "if kind >> 4 != Area.DATA or kind & 15 != Operation.READ or block.body(index) is None:",
+        "an entity that an update moves out of a sink's filter stays at the target",
+    ),
+    Fault(
+        "E5",
+        "publishers/blocks/decode.py",
+        "places = range(index, index + stop - start)",
+        "places = range(1, 1 + stop - start)",
+        "the index of a change counts from the first one that was read with it",
+    ),
+    Fault(
+        "F107",
+        "publishers/mutations/copies.py",
+        "if change.body_bytes is None and change.operation in _WITH_BODY and not partial:",
+        "if change.body_bytes is None and partial:",
+        "a copy of a change without its body empties the entity",
+    ),
+    Fault(
+        "F14",
+        "publishers/model/change.py",
+        "if self.index + 1 == self.count",
+        "if self.index == self.count",
+        "the position behind the last change of a transaction is none that a log has",
+    ),
+    Fault(
+        "F14",
+        "publishers/blocks/block.py",
+        "transaction_count=header.transaction_count,",
+        "transaction_count=header.count + 1,",
+        "a change of a huge transaction takes the size of its part for that of the whole",
+    ),
+    Fault(
+        "F3",
+        "publishers/blocks/block.py",
+        "if index and self.kind(index) != KEYLESS else None",
+        "if index else None",
+        "a truncation has an empty key",
+    ),
+    Fault(
+        "F5",
+        "publishers/blocks/decode.py",
+        'after = _values(columns, "body", start, stop) if bodies else _MISSING',
+        'after = _values(columns, "before", start, stop) if bodies else _MISSING',
+        "the body of a change is its image before",
+    ),
+    Fault(
+        "F6",
+        "publishers/blocks/decode.py",
+        "        columns.before[row] if bodies and columns.before is not None else None,",
+        "        columns.body[row] if bodies and columns.before is not None else None,",
+        "the image before is the one after",
+    ),
+    Fault(
+        "F8",
+        "publishers/blocks/decode.py",
+        'after = _values(columns, "body", start, stop) if bodies else _MISSING',
+        'after = _values(columns, "body", start, stop)',
+        "a subscriber for headers gets bodies",
+    ),
+    Fault(
+        "F19",
+        "publishers/blocks/block.py",
+        '        self.memo.setdefault("errors", {}).setdefault(index, flaw)\n        return None',
+        "        return None",
+        "a list of changed fields that cannot be read is left out without an error",
+    ),
+    Fault(
+        "F21",
+        "publishers/blocks/block.py",
+        "            else Attached(meta=self._annotated().meta)",
+        "            else Attached()",
+        "annotations are not on the TRANSACTION event",
+    ),
+    Fault(
+        "F58",
+        "publishers/criteria/facts.py",
+        "msgspec.json.Decoder(float_hook=_decimal)",
+        "msgspec.json.Decoder()",
+        "decimals are compared as floats",
+    ),
+    Fault(
+        "F15",
+        "publishers/criteria/predicate.py",
+        "return block.leads and self.transactions and self._passes(block)",
+        "return self.transactions and self._passes(block)",
+        "each part of a huge transaction begins with a TRANSACTION event",
+    ),
+    Fault(
+        "F4",
+        "publishers/mutations/fields.py",
+        "value = value[0] if isinstance(step, int) else value[step]",
+        "value = value[step]",
+        "the value of an item beyond the first cannot be read",
+    ),
+    Fault(
+        "F53",
+        "publishers/criteria/predicate.py",
+        "if (not areas or area in areas) and (not operations or operation in operations)",
+        "if (not areas or area in areas) or (operations and operation in operations)",
+        "area or operation is enough",
+    ),
+    Fault(
+        "F18",
+        "publishers/mutations/copies.py",
+        "origin if change.origin is None else change.origin",
+        "origin",
+        "a copy forgets where a change was first made",
+    ),
+    Fault(
+        "F17",
+        "publishers/mutations/copies.py",
+        "            change.entry_version,\n            origin",
+        "            None,\n            origin",
+        "a copy has the version of its own log",
+    ),
+    Fault(
+        "F25",
+        "publishers/criteria/predicate.py",
+        "found = sorted(rows) if isinstance(rows, set) else rows",
+        "found = sorted(rows, reverse=True) if isinstance(rows, set) else rows",
+        "of several criteria the newest change comes first",
+    ),
+    Fault(
+        "F55",
+        "publishers/criteria/predicate.py",
+        "return lambda key: any(matches(key) for matches in matchers)",
+        "return lambda key: all(matches(key) for matches in matchers)",
+        "all of several patterns must match",
+    ),
+    Fault(
+        "E11",
+        "publishers/criteria/conditions.py",
+        '        elif not rest or rest[0] in "=<>!":  # else',
+        "        elif not rest:  # else",
+        "a typing error in a condition becomes a text that no value equals",
+    ),
+    Fault(
+        "E14",
+        "publishers/criteria/criteria.py",
+        "                if not wish.criterions and len(wishes) == 1:\n                    return cls(frozenset())\n",
+        "",
+        "criteria that match nothing match everything",
+    ),
+    Fault(
+        "E15",
+        "publishers/criteria/predicate.py",
+        "return lambda facts, index: not names.isdisjoint(facts.changed(index))",
+        "return lambda facts, index: any(name in one for name in names for one in facts.changed(index))",
+        "a part of the name of a field is enough",
+    ),
+    Fault(
+        "E16",
+        "publishers/criteria/predicate.py",
+        "self.changed = _changed_check(criterion.changed) if criterion.changed else None",
+        "self.changed = _changed_check(criterion.changed) if criterion.changed and criterion.areas != {Area.SCHEMA} else None",
+        "a wish for one kind of schema change gets all kinds",
+    ),
+    Fault(
+        "E18",
+        "publishers/criteria/index_keys.py",
+        "    elif criterion.changed:\n        for name in criterion.changed:\n            yield Place(None, Question.NAMES, key=name)",
+        "    elif criterion.changed:\n        yield Place(None, Question.EVERY)",
+        "a commit asks everyone who wants some changed field",
+    ),
+)
