@@ -136,7 +136,7 @@ prove-transports: $(VENV)/.dev
 	$(FULLY) tests/transports tests/attacks tests/fuzz tests/test_equality.py
 
 prove-processes: $(VENV)/.dev
-	$(FULLY) tests/crash tests/flights tests/history tests/publishers/test_forks.py --ignore=tests/crash/test_state.py
+	$(FULLY) tests/crash tests/flights tests/history tests/simulation tests/publishers/test_forks.py --ignore=tests/crash/test_state.py
 	PENSTOCK_TEST_SCALE=10 $(BIN)/python -m pytest --numprocesses=0 tests/crash/test_state.py
 	$(BIN)/python -m tests.mutants planted --workers $(or $(WORKERS),$(PROCESSORS))
 
