@@ -13,6 +13,7 @@ PACKAGES = ("flow", "publishers", "pyspark_penstock", "transports", "examples/fl
 
 PLACES = {
     "pyspark": "publishers/spark/inside.py",
+    "redis": "transports/sinks/cache_connection.py",
     "strawberry-graphql": "transports/graphql/inside.py",
     "uvicorn": "transports/server",
 }
@@ -22,6 +23,11 @@ PARTS = {
     "pyspark": (
         "pyspark.util:_load_from_socket",
         "pyspark:SparkContext._active_spark_context",
+    ),
+    "redis": (
+        "redis:Connection._connect",
+        "redis:SSLConnection._connect",
+        "redis:UnixDomainSocketConnection._connect",
     ),
     "strawberry-graphql": ("strawberry.types.info:Info.__annotations__._raw_info", "strawberry:Schema"),
     "uvicorn": (

@@ -78,6 +78,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/transports/resp",
         "tests/transports/server",
         "tests/transports/sinks/test_apart.py::test_what_would_be_in_the_place_of_another_entity_type_is_refused",
+        "tests/transports/sinks/test_cache_lies.py",
         "tests/transports/sinks/test_endpoint.py",
         "tests/transports/sinks/test_kafka.py::test_a_broker_that_is_not_there_is_tried_again",
         "tests/transports/sinks/test_kafka.py::test_an_opening_that_only_inspects_a_broker_that_is_away_raises_an_error_of_sinks",

@@ -13,6 +13,8 @@ from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.options import check_whole
 from publishers.views.view import Images
+from transports.sinks.bounded import AnswerBound
+from transports.sinks.cache_connection import bounded_client
 from transports.sinks.effects import EntityEffect, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
@@ -26,26 +28,29 @@ _URLS: Final = "redis://HOST:PORT/DB, rediss://..., unix://PATH, or a reference 
 _TEMPLATES: Final = (
     "a text with {key}, and with {entity_type} if the sink has changes of several entity types"
 )
+# What a server says is the class of an error for the codes that redis-py knows, which differ by its version, else its text.
 _LATER: Final = (
-    "OOM",
-    "READONLY",
-    "LOADING",
-    "BUSY",
-    "MASTERDOWN",
-    "MISCONF",
-    "NOREPLICAS",
-    "TRYAGAIN",
-    "CLUSTERDOWN",
-)
-_REFUSED: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
+    redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError, redis.exceptions.OutOfMemoryError,
+    redis.exceptions.ClusterDownError, redis.exceptions.TryAgainError, redis.exceptions.ExecAbortError,
+)  # fmt: skip
+_SAID_LATER: Final = (
+    "OOM", "READONLY", "LOADING", "BUSY", "MASTERDOWN", "MISCONF", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN",
+    "Wrong number of response items",  # so redis-py calls an answer of another length
+)  # fmt: skip
+_REFUSED: Final = (
+    redis.AuthenticationError, redis.exceptions.AuthorizationError, redis.exceptions.NoPermissionError
+)  # fmt: skip
+_SAID_REFUSED: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
 _SCANNED: Final = 500  # keys a step, and a command that deletes them
+_ANSWER_BYTES: Final = 4 * 2**20  # a batch has some 100 for each change, a step of a scan its keys
+_ANNOTATED: Final = "caused error: "  # redis-py puts the command before it
 
 
 class CacheSink:
     """Deletes the key of each changed entity, or sets it to the body.
 
-    A change that arrives twice has the effect of one. TRUNCATE finds all keys of the template by ``SCAN``. With ``values`` each batch
-    is one transaction that also sets ``penstock:place:LOG_ID:SINK`` to the position behind it, so that no value goes back to an older
+    A change that arrives twice has the effect of one. TRUNCATE finds all keys of the template by ``SCAN``, and deletes them as they are
+    found, before its batch. With ``values`` each batch is one transaction that also sets ``penstock:place:LOG_ID:SINK`` to the position behind it, so that no value goes back to an older
     one after a crash; the sink then takes one batch at a time.
 
     Args:
@@ -53,7 +58,8 @@ class CacheSink:
         template: The template of keys: a text with ``{key}``, and with ``{entity_type}`` unless all changes are of one entity type.
         values: Whether to set keys to the body; otherwise they are deleted, and the next reader fills the cache.
         ttl: Seconds after which a set key expires, from 1; None: it does not.
-        timeout: Seconds in which the server must answer, from 0.05 to 600.
+        timeout: Seconds in which the server must have answered a whole batch, or a step of a scan, with 4 MiB at most; from 0.05 to
+            600.
         tls: TLS to the server of a ``rediss://`` URL; without ``server_name``. None for what the URL says.
 
     Raises:
@@ -90,6 +96,7 @@ class CacheSink:
         self.stores_position = values  # type: ignore[misc]  # deleting a key twice needs no position
         self.parallel = not values
         self._timeout = float(timeout)
+        self._bound = AnswerBound(self._timeout, _ANSWER_BYTES)
         self._client: Any = None
         self._context: SinkContext | None = None
 
@@ -116,10 +123,10 @@ class CacheSink:
                 raise TargetRefused(f"{self._shown} speaks no TLS; rediss:// does")
             self._tls.warn(context.name, self._shown)
             options = self._tls.for_redis()
-        self._client = redis.Redis.from_url(
+        self._client = bounded_client(
             self._url,
-            socket_timeout=self._timeout,
-            socket_connect_timeout=self._timeout,
+            self._bound,
+            self._timeout,
             client_name=f"penstock-{context.name}",
             max_connections=context.in_flight,
             **options,
@@ -129,6 +136,8 @@ class CacheSink:
         kept = self._asked(lambda: self._client.get(self._place))
         if kept is None:
             return None
+        if not isinstance(kept, str | bytes):
+            raise self._nonsense(kept)
         text = kept if isinstance(kept, str) else kept.decode("utf-8", "replace")
         return context.place_of(text, f"{self._place} of {self._shown}", "the keys of the sink")
 
@@ -145,8 +154,8 @@ class CacheSink:
                     refused.append(ItemResult(place, ItemVerdict.REJECT, self._boundless))
                     continue
                 before = [key for key, (one, _) in effects.items() if _same_type(batch.changes[one], change)]
-                found = self._asked(lambda: list(self._keys_of_type(change)))  # noqa: B023 - called at once
-                effects |= dict.fromkeys((*before, *found), (place, None))
+                effects |= dict.fromkeys(before, (place, None))
+                self._clear(change.entity_type or "")
             elif effect is not EntityEffect.NONE and change.key is not None:
                 put = effect is EntityEffect.PUT and self._values and change.body_bytes is not None
                 effects[self._key(change.entity_type, change.key)] = place, change if put else None
@@ -169,8 +178,8 @@ class CacheSink:
         results = list(self._judged(zip(places, answers[: len(places)], strict=True)))
         if results and self._values:  # the position must not pass what was not accepted
             self.move(batch.changes[min(one.place for one in results)].position)
-        elif self._values and isinstance(answers[-1], Exception):
-            raise self._failure(answers[-1])
+        elif self._values:
+            self._check_set(answers[-1])
         return [*refused, *results]
 
     def space(self, entity_type: str) -> EntitySpace:
@@ -187,7 +196,8 @@ class CacheSink:
     def move(self, position: Position) -> None:
         """See `Sink.move`."""
         if self._values:
-            self._asked(lambda: self._client.set(self._place, self._opened.token(position), ex=None))
+            token = self._opened.token(position)
+            self._check_set(self._asked(lambda: self._client.set(self._place, token, ex=None)))
 
     def close(self) -> None:
         """See `Sink.close`."""
@@ -198,8 +208,8 @@ class CacheSink:
     def alive(self) -> bool:
         """See `Sink.alive`."""
         try:
-            return bool(self._client.ping())
-        except redis.RedisError:
+            return bool(self._asked(self._client.ping))
+        except (TargetUnavailable, TargetRefused):
             return False
 
     # Keys.
@@ -219,13 +229,24 @@ class CacheSink:
         made = self._template.format(entity_type=entity_type or "", key=key)
         return made.encode("utf-8", "surrogateescape")
 
-    def _keys_of_type(self, change: Change) -> Iterator[bytes]:
-        """Yields all present keys of an entity type."""
+    def _clear(self, entity_type: str) -> None:
+        """Deletes all present keys of an entity type."""
         pattern = _escaped(self._template).replace("{key}", "*")
-        pattern = pattern.replace("{entity_type}", _escaped(change.entity_type or ""))
-        for key in self._client.scan_iter(match=pattern.encode("utf-8", "surrogateescape"), count=_SCANNED):
-            if key not in (self._place, self._place.encode()):
-                yield key
+        pattern = pattern.replace("{entity_type}", _escaped(entity_type))
+        match, cursor = pattern.encode("utf-8", "surrogateescape"), 0
+        while True:
+            cursor, keys = self._asked(lambda: self._client.scan(cursor, match=match, count=_SCANNED))  # noqa: B023 - called at once
+            if not isinstance(keys, list):
+                raise self._nonsense(keys)
+            gone = [key for key in keys if key not in (self._place, self._place.encode())]
+            if gone:
+                answer = self._asked(lambda: self._client.unlink(*gone))  # noqa: B023 - called at once
+                if not isinstance(answer, int):
+                    raise self._nonsense(answer)
+            if cursor == 0:
+                return
+            if self._opened.interrupted():  # a server may say for ever that there is more
+                raise TargetUnavailable(f"{self._shown}: interrupted while its keys were looked through")
 
     @property
     def _opened(self) -> SinkContext:
@@ -242,26 +263,42 @@ class CacheSink:
         results: dict[int, ItemResult] = {}
         for place, answer in answers:
             if not isinstance(answer, Exception):
+                if answer is False or not isinstance(answer, int):  # True: it was set; else how many went
+                    raise self._nonsense(answer)
                 continue
-            if isinstance(answer, redis.ConnectionError) or str(answer).startswith(_REFUSED):
+            if isinstance(answer, redis.ConnectionError) or _refused(answer):
                 raise self._failure(answer)
             later = _later(answer)
             verdict = ItemVerdict.RETRY if later else ItemVerdict.REJECT
             results[place] = ItemResult(place, verdict, str(answer))
         yield from results.values()
 
+    def _check_set(self, answer: Any) -> None:
+        if isinstance(answer, Exception):
+            raise self._failure(answer)
+        if answer is not True:
+            raise self._nonsense(answer)
+
     def _asked(self, ask: Callable[[], Any]) -> Any:
+        self._bound.begin()
         try:
             return ask()
         except redis.RedisError as error:
             raise self._failure(error) from None
+        except Exception as error:  # noqa: BLE001 - redis-py raises anything for an answer that is none
+            raise TargetUnavailable(
+                f"{self._shown}: the answer is none of a cache: {type(error).__name__}: {error}"
+            ) from None
+
+    def _nonsense(self, answer: Any) -> Exception:
+        return TargetUnavailable(
+            f"{self._shown}: the answer does not say whether it was done: {str(answer)[:100]!r}"
+        )
 
     def _failure(self, error: Exception) -> Exception:
-        why = f"{self._shown}: {type(error).__name__}: {error}"
-        if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
-            return TargetRefused(why)
-        later = isinstance(error, redis.ConnectionError | redis.TimeoutError) or _later(error)
-        return TargetUnavailable(why) if later else TargetRefused(why)
+        why = f"{self._shown}: {type(error).__name__}: {_said(error)}"
+        judged = isinstance(error, redis.ResponseError | redis.DataError) and not _later(error)
+        return TargetRefused(why) if judged or _refused(error) else TargetUnavailable(why)
 
 
 def _same_type(one: Change, other: Change) -> bool:
@@ -269,12 +306,16 @@ def _same_type(one: Change, other: Change) -> bool:
 
 
 def _later(error: Exception) -> bool:
-    kinds = (
-        redis.exceptions.BusyLoadingError,
-        redis.exceptions.ReadOnlyError,
-        redis.exceptions.OutOfMemoryError,
-    )
-    return isinstance(error, kinds) or str(error).startswith(_LATER)
+    return isinstance(error, _LATER) or _said(error).startswith(_SAID_LATER)
+
+
+def _refused(error: Exception) -> bool:
+    return isinstance(error, _REFUSED) or _said(error).startswith(_SAID_REFUSED)
+
+
+def _said(error: Exception) -> str:
+    """Returns what the server has said."""
+    return str(error).rpartition(_ANNOTATED)[2]
 
 
 def _checked(url: object) -> str:

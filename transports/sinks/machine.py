@@ -40,6 +40,7 @@ class SinkMachine:
         log, name, sink, options, lease, clock: As for `SinkRunner`.
         wake: Called on any thread when a step may have work.
         ended: Called when the machine has stopped.
+        interrupted: Whether an order waits.
 
     Attributes:
         name: The name of the sink.
@@ -59,15 +60,15 @@ class SinkMachine:
         clock: Clock,
         wake: Callable[[], object],
         ended: Callable[[], object],
+        interrupted: Callable[[], bool],
     ) -> None:
         self.name = name
         self.state = SinkState.STARTING
         self.counters = SinkCounters()
         self.failed = False
-        self._log, self._clock = log, clock
-        self._options, self._ended = options, ended
+        self._log, self._clock, self._options, self._ended = log, clock, options, ended
         view = options.view_for(sink)
-        context = SinkContext.of(log, name, view, clock, options.in_flight)
+        context = SinkContext.of(log, name, view, clock, options.in_flight, interrupted)
         self._target = SinkTarget(sink, context)
         notes = SinkNotes(log.path, name)
         self._outbox = SinkOutbox(sink, options, context, self.counters, HeldTypes(sink, notes))

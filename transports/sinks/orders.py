@@ -38,6 +38,10 @@ class SinkOrders:
         self._wake()
         return future
 
+    def waits(self) -> bool:
+        """Whether a call is queued."""
+        return bool(self._waiting)
+
     def obey(self) -> None:
         """Makes the queued calls, in order."""
         while True:

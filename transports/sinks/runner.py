@@ -73,6 +73,7 @@ class SinkRunner:
             clock=clock,
             wake=self._awake.set,
             ended=self._end,
+            interrupted=self._orders.waits,
         )
         self._stopped = stopped
 

@@ -91,6 +91,8 @@ class SinkContext:
         position_of: Parses such a text; raises ``PositionError`` for one of another log or history.
         change_id: The id of a change: the same in every attempt, and different from that of any change of any log.
         in_flight: How many threads call ``write`` concurrently.
+        interrupted: Whether an order waits, such as that to stop: a call that may take longer than its timeout ends with
+            ``TargetUnavailable`` then.
     """
 
     name: str
@@ -103,9 +105,18 @@ class SinkContext:
     position_of: Callable[[str], Position]
     change_id: Callable[[Change], str]
     in_flight: int = 1
+    interrupted: Callable[[], bool] = lambda: False
 
     @classmethod
-    def of(cls, log: SinkLog, name: str, view: View, clock: Clock, in_flight: int = 1) -> Self:
+    def of(
+        cls,
+        log: SinkLog,
+        name: str,
+        view: View,
+        clock: Clock,
+        in_flight: int = 1,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> Self:
         """Returns the context of a sink of a log."""
         return cls(
             name,
@@ -118,6 +129,7 @@ class SinkContext:
             log.position_of,
             log.idempotency_key,
             in_flight,
+            interrupted,
         )
 
     def place_of(self, text: str, where: str, content: str) -> Position:

@@ -225,8 +225,8 @@ SERVING: Final = (
     Fault(
         "F110",
         "transports/sinks/cache.py",
-        "effects |= dict.fromkeys((*before, *found), (place, None))",
-        "effects |= dict.fromkeys(found, (place, None))",
+        "effects |= dict.fromkeys(before, (place, None))",
+        "effects |= dict.fromkeys((), (place, None))",
         "entities before a truncation in the same batch stay in the cache",
     ),
     Fault(

@@ -35,16 +35,22 @@ class Server:
         (self.places if key.startswith("penstock:") else self.keys)[key] = (
             value if ex is None else (value, ex)
         )
+        return True
 
-    def scan_iter(self, match, count):
+    def scan(self, cursor, match, count):
+        """Two steps, of which the first finds nothing."""
         pattern = match.decode().replace("\\*", "[*]")
-        return iter(
-            [key for key in self.keys if fnmatch.fnmatchcase(key.decode("utf-8", "replace"), pattern)]
-        )
+        found = [key for key in self.keys if fnmatch.fnmatchcase(key.decode("utf-8", "replace"), pattern)]
+        return (0, found) if cursor else (1, [])
+
+    def unlink(self, *keys):
+        self.unlinked |= set(keys)
+        return len([self.keys.pop(key, None) for key in keys])
 
     def put(self, key, value, ex):
         self.keys[key] = (value, ex)
         self.seen.append((key, value))
+        return True
 
     def ping(self):
         if self.fails:
@@ -61,13 +67,12 @@ class Pipeline:
 
     def set(self, key, value, ex):
         if isinstance(key, str):
-            self.todo.append(lambda: self.server.places.__setitem__(key, value.encode()))
+            self.todo.append(lambda: self.server.places.update({key: value.encode()}) is None)
         else:
             self.todo.append(lambda: self.server.put(key, value, ex))
 
     def unlink(self, *keys):
-        self.server.unlinked |= set(keys)
-        self.todo.append(lambda: [self.server.keys.pop(key, None) for key in keys])
+        self.todo.append(lambda: self.server.unlink(*keys))
 
     def execute(self, raise_on_error):
         assert raise_on_error is False
