@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StructType
 
 from publishers.errors import InvalidOption
-from publishers.spark.envelopes import PARSED, EnvelopeParser
+from publishers.spark.envelopes import EnvelopeParser
 from publishers.spark.errors import SchemaRefused
 
 __all__ = ["DEBEZIUM", "debezium"]
@@ -70,21 +71,24 @@ def debezium(frame: DataFrame, fields: str | StructType) -> DataFrame:
         if name in _OURS:
             raise SchemaRefused(name, f"is a field of the table, but {', '.join(_OURS)} are added to them")
     try:
-        parser = EnvelopeParser(image.jsonValue())
+        parser = EnvelopeParser(image)
     except ValueError as error:
         raise SchemaRefused("*", f"has a type that envelopes lack ({error})") from None
     # Not deterministic: otherwise Spark would parse once for the filter, and again for the columns.
-    parse = F.udf(parser, PARSED, useArrow=False).asNondeterministic()
+    parse = arrow_udf(parser.columns, parser.parsed).asNondeterministic()  # type: ignore[call-overload] # its stubs lack StructType
     rows = frame.where(frame["value"].isNotNull()).select(
         parse(frame["value"].cast("binary")).alias("_parsed"), "partition", "offset"
     )
     operation = F.col("_parsed.op")
     kept = rows.where(operation.isNull() | (operation != _MESSAGE))
+    shown, before = F.col("_parsed.shown"), F.col("_parsed.before")
+    if not parser.direct:
+        shown, before = F.from_json(shown, image), F.from_json(before, image)
     taken = kept.select(
-        F.from_json("_parsed.shown", image).alias("_shown"),
+        shown.alias("_shown"),
         operation.alias("_operation"),
         F.col("_parsed.table").alias("_table"),
-        F.from_json("_parsed.before", image).alias("_before"),
+        before.alias("_before"),
         F.col("_parsed.flaw").alias("_flaw"),
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),

@@ -1,4 +1,4 @@
-"""Debezium's envelopes: what each says, as JSON whose values fit the declared columns, or why they do not.
+"""Debezium's envelopes: what each says, as values that fit the declared columns, or why they do not.
 
 Debezium writes what JSON lacks by its own rules: a day as the number of days since 1970, a decimal as bytes. A topic with
 ``schemas.enable`` has the rule of each field in the envelope's schema; without it, such values do not fit the columns that are
@@ -6,7 +6,7 @@ declared for them. A value that PostgreSQL has not told, as it is long and was n
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -14,22 +14,32 @@ from math import isfinite
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
-from pyspark.sql.types import StringType, StructField, StructType
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from publishers.lossless import Reader, encode, reader
 from publishers.model.errors import ValueRefused
 
-__all__ = ["PARSED", "EnvelopeParser", "Parsed"]
+__all__ = ["EnvelopeParser", "Parsed"]
 
-PARSED: Final = StructType(
-    [
-        *(StructField(name, StringType()) for name in ("op", "table", "shown", "before")),
-        StructField(
-            "flaw", StructType([StructField(name, StringType()) for name in ("column", "why", "lacks")])
-        ),
-    ]
-)
-"""The type of `Parsed` in Spark."""
+_COLUMNS: Final = ("column", "why", "lacks")
+_FLAW: Final = StructType([StructField(name, StringType()) for name in _COLUMNS])
+_ARROW_FLAW: Final = pa.struct([(name, pa.string()) for name in _COLUMNS])
 
 
 class Flaw(NamedTuple):
@@ -49,18 +59,20 @@ class Flaw(NamedTuple):
 class Parsed(NamedTuple):
     """An envelope; all members are None if a value is none.
 
+    An image is a tuple of the values of the declared columns, in their order, or the JSON of them; see `EnvelopeParser.direct`.
+
     Attributes:
         op: The operation.
         table: The name of the table.
-        shown: JSON of the declared columns after the change; before it, of a deletion.
-        before: JSON of the declared columns before an update or a deletion.
+        shown: The image after the change; before it, of a deletion.
+        before: The image before an update or a deletion.
         flaw: Why a value does not fit its column; ``shown`` and ``before`` lack such values.
     """
 
     op: str | None = None
     table: str | None = None
-    shown: str | None = None
-    before: str | None = None
+    shown: Any = None
+    before: Any = None
     flaw: Flaw | None = None
 
 
@@ -72,17 +84,8 @@ class _Wrapped(msgspec.Struct):
     payload: msgspec.Raw = _NULL
 
 
-class _Source(msgspec.Struct):
+class _Source(msgspec.Struct, gc=False):
     table: str | None = None
-
-
-class _Envelope(_Wrapped):
-    """An envelope, or what wraps one; its images are decoded by the types of their columns."""
-
-    op: str | None = None
-    source: _Source | None = None
-    before: msgspec.Raw = _NULL
-    after: msgspec.Raw = _NULL
 
 
 _PLACEHOLDER: Final = "__debezium_unavailable_value"
@@ -92,6 +95,9 @@ _DAY: Final = 86_400_000_000
 _CYCLE: Final = 146_097  # days of the 400 years after which the calendar repeats itself
 _2000: Final = date(2000, 1, 1)
 _TO_2000: Final = (_2000 - date(1970, 1, 1)).days
+_DIRECT: Final = (
+    ByteType(), ShortType(), IntegerType(), LongType(), FloatType(), DoubleType(), StringType(), BooleanType(), BinaryType(),
+)  # fmt: skip
 _WHOLE: Final = ("byte", "short", "integer", "long")
 _UNREAL: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _PLAIN: Final[Mapping[str, Any]] = {
@@ -106,15 +112,9 @@ _PLAIN: Final[Mapping[str, Any]] = {
     "string": str,
     "boolean": bool,
 }
-"""Types whose values Spark and msgspec read alike from the text of an envelope."""
-_PLAIN_BYTES: Final = 1000  # Spark's parser of JSON refuses no number, and no nesting, of so short a text
-_TEXT, _BYTES, _ESCAPED = (
-    b"debezium_unavailable",
-    b"X19kZWJleml1bV91",
-    b"\\u00",
-)  # each may be in a placeholder's text
+"""Types whose values msgspec reads from the text of an envelope as `publishers.lossless` does, or refuses."""
+_TEXTS: Final = ("string", "binary")  # types of which a placeholder may be a value
 _wrapped: Final = msgspec.json.Decoder(_Wrapped)
-_envelope: Final = msgspec.json.Decoder(_Envelope)
 _exact: Final = msgspec.json.Decoder(float_hook=Decimal)
 _numbers: Final = msgspec.json.Encoder(decimal_format="number")
 
@@ -124,60 +124,77 @@ Decode = Callable[[Any], Any]
 class EnvelopeParser:
     """Parses envelopes; can be pickled.
 
+    Attributes:
+        direct: Whether images are given to Spark as columns. If a column has a type of which Python cannot represent all values, such
+            as the years behind 9999, images are the JSON of their values.
+
     Args:
-        image: The columns of the table, in Spark's JSON of types.
+        image: The columns of the table.
 
     Raises:
         ValueError: If a type is unknown.
     """
 
-    def __init__(self, image: Mapping[str, Any]) -> None:
+    def __init__(self, image: StructType) -> None:
         self._image = image
+        self._types: dict[str, Any] = {field["name"]: field["type"] for field in image.jsonValue()["fields"]}
+        self.direct = 0 < len(self._types) == len(image.fields) and all(
+            _is_direct(field.dataType) for field in image.fields
+        )
         self._reads: dict[str, Reader] = {
-            field["name"]: reader(field["type"], _LEAVES) for field in image["fields"]
+            name: reader(kind, {} if self.direct else _LEAVES) for name, kind in self._types.items()
         }
-        self._types: dict[str, Any] = {field["name"]: field["type"] for field in image["fields"]}
-        self._plain = _plain_decoder(self._types)
+        self._whole = _WholeImages(self._types, self._reads) if self.direct else None
+        fields = [StructField(field.name, field.dataType, metadata=field.metadata) for field in image.fields]
+        self._fields = (
+            [pa.field(one.name, to_arrow_type(one.dataType)) for one in fields] if self.direct else []
+        )
+        shown = StructType(fields) if self.direct else StringType()
+        self.parsed = (
+            StructType()
+            .add("op", StringType())
+            .add("table", StringType())
+            .add("shown", shown)
+            .add("before", shown)
+            .add("flaw", _FLAW)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EnvelopeParser, (self._image,)
 
+    def columns(self, values: pa.Array) -> pa.Array:
+        """Returns what values of the topic say: a struct with the members of `Parsed` for each."""
+        rows = [*map(self._row, values.to_pylist())]
+        ops, tables, shown, before, flaws = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+        told = [None if flaw is None else flaw._asdict() for flaw in flaws]
+        parts = [
+            pa.array(ops, pa.string()),
+            pa.array(tables, pa.string()),
+            self._images(shown),
+            self._images(before),
+            pa.array(told, _ARROW_FLAW),
+        ]
+        return pa.StructArray.from_arrays(parts, Parsed._fields)
+
+    def _images(self, images: Sequence[Any]) -> pa.Array:
+        if not self.direct:
+            return pa.array(images, pa.string())
+        mask = [image is None for image in images]
+        if all(mask):
+            return pa.nulls(len(images), pa.struct(self._fields))
+        blank = (None,) * len(self._fields)
+        columns = zip(*(image or blank for image in images), strict=True)
+        parts = [pa.array(one, field.type) for one, field in zip(columns, self._fields, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=self._fields, mask=pa.array(mask))
+
     def __call__(self, value: bytes | None) -> Parsed:
         """Returns what a value of the topic says."""
-        return self._of_plain(value or b"") or self._of_any(value)
+        return Parsed(*self._row(value))
 
-    def _of_plain(self, value: bytes) -> Parsed | None:
-        """Returns what an envelope says whose images can be given to Spark as they are; None for any other value."""
-        if self._plain is None:
-            return None
-        try:
-            envelope = _envelope.decode(value)
-            schema = bytes(envelope.schema)
-            if bytes(envelope.payload) != b"null":
-                envelope = _envelope.decode(envelope.payload)
-            if schema != b"null" and any(
-                not self._types.keys().isdisjoint(one) for one in _decoders(schema).values()
-            ):
-                return None
-            after = self._plain_text(envelope.after)
-            before = self._plain_text(envelope.before) if envelope.op in ("u", "d") else None
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            return None
-        table = None if envelope.source is None else envelope.source.table
-        return Parsed(envelope.op, table, before if envelope.op == "d" else after, before)
+    def _row(self, value: bytes | None) -> tuple[Any, ...]:
+        return (self._whole is not None and value and self._whole.row(value)) or self.of_any(value)
 
-    def _plain_text(self, image: msgspec.Raw) -> str | None:
-        """Returns an image as it is; raises for one that has to be looked at value by value."""
-        text = bytes(image)
-        if text == b"null":
-            return None
-        if len(text) > _PLAIN_BYTES or _TEXT in text or _BYTES in text or _ESCAPED in text:
-            raise ValueError
-        assert self._plain is not None
-        self._plain.decode(text)
-        return text.decode()
-
-    def _of_any(self, value: bytes | None) -> Parsed:
+    def of_any(self, value: bytes | None) -> Parsed:
         """Returns what an envelope says, value by value."""
         try:
             wrapped = _wrapped.decode(value or b"")
@@ -193,13 +210,13 @@ class EnvelopeParser:
         before = self._known(envelope, "before", {}, decoders, flaws, lacks) if op in ("u", "d") else None
         known = envelope.get("before")
         known = known if isinstance(known, dict) else {}
-        after = self._known(envelope, "after", known, decoders, flaws, lacks)
+        shown = before if op == "d" else self._known(envelope, "after", known, decoders, flaws, lacks)
         if flaws and len(flaws) == sum(map(len, lacks.values())):
             flaws[0] = flaws[0]._replace(lacks=encode([*lacks.values()]).decode())
         return Parsed(
             op if isinstance(op, str) else None,
             table if isinstance(table, str) else None,
-            before if op == "d" else after,
+            shown,
             before,
             flaws[0] if flaws else None,
         )
@@ -212,8 +229,8 @@ class EnvelopeParser:
         decoders: Mapping[str, Mapping[str, Decode]],
         flaws: list[Flaw],
         lacks: Mapping[str, list[str]],
-    ) -> str | None:
-        """Returns JSON of the declared columns of an image; adds those that do not fit to ``flaws``, and those without a value to ``lacks``."""
+    ) -> Any:
+        """Returns an image; adds the values that do not fit to ``flaws``, and the columns without a value to ``lacks``."""
         members = envelope.get(image)
         if not isinstance(members, dict):
             return None
@@ -233,16 +250,79 @@ class EnvelopeParser:
                 found[name] = read(value if decode is None else _decoded(decode, value, self._types[name]))
             except ValueRefused as error:
                 flaws.append(Flaw(error.within(name).column, _why(error, image)))
-        return encode(found).decode()
+        return tuple(map(found.get, self._reads)) if self.direct else encode(found).decode()
 
 
-def _plain_decoder(types: Mapping[str, Any]) -> msgspec.json.Decoder[Any] | None:
-    """Returns what refuses an image with a value that is not plain; None if a column never is."""
-    if not all(isinstance(kind, str) and kind in _PLAIN for kind in types.values()):
-        return None
-    columns = [(f"c{at}", _PLAIN[kind] | None, None) for at, kind in enumerate(types.values())]
-    names = {f"c{at}": name for at, name in enumerate(types)}
-    return msgspec.json.Decoder(msgspec.defstruct("Image", columns, rename=names))
+class _WholeImages:
+    """Reads envelopes with all of their columns at once, if each value is as its column says: most are.
+
+    Args:
+        types: The types of the columns.
+        reads: What reads values of each column.
+    """
+
+    def __init__(self, types: Mapping[str, Any], reads: Mapping[str, Reader]) -> None:
+        self._types = types
+        self._plain = [kind in _PLAIN for kind in types.values()]
+        self._texts = [place for place, kind in enumerate(types.values()) if kind in _TEXTS]
+        columns = [(f"c{at}", _PLAIN.get(kind, Any), None) for at, kind in enumerate(types.values())]
+        columns = [(name, kind if kind is Any else kind | None, None) for name, kind, _ in columns]
+        names = {f"c{at}": name for at, name in enumerate(types)}
+        image: Any = msgspec.defstruct("Image", columns, rename=names, gc=False)
+        images = [(name, image | None, None) for name in ("before", "after")]
+        members = [("op", str | None, None), ("source", _Source | None, None), *images]
+        envelope: Any = msgspec.defstruct("Envelope", members, gc=False)
+        more = [("schema", msgspec.Raw, _NULL), ("payload", envelope | None, None)]
+        wrapped = msgspec.defstruct("Wrapped", more, bases=(envelope,), gc=False)
+        self._decode = msgspec.json.Decoder(wrapped, float_hook=Decimal).decode
+        self._reads = [(place, read) for place, read in enumerate(reads.values()) if not self._plain[place]]
+        self._schema: bytes = b"null"  # the last one: every message of a table repeats the same
+        self._odd = False  # whether it changes the values of plain columns
+        self._logical: dict[str, dict[int, Reader]] = {}
+
+    def row(self, value: bytes) -> tuple[Any, ...] | None:
+        """Returns the members of `Parsed`; None for an envelope that has to be looked at value by value."""
+        try:
+            envelope: Any = self._decode(value)
+            schema = bytes(envelope.schema)
+            if schema != self._schema:
+                self._look_at(schema)
+            if self._odd:
+                return None
+            envelope = envelope.payload or envelope
+            op, before = envelope.op, None
+            if envelope.before is not None and op in ("u", "d"):
+                before = self._values(envelope.before, "before")
+            shown = before if op == "d" else None if envelope.after is None else self._values(envelope.after, "after")  # fmt: skip
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        return op, None if envelope.source is None else envelope.source.table, shown, before, None
+
+    def _values(self, image: Any, name: str) -> tuple[Any, ...]:
+        values = msgspec.structs.astuple(image)
+        for place in self._texts:
+            if values[place] in _UNAVAILABLE:
+                raise ValueError
+        if self._reads:
+            found, logical = [*values], self._logical.get(name, {})
+            for place, read in self._reads:
+                found[place] = logical.get(place, read)(found[place])
+            values = tuple(found)
+        return values
+
+    def _look_at(self, schema: bytes) -> None:
+        """Notes how an envelope's schema says that values of its columns are written."""
+        self._schema, self._odd, self._logical = schema, False, {}
+        for image, decoders in _decoders(schema).items():
+            for place, (name, kind) in enumerate(self._types.items()):
+                if (decode := decoders.get(name)) is None:
+                    continue
+                if self._plain[place]:
+                    self._odd |= kind not in _WHOLE  # of which all values are as they were written
+                else:
+                    self._logical.setdefault(image, {})[place] = _decoding(
+                        decode, kind, dict(self._reads)[place]
+                    )
 
 
 def _why(error: ValueRefused, image: str) -> str:
@@ -267,6 +347,14 @@ def _decoded(decode: Decode, value: Any, kind: Any) -> Any:
         return value  # refused by the type of its column
     # Without a time zone, the database's clock is taken for UTC, as Debezium does when it counts.
     return f"{found}Z" if kind == "timestamp" and isinstance(value, int) else found
+
+
+def _decoding(decode: Decode, kind: Any, read: Reader) -> Reader:
+    return lambda value: read(_decoded(decode, value, kind))
+
+
+def _is_direct(kind: DataType) -> bool:
+    return kind in _DIRECT or isinstance(kind, DecimalType)
 
 
 @lru_cache(16)  # every message of a table repeats the same schema
