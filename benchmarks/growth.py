@@ -11,7 +11,8 @@ from pathlib import Path
 import flow
 from benchmarks import harness
 from benchmarks.harness import Table, Variant, compare, cpu, percentile
-from publishers import ChangeLog, Content, Criterion, LogClosed, Position, upsert
+from penstock_cdc.errors import LogClosed
+from publishers import ChangeLog, Content, Criterion, Position, upsert
 
 COMMITS = 500
 """Commits of a round."""

@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 import flow
 import publishers
 import transports
+from penstock_cdc.types import Comparison, PositionToken, Projection
 from penstock_flights.digest import StreamDigest
 from publishers import (
     Area,
     Change,
-    Comparison,
     Content,
     Criteria,
     Criterion,
     Mask,
     Operation,
     Position,
-    PositionToken,
-    Projection,
     View,
     Where,
     remove,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from publishers import Criterion, InvalidOption, Outbox, SqlSource
+from penstock_cdc.errors import InvalidOption
+from publishers import Criterion, Outbox, SqlSource
 from publishers.spark import ChangeSink
 from tests.publishers.support import opened
 from transports import Application, connect, serve

@@ -93,7 +93,7 @@ class TransactionBuilder:
         self._open().append(remove(entity_type, key, **extras))
 
     def expire(self, entity_type: str, key: str | bytes, **extras: Any) -> None:
-        """Adds the end of an entity whose lifetime has run out; arguments and errors are those of ``publishers.expire``."""
+        """Adds the end of an entity whose lifetime has run out; arguments and errors are those of ``mutations.expire``."""
         self._open().append(expire(entity_type, key, **extras))
 
     def truncate(self, entity_type: str, **extras: Any) -> None:
@@ -112,7 +112,7 @@ class TransactionBuilder:
         self._open().append(rekey(entity_type, old, new, body, **extras))
 
     def schema(self, entity_type: str, body: Image, version: int | None = None, **extras: Any) -> None:
-        """Adds the schema of an entity type, before the changes that need it; arguments and errors of ``publishers.schema``."""
+        """Adds the schema of an entity type, before the changes that need it; arguments and errors of ``mutations.schema``."""
         self._open().append(schema(entity_type, body, version, **extras))
 
     def extend(self, mutations: Iterable[Mutation]) -> None:

@@ -18,7 +18,7 @@
         |-- JobFailed          a job of a batch failed, or was stopped          (batch_id)
         `-- SinkFailed         a ``BaseException`` that is no ``Exception`` ended a batch
 
-`publishers.ValueRefused` is raised for a change that cannot become a typed row.
+`publishers.errors.ValueRefused` is raised for a change that cannot become a typed row.
 
 Spark shows the text of an error to its user and loses the object. So the text alone says what is wrong and what would be
 right.

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from publishers import Start
+from penstock_cdc.types import Start
 from tests.harness.scale import LONG
 from tests.transports.resp.conftest import raw, resp, stock  # noqa: F401 - fixtures of the neighbours
 from transports import Grant, LogAction

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from publishers import PageSource, Position, expire, rekey, remove, set_field, truncate, upsert
+from penstock_cdc.fields import set_field
+from penstock_cdc.mutations import expire
+from publishers import PageSource, Position, rekey, remove, truncate, upsert
 from tests.publishers.movement import RETAIN, prune
 
 LOADED = """(async () => {

@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from publishers import BackupRefused, ChangeLog, backup
+from penstock_cdc.errors import BackupRefused
+from publishers import ChangeLog, backup
 from publishers.wal.checks import Verdict, verify
 from tests.crash.support import Child
 from tests.harness.scale import scaled

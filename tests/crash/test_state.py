@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from publishers import ChangeLog, StateUnusable
+from penstock_cdc.errors import StateUnusable
+from publishers import ChangeLog
 from tests.crash.support import Child
 from tests.harness.entities import state_of
 from tests.harness.scale import scaled

@@ -10,7 +10,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from publishers import ChangeLog, Criteria, Position, PositionToken
+from penstock_cdc.types import PositionToken
+from publishers import ChangeLog, Criteria, Position
 from publishers.errors import FormatTooNew, PenstockError
 from publishers.wal import Column, Columns
 from publishers.wal.files.head import HeadState

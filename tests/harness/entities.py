@@ -4,20 +4,9 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from publishers import (
-    Area,
-    Change,
-    ChangeLog,
-    Content,
-    Mutation,
-    Operation,
-    expire,
-    rekey,
-    remove,
-    set_field,
-    truncate,
-    upsert,
-)
+from penstock_cdc.fields import set_field
+from penstock_cdc.mutations import expire
+from publishers import Area, Change, ChangeLog, Content, Mutation, Operation, rekey, remove, truncate, upsert
 
 Entities = dict[tuple[str, str], Any]
 

@@ -6,7 +6,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from publishers import Content, PositionToken
+from penstock_cdc.types import PositionToken
+from publishers import Content
 from tests.history.record import Recorder, Wish
 from tests.history.subscribers import PLENTY, criteria, draw_wish, items_of, last_places
 from tests.history.words import orders, say

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import flow
-from publishers import Area, ChangeLog, Content, Criterion, Position, Slot
+from penstock_cdc.types import Slot
+from publishers import Area, ChangeLog, Content, Criterion, Position
 from publishers.errors import PenstockError, PositionError
 from tests.flow.probes import run_whole
 from tests.history.record import KEYS, History, Recorder, Wish

@@ -6,7 +6,8 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from publishers import ChangeLog, Submission, upsert
+from penstock_cdc.types import Submission
+from publishers import ChangeLog, upsert
 from publishers.errors import (
     AlreadyVisible,
     ExpectationFailed,

@@ -6,7 +6,9 @@ from functools import partial
 import pytest
 
 import flow
-from publishers import AckAhead, ChangeLog, Criterion, Fenced, LogClosed, Position, SlotBusy, SlotState
+from penstock_cdc.errors import AckAhead, Fenced, LogClosed, SlotBusy
+from penstock_cdc.types import SlotState
+from publishers import ChangeLog, Criterion, Position
 from publishers.groups.errors import ConsumerFenced, NoSuchGroup
 from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time

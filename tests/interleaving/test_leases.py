@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from publishers import ChangeLog, Criterion, Fenced, SlotBusy, SlotState
+from penstock_cdc.errors import Fenced, SlotBusy
+from penstock_cdc.types import SlotState
+from publishers import ChangeLog, Criterion
 from publishers.errors import LogClosed, PenstockError
 from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time

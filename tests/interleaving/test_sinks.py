@@ -7,7 +7,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from publishers import ChangeLog, Criterion, LogClosed, Position, upsert
+from penstock_cdc.errors import LogClosed
+from publishers import ChangeLog, Criterion, Position, upsert
 from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time
 from tests.interleaving.exploring import explore

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from publishers import Gap, Position
+from penstock_cdc.types import Gap
+from publishers import Position
 from tests.publishers.support import BatchProbe, Probe, fill, wait_until
 
 RETAIN = {"segment_bytes": 65_536, "retain_bytes": 65_536, "retain_age": None}

@@ -15,7 +15,8 @@ from tempfile import mkdtemp
 from typing import Any
 
 import flow
-from publishers import Batch, Change, ChangeLog, Position, upsert
+from penstock_cdc.types import Batch
+from publishers import Change, ChangeLog, Position, upsert
 
 QUICK = {"sync": "os", "fill_step": 65_536}
 """Options of a log that tests can make by the thousand."""

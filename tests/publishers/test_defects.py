@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flow
-from publishers import Criterion, HistoryPruned, Position, upsert
+from penstock_cdc.errors import HistoryPruned
+from publishers import Criterion, Position, upsert
 from publishers.fanout.ring import BEHIND
 from publishers.fanout.state import Occurrence
 from tests.harness.scale import scaled

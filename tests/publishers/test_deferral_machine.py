@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import flow
-from publishers import AlreadyVisible, ChangeLog, Criterion, Position
+from penstock_cdc.errors import AlreadyVisible
+from publishers import ChangeLog, Criterion, Position
 from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, Probe, everything, order, scratch
 from tests.publishers.world import ManualReplayer

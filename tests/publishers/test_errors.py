@@ -7,8 +7,10 @@ from uuid import UUID
 
 import pytest
 
-import publishers
-from publishers import Content, InvalidChange, LogIdentity, PenstockError, Position, errors, upsert
+import penstock_cdc.errors
+from penstock_cdc.errors import InvalidChange, NoSuchSlot, PenstockError, SlotLost
+from penstock_cdc.types import LogIdentity
+from publishers import Content, Position, errors, upsert
 from publishers.model.errors import HIDDEN
 
 
@@ -24,7 +26,7 @@ def test_every_error_can_be_caught_by_its_public_name():
         name for name, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, PenstockError)
     }
     assert raised == set(errors.__all__)
-    assert raised <= set(publishers.__all__)
+    assert raised <= set(penstock_cdc.errors.__all__)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +40,8 @@ def test_every_error_can_be_caught_by_its_public_name():
         errors.HistoryPruned(Position(7, 2)),
         errors.LogFailed("unknown", "EIO"),
         errors.LogGone(Path("/var/orders")),
-        publishers.NoSuchSlot("stack", ["stock"]),
-        publishers.SlotLost("stock", Position(7)),
+        NoSuchSlot("stack", ["stock"]),
+        SlotLost("stock", Position(7)),
         errors.LogReplaced(LogIdentity(UUID(int=1), "3.x"), LogIdentity(UUID(int=2), "1.y")),
     ],
     ids=lambda error: type(error).__name__,

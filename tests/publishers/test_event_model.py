@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock_cdc.errors import InvalidChange
+from penstock_cdc.fields import set_field
+from penstock_cdc.mutations import expire
 from publishers import (
     Area,
     ChangeLog,
     Content,
     Criterion,
-    InvalidChange,
     Mutation,
     Operation,
     Position,
-    expire,
     rekey,
     remove,
-    set_field,
     truncate,
     upsert,
 )

@@ -16,16 +16,8 @@ from pathlib import Path
 import pytest
 
 import flow
-from publishers import (
-    ChangeLog,
-    ChangeStore,
-    InvalidTransactionState,
-    LogBusy,
-    LogForked,
-    LogOptions,
-    Position,
-    upsert,
-)
+from penstock_cdc.errors import InvalidTransactionState, LogBusy, LogForked
+from publishers import ChangeLog, ChangeStore, LogOptions, Position, upsert
 from publishers.mutations.mutation import columns_of, schema
 from publishers.wal.checks import Verdict, verify
 from tests.forking import child, fork, in_child, threads
@@ -474,7 +466,8 @@ def test_a_log_without_descriptors_is_refused_as_well():
 SCRIPT = """
 import gc, os, sys
 import flow
-from publishers import ChangeLog, ChangeStore, LogForked, upsert
+from publishers import ChangeLog, ChangeStore, upsert
+from penstock_cdc.errors import LogForked
 log = ChangeLog.open(sys.argv[1] + "/log")
 follower = ChangeLog.open(sys.argv[1] + "/log", read_only=True)
 store = ChangeStore.open(sys.argv[1] + "/store")

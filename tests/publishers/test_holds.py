@@ -6,15 +6,9 @@ import os
 import pytest
 
 import flow
-from publishers import (
-    ChangeLog,
-    HistoryPruned,
-    HoldState,
-    InvalidOption,
-    LogReadOnly,
-    Position,
-    PositionAhead,
-)
+from penstock_cdc.errors import HistoryPruned, InvalidOption, LogReadOnly, PositionAhead
+from penstock_cdc.types import HoldState
+from publishers import ChangeLog, Position
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, Probe, everything, fill, opened, order, wait_until
 

@@ -18,7 +18,8 @@ import flow
 from flow import executors
 from flow.drain import drain, strand
 from flow.interrupts import Shield
-from publishers import LogFailed, Position
+from penstock_cdc.errors import LogFailed
+from publishers import Position
 from publishers.fanout import (
     batch,
     bench,

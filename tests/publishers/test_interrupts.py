@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import flow
-from publishers import ChangeLog, LogFailed, Position
+from penstock_cdc.errors import LogFailed
+from publishers import ChangeLog, Position
 from publishers.commits import group_commit, pending, queue, withheld
 from publishers.fanout import bench, group, publish_gate, registry, replayer, ring, waiting_list, watermark
 from publishers.wal import wal, withholding

@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 import flow
-from publishers import ChangeLog, Criterion, LogClosed
+from penstock_cdc.errors import LogClosed
+from publishers import ChangeLog, Criterion
 from publishers.errors import LogDropped, PublishingOff
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, fill, in_threads, opened, order, stalled

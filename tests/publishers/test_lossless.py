@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, InvalidChange, ValueRefused, upsert
+from penstock_cdc.errors import InvalidChange, ValueRefused
+from publishers import Content, upsert
 from publishers.lossless import NotFinite, encode, flaw_of, reader, text_integers
 from tests.publishers.support import opened
 

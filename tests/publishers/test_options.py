@@ -4,7 +4,8 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from publishers import InvalidOption, LogOptions
+from penstock_cdc.errors import InvalidOption
+from publishers import LogOptions
 
 
 def test_every_default_is_within_its_bounds():

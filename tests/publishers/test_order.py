@@ -6,7 +6,8 @@ import random
 import pytest
 
 import flow
-from publishers import ChangeLog, Content, Criterion, LogClosed, Position
+from penstock_cdc.errors import LogClosed
+from publishers import ChangeLog, Content, Criterion, Position
 from tests.harness.scale import scaled
 from tests.publishers.ordering import KEYS, PARTITIONS, WRITERS, Checker, Writers, stored
 from tests.publishers.support import (

@@ -8,20 +8,16 @@ import pytest
 import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
-from publishers import (
-    ChangeLog,
-    Content,
-    Criterion,
+from penstock_cdc.errors import (
     InvalidChange,
     InvalidOption,
     KeyTooLong,
     LogClosed,
     LogReadOnly,
-    Outbox,
     OutboxBehind,
     ProducerConflict,
-    SqlSource,
 )
+from publishers import ChangeLog, Content, Criterion, Outbox, SqlSource
 from tests.publishers.support import QUICK, in_threads, wait_until
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 import flow
-from publishers import HistoryPruned, Position, upsert
+from penstock_cdc.errors import HistoryPruned
+from publishers import Position, upsert
 from tests.publishers.movement import Mover
 from tests.publishers.support import everything, fill, opened, wait_until
 

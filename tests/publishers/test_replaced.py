@@ -8,7 +8,9 @@ from unittest import mock
 
 import pytest
 
-from publishers import ChangeLog, LogGone, LogIdentity, LogReplaced, Position, WalCorrupted, upsert
+from penstock_cdc.errors import LogGone, LogReplaced, WalCorrupted
+from penstock_cdc.types import LogIdentity
+from publishers import ChangeLog, Position, upsert
 from publishers.model.position import epoch_text
 from publishers.wal.disk.filesystem import RealFileSystem
 from tests.publishers.accidents import EACH_ACCIDENT, SHOWN, Site, rename_away

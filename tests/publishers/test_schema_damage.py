@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from publishers import Area, ChangeLog, Content, Criterion, LogFailed, LogFull, PenstockError, schema, upsert
+from penstock_cdc.errors import LogFailed, LogFull, PenstockError
+from penstock_cdc.mutations import schema
+from publishers import Area, ChangeLog, Content, Criterion, upsert
 from publishers.errors import AlreadyVisible, WalCorrupted
 from publishers.schemas.registry import SCHEMAS_NAME
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, MirroredFile

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from publishers import Area, ChangeLog, Content, Criterion, InvalidChange, LogFailed, schema, upsert
+from penstock_cdc.errors import InvalidChange, LogFailed
+from penstock_cdc.mutations import schema
+from publishers import Area, ChangeLog, Content, Criterion, upsert
 from publishers.errors import AlreadyVisible
 from publishers.mutations.mutation import columns_of
 from publishers.schemas import registry, stamping

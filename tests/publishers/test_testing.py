@@ -6,7 +6,8 @@ import pytest
 
 import flow
 from flow import operators as op
-from publishers import InvalidOption, LogClosed, Position, upsert
+from penstock_cdc.errors import InvalidOption, LogClosed
+from publishers import Position, upsert
 from publishers.testing import TooFew, collect, collect_async
 from tests.publishers.support import opened, wait_until
 

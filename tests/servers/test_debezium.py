@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from publishers import Area, ChangeLog, Content, NotALog, Operation
+from penstock_cdc.errors import NotALog
+from publishers import Area, ChangeLog, Content, Operation
 from tests.publishers.support import wait_until
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.program import jars

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from publishers import ChangeLog, Content, View, remove, schema, truncate, upsert
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, Content, View, remove, truncate, upsert
 from tests.publishers.support import wait_until
 from tests.servers.kafka_broker import KafkaBroker
 from tests.transports.sinks.targets import GoingClock

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from publishers import Area, ChangeStore, Criterion, LogFailed, upsert
+from penstock_cdc.errors import LogFailed
+from publishers import Area, ChangeStore, Criterion, upsert
 from publishers.errors import PenstockError
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 

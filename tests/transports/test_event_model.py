@@ -10,20 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flow.bridges.asyncio import aiter as iterate
-from publishers import (
-    ChangeLog,
-    Content,
-    Integers,
-    InvalidOption,
-    expire,
-    push,
-    rekey,
-    remove_field,
-    schema,
-    set_field,
-    truncate,
-    upsert,
-)
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.fields import push, remove_field, set_field
+from penstock_cdc.mutations import expire, schema
+from publishers import ChangeLog, Content, Integers, rekey, truncate, upsert
 from publishers.blocks.slices import Slice
 from publishers.lossless import reader
 from publishers.mutations.mutation import columns_of

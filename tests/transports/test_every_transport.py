@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
+from penstock_cdc.mutations import schema
 from publishers import (
     Area,
     ChangeLog,
@@ -25,7 +26,6 @@ from publishers import (
     Operation,
     Partial,
     View,
-    schema,
     upsert,
 )
 from tests.flow.probes import Probe

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from publishers import LogForked
+from penstock_cdc.errors import LogForked
 from tests.forking import child, in_child, threads
 from tests.harness.ports import free_port
 from tests.transports.client.test_remote_log import Probe

@@ -3,7 +3,8 @@
 import asyncio
 
 import flow
-from publishers import ChangeLog, Position, State, upsert
+from penstock_cdc.types import State
+from publishers import ChangeLog, Position, upsert
 from tests.publishers.support import QUICK
 from transports import connect, serve
 

@@ -4,17 +4,8 @@ import json
 
 import pytest
 
-from publishers import (
-    ChangeLog,
-    Content,
-    Criteria,
-    Criterion,
-    InvalidOption,
-    Operation,
-    PageSource,
-    Position,
-    upsert,
-)
+from penstock_cdc.errors import InvalidOption
+from publishers import ChangeLog, Content, Criteria, Criterion, Operation, PageSource, Position, upsert
 from publishers.errors import TooCostly
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotEnd
 from tests.publishers.movement import RETAIN, prune

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 import flow
 from flow import operators as op
-from publishers import Change, ChangeFeed, ChangeLog, Criterion, ModelChange, ModelFeed, upsert
+from penstock_cdc.types import ChangeFeed, ModelChange, ModelFeed
+from publishers import Change, ChangeLog, Criterion, upsert
 from transports import RemoteChange, RemoteLog, RemoteModelChange
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import flow
 from flow import operators as op
-from publishers import ChangeFeed, ChangeLog, upsert
+from penstock_cdc.types import ChangeFeed
+from publishers import ChangeLog, upsert
 from transports import RemoteLog
 
 

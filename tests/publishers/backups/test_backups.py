@@ -7,17 +7,9 @@ import threading
 
 import pytest
 
-from publishers import (
-    BackupRefused,
-    ChangeLog,
-    ChangeStore,
-    InvalidOption,
-    LogBusy,
-    NotALog,
-    backup,
-    restore,
-    schema,
-)
+from penstock_cdc.errors import BackupRefused, InvalidOption, LogBusy, NotALog
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, ChangeStore, backup, restore
 from publishers.errors import WalCorrupted
 from publishers.wal import RealFileSystem
 from publishers.wal.backups import copy as copies

@@ -4,16 +4,8 @@ import json
 
 import pytest
 
-from publishers import (
-    BackupRefused,
-    ChangeLog,
-    LogBusy,
-    Position,
-    PositionAhead,
-    PositionForked,
-    backup,
-    restore,
-)
+from penstock_cdc.errors import BackupRefused, LogBusy, PositionAhead, PositionForked
+from publishers import ChangeLog, Position, backup, restore
 from publishers.journal import JOURNAL_NAMES
 from publishers.slots.backup import forget_restored_place, restored_place
 from publishers.wal import RealFileSystem

@@ -4,11 +4,8 @@ import os
 
 import pytest
 
-from publishers import (
-    BackupRefused,
-    ChangeLog,
-    upsert,
-)
+from penstock_cdc.errors import BackupRefused
+from publishers import ChangeLog, upsert
 from tests.publishers.support import wait_until
 
 OPTIONS = {

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Content, Mutation, View, remove, schema, truncate, upsert
+from penstock_cdc.mutations import schema
+from publishers import Content, Mutation, View, remove, truncate, upsert
 from publishers.blocks.block import Block
 from publishers.blocks.decode import attached_of
 from publishers.mutations.mutation import REMOVE, columns_of

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import flow
 from flow import Overflow
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from publishers.channels import Channels, ChannelsClosed, Message
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, in_threads, wait_until

@@ -6,15 +6,10 @@ import threading
 import pytest
 
 import flow
-from publishers import (
-    InvalidTransactionState,
-    LogClosed,
-    PenstockError,
-    Position,
-    TransactionState,
-    set_field,
-    upsert,
-)
+from penstock_cdc.errors import InvalidTransactionState, LogClosed, PenstockError
+from penstock_cdc.fields import set_field
+from penstock_cdc.types import TransactionState
+from publishers import Position, upsert
 from tests.publishers.support import fill, wait_until
 
 ADDING = {

@@ -8,7 +8,10 @@ from itertools import product
 import pytest
 
 import flow
-from publishers import LogClosed, LogForked, PenstockError, Position, TransactionState, schema
+from penstock_cdc.errors import LogClosed, LogForked, PenstockError
+from penstock_cdc.mutations import schema
+from penstock_cdc.types import TransactionState
+from publishers import Position
 from tests.forking import in_child
 from tests.harness.occupying import occupied_pool
 from tests.publishers.support import Held, Probe, opened, order, wait_until

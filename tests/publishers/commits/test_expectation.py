@@ -8,24 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import (
-    ChangeLog,
+from penstock_cdc.errors import (
     ExpectationFailed,
     InvalidOption,
     LogFull,
     PenstockError,
-    Position,
     PositionAhead,
     PositionForeign,
     PositionForked,
     PositionMalformed,
     PredecessorFailed,
     TooCostly,
-    remove,
-    schema,
-    truncate,
-    upsert,
 )
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, Position, remove, truncate, upsert
 from publishers.commits.expectation import FRAME_COST, Expectation, expected
 from publishers.wal.read.reader import Reader
 from tests.publishers.support import QUICK, Held, fill, in_threads, opened, order, scratch, wait_until

@@ -7,14 +7,8 @@ import threading
 import pytest
 
 import flow
-from publishers import (
-    ChangeLog,
-    LogClosed,
-    LogFailed,
-    LogFull,
-    Position,
-    upsert,
-)
+from penstock_cdc.errors import LogClosed, LogFailed, LogFull
+from publishers import ChangeLog, Position, upsert
 from publishers.wal import RealFileSystem
 from tests.harness.scale import scaled
 from tests.publishers.support import (

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from publishers import LogClosed, LogFailed, LogFull, NoSuchVersion, Wait
+from penstock_cdc.errors import LogClosed, LogFailed, LogFull, NoSuchVersion
+from publishers import Wait
 from publishers.commits.pending import Pending
 from publishers.commits.queue import CommitQueue
 from tests.publishers.support import Held, opened, order, wait_until

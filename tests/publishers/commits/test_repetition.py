@@ -5,18 +5,10 @@ from itertools import product
 
 import pytest
 
-from publishers import (
-    ChangeLog,
-    InvalidOption,
-    Position,
-    PredecessorFailed,
-    ProducerConflict,
-    remove,
-    schema,
-    set_field,
-    truncate,
-    upsert,
-)
+from penstock_cdc.errors import InvalidOption, PredecessorFailed, ProducerConflict
+from penstock_cdc.fields import set_field
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, Position, remove, truncate, upsert
 from publishers.commits import pending
 from publishers.mutations.mutation import columns_of
 from tests.publishers.support import QUICK, Held, opened, order, wait_until

@@ -7,24 +7,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import flow
-from publishers import (
-    Area,
-    ChangeLog,
-    Content,
-    Criterion,
+from penstock_cdc.errors import (
     ExpectationFailed,
     InvalidChange,
     LogClosed,
     LogFailed,
     LogReadOnly,
     NoSuchVersion,
-    Operation,
     PredecessorFailed,
-    Submission,
-    Wait,
-    schema,
-    upsert,
 )
+from penstock_cdc.mutations import schema
+from penstock_cdc.types import Submission
+from publishers import Area, ChangeLog, Content, Criterion, Operation, Wait, upsert
 from publishers.commits.label import RemoteProducer
 from publishers.commits.submission import Submitted
 from tests.publishers.support import QUICK, Held, Probe, fill, opened, order, scratch, wait_until

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import InvalidCriteria
+from penstock_cdc.errors import InvalidCriteria
 from publishers.criteria.conditions import ABSENT, Comparison, Image, Where, find
 from publishers.criteria.facts import parse
 

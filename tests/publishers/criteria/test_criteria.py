@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Area, Criteria, Criterion, InvalidCriteria, Operation
+from penstock_cdc.errors import InvalidCriteria
+from publishers import Area, Criteria, Criterion, Operation
 from publishers.criteria.conditions import Transition, Where
 from tests.publishers.criteria.plain_filter import criterions
 

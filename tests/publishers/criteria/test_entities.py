@@ -2,7 +2,8 @@
 
 import pytest
 
-from publishers import Area, Content, Criteria, Criterion, Images, Operation, View, push, upsert
+from penstock_cdc.fields import push
+from publishers import Area, Content, Criteria, Criterion, Images, Operation, View, upsert
 from publishers.criteria.entities import EntityFilter, with_leaving
 from publishers.mutations.rows import flattened
 from tests.publishers.criteria.plain_filter import block, row

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Batch, Position, View, upsert
+from penstock_cdc.types import Batch
+from publishers import Position, View, upsert
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.mutations.mutation import columns_of

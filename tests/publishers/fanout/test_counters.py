@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flow.executors import INLINE
-from publishers import Area, ChangeLog, Content, Criterion, LogOptions, Position, schema, truncate
+from penstock_cdc.mutations import schema
+from publishers import Area, ChangeLog, Content, Criterion, LogOptions, Position, truncate
 from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.fanout.counters import DeliveryCounters

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 import flow
-from publishers import Criterion, Standing, TooCostly, Where
+from penstock_cdc.errors import TooCostly
+from penstock_cdc.types import Standing
+from publishers import Criterion, Where
 from publishers.criteria.predicate import Predicate
 from publishers.fanout import publish_gate, weights
 from publishers.fanout.subscription import ChangeSubscription

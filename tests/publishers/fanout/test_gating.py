@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flow
-from publishers import ChangeLog, LogClosed, Position
+from penstock_cdc.errors import LogClosed
+from publishers import ChangeLog, Position
 from publishers.errors import AdmissionStopped, SubscriberStalled
 from publishers.fanout.gating import Gating
 from tests.publishers.support import Probe, fill, in_threads, opened, order, wait_until

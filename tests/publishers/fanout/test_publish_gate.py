@@ -5,7 +5,8 @@ import threading
 import pytest
 
 import flow
-from publishers import ChangeLog, Criterion, LogFailed
+from penstock_cdc.errors import LogFailed
+from publishers import ChangeLog, Criterion
 from tests.publishers.support import Probe, everything, fill, opened, order, wait_until
 
 

@@ -7,7 +7,8 @@ import weakref
 import pytest
 
 import flow
-from publishers import Content, Criteria, Criterion, InvalidOption, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import Content, Criteria, Criterion, upsert
 from publishers.criteria.index import MatchingIndex
 from publishers.criteria.index_table import Table
 from publishers.criteria.patterns import Pattern

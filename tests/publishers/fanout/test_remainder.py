@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from publishers import Content, Criterion, HistoryPruned, LogClosed, Position
+from penstock_cdc.errors import HistoryPruned, LogClosed
+from publishers import Content, Criterion, Position
 from publishers.blocks.block import Block
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.remainder import Remainder

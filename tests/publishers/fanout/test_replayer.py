@@ -7,7 +7,8 @@ import pytest
 
 import flow
 import publishers.fanout.replayer as replayer_module
-from publishers import HistoryPruned, Position, WalCorrupted
+from penstock_cdc.errors import HistoryPruned, WalCorrupted
+from publishers import Position
 from publishers.background import BackgroundThread
 from publishers.blocks.block import Block
 from publishers.errors import LogExhausted

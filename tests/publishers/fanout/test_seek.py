@@ -7,13 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from publishers import (
-    Criterion,
-    HistoryPruned,
-    InvalidOption,
-    Position,
-    PositionAhead,
-)
+from penstock_cdc.errors import HistoryPruned, InvalidOption, PositionAhead
+from publishers import Criterion, Position
 from tests.harness.scale import scaled
 from tests.publishers.movement import RETAIN, BatchMover, Mover, caught_up, prune
 from tests.publishers.support import (

@@ -8,16 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flow
-from publishers import (
-    Content,
-    Gap,
-    HistoryPruned,
-    InvalidOption,
-    LogClosed,
-    LogForked,
-    Position,
-    upsert,
-)
+from penstock_cdc.errors import HistoryPruned, InvalidOption, LogClosed, LogForked
+from penstock_cdc.types import Gap
+from publishers import Content, Position, upsert
 from publishers.errors import LogExhausted
 from publishers.fanout.gap import GapNotice
 from publishers.fanout.ring import Ring

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from publishers import InvalidOption, Position, TooCostly
+from penstock_cdc.errors import InvalidOption, TooCostly
+from publishers import Position
 from publishers.groups.breaker import GroupBreaker
 from publishers.groups.errors import ConsumerFenced
 from publishers.groups.machine import GroupMachine

@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from publishers import Area, Change, HistoryPruned, Operation, Position, PositionError
+from penstock_cdc.errors import HistoryPruned, PositionError
+from publishers import Area, Change, Operation, Position
 from publishers.errors import LogFull
 from publishers.groups import ConsumerGroups, GroupState
 from publishers.groups.errors import ConsumerFenced, GroupExists, GroupUnwritten

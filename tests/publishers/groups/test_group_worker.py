@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from publishers.errors import LogClosed
 from publishers.groups.errors import ConsumerFenced
 from tests.publishers.support import opened, order, wait_until

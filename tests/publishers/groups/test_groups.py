@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from publishers import ChangeLog, Criterion, InvalidOption, LogReadOnly, Position, upsert
+from penstock_cdc.errors import InvalidOption, LogReadOnly
+from publishers import ChangeLog, Criterion, Position, upsert
 from publishers.groups import GroupTotals
 from publishers.groups.errors import (
     ConsumerFenced,

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from publishers import ChangeLog, InvalidOption, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import ChangeLog, upsert
 
 
 @pytest.fixture

@@ -7,29 +7,22 @@ from uuid import uuid4
 import pytest
 
 import flow
-from publishers import (
-    ChangeLog,
-    Criterion,
+from penstock_cdc.errors import (
     InvalidChange,
     InvalidOption,
     KeyTooLong,
     LogBusy,
     LogClosed,
-    LogOptions,
     LogReadOnly,
-    Mutation,
     NotALog,
-    Operation,
-    Position,
     PositionAhead,
     PositionForeign,
     PositionForked,
     PositionMalformed,
-    PositionToken,
     TransactionTooLarge,
-    truncate,
-    upsert,
 )
+from penstock_cdc.types import PositionToken
+from publishers import ChangeLog, Criterion, LogOptions, Mutation, Operation, Position, truncate, upsert
 from publishers.mutations.mutation import columns_of
 from tests.publishers.support import (
     QUICK,

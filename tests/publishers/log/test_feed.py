@@ -9,19 +9,15 @@ from datetime import timedelta
 import pytest
 
 import flow
-from publishers import (
-    ChangeLog,
-    ChangeStore,
-    Content,
-    Criterion,
+from penstock_cdc.errors import (
     HistoryPruned,
     InvalidChange,
     InvalidCriteria,
     InvalidOption,
     LogClosed,
-    Position,
     PositionAhead,
 )
+from publishers import ChangeLog, ChangeStore, Content, Criterion, Position
 from tests.publishers.support import (
     BatchProbe,
     ManualExecutor,

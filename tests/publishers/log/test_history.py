@@ -4,17 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import (
-    Content,
-    Criterion,
-    HistoryPruned,
-    InvalidOption,
-    LogClosed,
-    Position,
-    PositionAhead,
-    set_field,
-    upsert,
-)
+from penstock_cdc.errors import HistoryPruned, InvalidOption, LogClosed, PositionAhead
+from penstock_cdc.fields import set_field
+from publishers import Content, Criterion, Position, upsert
 from publishers.blocks.block import Block
 from tests.publishers.support import everything, fill, opened, order
 

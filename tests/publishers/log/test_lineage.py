@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import HistoryPruned, Position, PositionAhead, PositionForeign, PositionForked, PositionToken
+from penstock_cdc.errors import HistoryPruned, PositionAhead, PositionForeign, PositionForked
+from penstock_cdc.types import PositionToken
+from publishers import Position
 from publishers.log.lineage import Lineage
 from publishers.wal import Epoch, Follower
 

@@ -8,17 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from publishers import (
-    ChangeLog,
-    ChangeStore,
-    Criterion,
-    HistoryPruned,
-    InvalidOption,
-    LogClosed,
-    Position,
-    PositionAhead,
-    State,
-)
+from penstock_cdc.errors import HistoryPruned, InvalidOption, LogClosed, PositionAhead
+from penstock_cdc.types import State
+from publishers import ChangeLog, ChangeStore, Criterion, Position
 from publishers.model.change import Area
 from tests.harness.scale import scaled
 from tests.publishers.movement import RETAIN, Mover, caught_up, prune, settled

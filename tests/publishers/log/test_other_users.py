@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, InvalidOption, LogBusy, upsert
+from penstock_cdc.errors import InvalidOption, LogBusy
+from publishers import ChangeLog, ChangeStore, upsert
 from publishers.wal import writer_of
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.disk.modes import DIRECTORY_MODES, FILE_MODES, MEETING_MODES, kept_readers

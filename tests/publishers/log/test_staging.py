@@ -9,7 +9,9 @@ import textwrap
 
 import pytest
 
-from publishers import ChangeLog, Content, InvalidChange, TransactionTooLarge, schema, upsert
+from penstock_cdc.errors import InvalidChange, TransactionTooLarge
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, Content, upsert
 from publishers.log.staging import Staged
 from publishers.mutations.mutation import columns_of
 

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flow
-from publishers import ChangeLog, Content, HistoryPruned, InvalidOption, Position, PositionAhead, Start
+from penstock_cdc.errors import HistoryPruned, InvalidOption, PositionAhead
+from penstock_cdc.types import Start
+from publishers import ChangeLog, Content, Position
 from publishers.errors import SnapshotGone
 from publishers.snapshots.cursor import SnapshotCursor
 from tests.harness.scale import scaled

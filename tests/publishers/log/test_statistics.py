@@ -3,7 +3,8 @@
 import threading
 
 import flow
-from publishers import Criterion, LogOptions, Position, State
+from penstock_cdc.types import State
+from publishers import Criterion, LogOptions, Position
 from tests.publishers.support import Held, ManualExecutor, Probe, fill, opened, order, stalled, wait_until
 
 

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, InvalidOption, LogBusy
+from penstock_cdc.errors import InvalidOption, LogBusy
+from publishers import ChangeLog, ChangeStore
 from publishers.wal.files import directory
 from tests.publishers.support import QUICK, order, wait_until
 

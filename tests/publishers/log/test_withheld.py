@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 import flow
-from publishers import (
+from penstock_cdc.errors import (
     AlreadyVisible,
-    ChangeLog,
     InvalidOption,
     LogClosed,
     LogFailed,
@@ -23,11 +22,10 @@ from publishers import (
     LogFull,
     LogReadOnly,
     NoSuchVersion,
-    Position,
     PositionForked,
-    schema,
-    upsert,
 )
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, Position, upsert
 from tests.publishers.support import QUICK, Probe, everything, fill, in_threads, opened, order, wait_until
 
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 import publishers
+from penstock_cdc import fields, types
 from publishers import ChangeLog, upsert
 from publishers.model.change import Action
 from publishers.model.errors import brief
@@ -29,8 +30,10 @@ def annotations(kind):
 
 RECORDS = {
     name: kind
-    for name in publishers.__all__
-    if isinstance(kind := getattr(publishers, name), type)
+    for module in (publishers, fields, types)
+    for name in module.__all__
+    if isinstance(kind := getattr(module, name), type)
+    and kind.__module__.startswith("publishers.")
     and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct))
     and any(
         HELD.search(annotation) and "Callable" not in annotation for annotation in annotations(kind).values()

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from publishers import Action, Area, Change, Content, Images, Operation, Position, discard, set_field
+from penstock_cdc.fields import discard, set_field
+from publishers import Action, Area, Change, Content, Images, Operation, Position
 from publishers.model.change import time_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Position, PositionError, PositionMalformed, PositionToken
+from penstock_cdc.errors import PositionError, PositionMalformed
+from penstock_cdc.types import PositionToken
+from publishers import Position
 
 positions = st.builds(Position, st.integers(0, 2**63 - 1), st.integers(0, 2**32 - 1))
 

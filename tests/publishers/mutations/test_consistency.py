@@ -6,20 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publishers import (
-    Content,
-    FieldChange,
-    Images,
-    InvalidChange,
-    Position,
-    add,
-    apply_field,
-    discard,
-    push,
-    remove_field,
-    set_field,
-    upsert,
-)
+from penstock_cdc.errors import InvalidChange
+from penstock_cdc.fields import FieldChange, add, apply_field, discard, push, remove_field, set_field
+from publishers import Content, Images, Position, upsert
 from publishers.model.change import Action
 from tests.harness.scale import scaled
 from tests.publishers.support import opened

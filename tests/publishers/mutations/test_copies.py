@@ -5,24 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flow.executors import INLINE
-from publishers import (
-    Area,
-    Content,
-    Criterion,
-    InvalidChange,
-    InvalidOption,
-    Operation,
-    Position,
-    copied,
-    expire,
-    push,
-    rekey,
-    remove,
-    schema,
-    set_field,
-    truncate,
-    upsert,
-)
+from penstock_cdc.errors import InvalidChange, InvalidOption
+from penstock_cdc.fields import push, set_field
+from penstock_cdc.mutations import copied, expire, schema
+from publishers import Area, Content, Criterion, Operation, Position, rekey, remove, truncate, upsert
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, opened, wait_until
 

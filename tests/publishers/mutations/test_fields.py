@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flow
-from publishers import (
-    Action,
-    Content,
-    InvalidChange,
-    Operation,
-    Position,
+from penstock_cdc.errors import InvalidChange
+from penstock_cdc.fields import (
     add,
     apply_field,
     changed_fields,
@@ -23,8 +19,8 @@ from publishers import (
     push,
     remove_field,
     set_field,
-    upsert,
 )
+from publishers import Action, Content, Operation, Position, upsert
 from publishers.blocks.block import Block
 from publishers.mutations.fields import path_names
 from publishers.mutations.mutation import columns_of

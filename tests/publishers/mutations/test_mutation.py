@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import InvalidChange, Mutation, remove, upsert
+from penstock_cdc.errors import InvalidChange
+from publishers import Mutation, remove, upsert
 from publishers.mutations.mutation import REMOVE, UPSERT, columns_of, encode_json
 
 json = st.recursive(

@@ -11,19 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flow
-from publishers import (
-    Area,
-    ChangeLog,
-    Content,
-    Criterion,
-    InvalidChange,
-    Operation,
-    PenstockError,
-    Position,
-    schema,
-    set_field,
-    upsert,
-)
+from penstock_cdc.errors import InvalidChange, PenstockError
+from penstock_cdc.fields import set_field
+from penstock_cdc.mutations import schema
+from publishers import Area, ChangeLog, Content, Criterion, Operation, Position, upsert
 from publishers.mutations.mutation import columns_of
 from publishers.schemas import registry
 from publishers.schemas.registry import SCHEMAS_NAME

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from publishers import HistoryPruned, Position, PositionAhead, Start
+from penstock_cdc.errors import HistoryPruned, PositionAhead
+from penstock_cdc.types import Start
+from publishers import Position
 from publishers.fanout.state import SubscriptionLag
 from publishers.journal import Journal
 from publishers.log.lineage import Lineage

@@ -6,24 +6,21 @@ import threading
 import pytest
 
 import flow
-from publishers import (
+from penstock_cdc.errors import (
     AckAhead,
-    ChangeLog,
-    Criterion,
     Fenced,
     FormatTooNew,
     HistoryPruned,
-    HoldState,
     InvalidOption,
     LogUnreadable,
-    Position,
     PositionAhead,
     SlotBusy,
     SlotForked,
     SlotLost,
     SlotsCorrupted,
-    SlotState,
 )
+from penstock_cdc.types import HoldState, SlotState
+from publishers import ChangeLog, Criterion, Position
 from publishers.journal import Journal
 from publishers.slots.inspection import stored_slots
 from publishers.slots.record import SLOTS_NAME

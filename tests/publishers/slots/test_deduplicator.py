@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import ChangeLog, Deduplicator, InvalidOption, Position, PositionMalformed, upsert
+from penstock_cdc.errors import InvalidOption, PositionMalformed
+from publishers import ChangeLog, Deduplicator, Position, upsert
 from tests.publishers.support import fill
 
 LOG = "0" * 31 + "1:3.AAAAAAAAAAE"

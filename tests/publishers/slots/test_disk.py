@@ -4,7 +4,9 @@ import errno
 
 import pytest
 
-from publishers import Position, SlotState, SlotsUnwritten
+from penstock_cdc.errors import SlotsUnwritten
+from penstock_cdc.types import SlotState
+from publishers import Position
 from publishers.wal import HoldState
 from tests.publishers.slots.owner import Owner, gave
 from tests.publishers.wal.logs import commit

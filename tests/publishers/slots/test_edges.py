@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from publishers import Content, LogForked, NoSuchSlot, Position, SlotState, View
+from penstock_cdc.errors import LogForked, NoSuchSlot
+from penstock_cdc.types import SlotState
+from publishers import Content, Position, View
 from publishers.slots.errors import SlotsUnwritten
 from publishers.slots.progress import SlotProgress
 from tests.publishers.slots.consumers import take

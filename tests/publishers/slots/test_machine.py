@@ -4,7 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from publishers import Fenced, HoldState, NoSuchSlot, Position, SlotBusy, SlotExists, SlotState
+from penstock_cdc.errors import Fenced, NoSuchSlot, SlotBusy, SlotExists
+from penstock_cdc.types import HoldState, SlotState
+from publishers import Position
 from tests.harness.scale import scaled
 from tests.publishers.slots.owner import Owner, gave
 from tests.publishers.wal.logs import commit

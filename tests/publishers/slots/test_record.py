@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from publishers import FormatTooNew
+from penstock_cdc.errors import FormatTooNew
 from publishers.slots.record import FORMAT, JournalEntry, SlotPlace, SlotRecord, replay
 
 

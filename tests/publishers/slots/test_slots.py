@@ -5,27 +5,22 @@ from collections import deque
 import pytest
 
 import flow
-from publishers import (
+from penstock_cdc.errors import (
     AckAhead,
-    ChangeLog,
-    Content,
-    Criteria,
-    Criterion,
     Fenced,
     InvalidCriteria,
     InvalidOption,
     LogClosed,
     LogReadOnly,
     NoSuchSlot,
-    Position,
     PositionAhead,
     PublishingOff,
     SlotBusy,
     SlotExists,
-    SlotState,
     TooCostly,
-    upsert,
 )
+from penstock_cdc.types import SlotState
+from publishers import ChangeLog, Content, Criteria, Criterion, Position, upsert
 from publishers.errors import LogExhausted
 from publishers.journal import Journal
 from tests.publishers.slots.consumers import caught_up, served, take

@@ -2,7 +2,8 @@
 
 import errno
 
-from publishers import ChangeLog, HoldState, SlotState
+from penstock_cdc.types import HoldState, SlotState
+from publishers import ChangeLog
 from publishers.log.start import Places
 from publishers.wal.keep import holds
 from tests.publishers.slots.consumers import take

@@ -5,22 +5,15 @@ import threading
 import pytest
 
 import flow
-from publishers import (
-    ChangeLog,
-    Content,
-    Criterion,
+from penstock_cdc.errors import (
     HistoryPruned,
     InvalidOption,
     LogClosed,
-    Operation,
-    Position,
     PositionForeign,
     PositionMalformed,
     StateOff,
-    View,
-    remove,
-    upsert,
 )
+from publishers import ChangeLog, Content, Criterion, Operation, Position, View, remove, upsert
 from publishers.errors import SnapshotGone
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
 from tests.publishers.movement import RETAIN

@@ -6,21 +6,9 @@ import pytest
 
 import flow
 from flow.clock import SYSTEM_CLOCK
-from publishers import (
-    ChangeLog,
-    Criterion,
-    InvalidOption,
-    Operation,
-    PageSource,
-    Position,
-    SnapshotBegin,
-    SnapshotEnd,
-    SourceFailed,
-    StateOff,
-    remove,
-    truncate,
-    upsert,
-)
+from penstock_cdc.errors import InvalidOption, SourceFailed, StateOff
+from penstock_cdc.types import SnapshotBegin, SnapshotEnd
+from publishers import ChangeLog, Criterion, Operation, PageSource, Position, remove, truncate, upsert
 from publishers.errors import InvalidChange, LogError, LogExhausted, LogFull, SnapshotGone
 from publishers.snapshots.reader import SnapshotReader
 from tests.publishers.movement import RETAIN

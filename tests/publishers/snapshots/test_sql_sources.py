@@ -7,18 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from publishers import (
-    Area,
-    Criteria,
-    Criterion,
-    InvalidOption,
-    Outbox,
-    PageSource,
-    SourceFailed,
-    SourceRowRefused,
-    SqlSource,
-    upsert,
-)
+from penstock_cdc.errors import InvalidOption, SourceFailed, SourceRowRefused
+from publishers import Area, Criteria, Criterion, Outbox, PageSource, SqlSource, upsert
 from publishers.criteria.intersection import both
 from publishers.criteria.predicate import CompiledCriterion
 from publishers.lossless import key_text

@@ -21,7 +21,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from publishers import Content, Criteria, expire, remove, schema, truncate, upsert
+from penstock_cdc.mutations import expire, schema
+from publishers import Content, Criteria, remove, truncate, upsert
 from publishers.spark.source import ChangeSource
 
 

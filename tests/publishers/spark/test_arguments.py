@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from publishers import ChangeLog, PenstockError
+from penstock_cdc.errors import PenstockError
+from publishers import ChangeLog
 from publishers.spark import ChangeSink
 
 WRONG = (

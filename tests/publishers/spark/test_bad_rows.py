@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import ChangeLog, InvalidOption, LogReadOnly, Operation
+from penstock_cdc.errors import InvalidOption, LogReadOnly
+from publishers import ChangeLog, Operation
 from publishers.losses import LINES_MAX, key_digest
 from publishers.spark import ChangeSink, RowRefused, TooManyBadRows
 from publishers.spark.arrow import columns_of

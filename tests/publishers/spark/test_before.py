@@ -5,7 +5,8 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import types as T  # noqa: N812 - its name everywhere
 
-from publishers import ChangeLog, Content, Criterion, Images, InvalidOption, Position
+from penstock_cdc.errors import InvalidOption
+from publishers import ChangeLog, Content, Criterion, Images, Position
 from publishers.spark import ChangeSink
 from publishers.spark.errors import SchemaRefused
 

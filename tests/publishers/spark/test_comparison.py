@@ -7,19 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publishers import (
-    ChangeLog,
-    Content,
-    Criterion,
-    ExpectationFailed,
-    InvalidOption,
-    Operation,
-    StateOff,
-    expire,
-    remove,
-    truncate,
-    upsert,
-)
+from penstock_cdc.errors import ExpectationFailed, InvalidOption, StateOff
+from penstock_cdc.mutations import expire
+from publishers import ChangeLog, Content, Criterion, Operation, remove, truncate, upsert
 from publishers.mutations.mutation import columns_of
 from publishers.spark import BatchChanged, ChangeSink, ComparisonTooLarge
 from publishers.spark.comparison import BatchComparison

@@ -3,7 +3,8 @@ import json
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from publishers import ChangeLog, InvalidOption, Operation
+from penstock_cdc.errors import InvalidOption
+from publishers import ChangeLog, Operation
 from publishers.spark import DEBEZIUM, ChangeSink, RowRefused, SchemaRefused, UnorderedWarning, debezium
 
 pytestmark = pytest.mark.timeout(600)

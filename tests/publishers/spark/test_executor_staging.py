@@ -5,7 +5,9 @@ import logging
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from publishers import ChangeLog, Content, Criterion, InvalidChange, InvalidOption, schema, upsert
+from penstock_cdc.errors import InvalidChange, InvalidOption
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, Content, Criterion, upsert
 from publishers.log.staging import Staged
 from publishers.mutations.mutation import columns_of
 from publishers.spark import ChangeSink, StagingLost

@@ -2,16 +2,8 @@
 
 import pytest
 
-from publishers import (
-    ChangeLog,
-    Content,
-    Criterion,
-    InvalidOption,
-    Operation,
-    SourceFailed,
-    SourceRowRefused,
-    upsert,
-)
+from penstock_cdc.errors import InvalidOption, SourceFailed, SourceRowRefused
+from publishers import ChangeLog, Content, Criterion, Operation, upsert
 from publishers.errors import InvalidChange
 from publishers.snapshots.source import PageRequest
 from publishers.spark import ChangeSink, FrameSource, SchemaRefused

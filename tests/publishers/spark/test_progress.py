@@ -11,7 +11,8 @@ pytest.importorskip("pyspark")
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
-from publishers import InvalidOption, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import upsert
 from publishers.spark import ChangeSink, ProgressListener, QueryProgress, QueryState
 
 pytestmark = pytest.mark.timeout(600)

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from publishers import ValueRefused
+from penstock_cdc.errors import ValueRefused
 from publishers.lossless import mistakable, reader
 from publishers.spark import debezium
 from publishers.spark.envelopes import EnvelopeParser

@@ -16,7 +16,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 import transports
-from publishers import ChangeLog, Content, InvalidOption, Operation, TransactionTooLarge
+from penstock_cdc.errors import InvalidOption, TransactionTooLarge
+from publishers import ChangeLog, Content, Operation
 from publishers.errors import AdmissionStopped
 from publishers.spark import BatchChanged, ChangeSink, CheckpointLost
 from publishers.spark.queries import gate_of

@@ -7,7 +7,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from publishers import ChangeLog, Content, InvalidOption, LogReadOnly, Operation
+from penstock_cdc.errors import InvalidOption, LogReadOnly
+from publishers import ChangeLog, Content, Operation
 from publishers.spark import ChangeSink, ConnectRefused, SinkFailed, SinkNameTaken
 from publishers.spark.errors import RowRefused
 

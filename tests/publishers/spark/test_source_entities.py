@@ -14,7 +14,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from publishers import ChangeLog, InvalidOption, Position, expire, remove, schema, truncate, upsert
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.mutations import expire, schema
+from publishers import ChangeLog, Position, remove, truncate, upsert
 from publishers.spark import SchemaRefused, ValueRefused
 from publishers.spark.source import ChangeSource
 from publishers.spark.source_entities import FEED_SCHEMA, typed_schema

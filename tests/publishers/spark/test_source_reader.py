@@ -31,22 +31,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructType
 
-from publishers import (
-    Area,
-    ChangeLog,
-    Criterion,
+from penstock_cdc.errors import (
     HistoryPruned,
     InvalidCriteria,
     InvalidOption,
     LogReplaced,
     NotALog,
-    Operation,
-    Position,
     PositionAhead,
     PositionForeign,
     PositionForked,
-    upsert,
 )
+from publishers import Area, ChangeLog, Criterion, Operation, Position, upsert
 from publishers.errors import ConsumerBusy
 from publishers.spark import SchemaRefused
 from publishers.spark.source import ChangeSource

@@ -12,7 +12,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 import transports
-from publishers import ChangeLog, InvalidOption, Position, remove, schema, set_field, truncate, upsert
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.fields import set_field
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, Position, remove, truncate, upsert
 from publishers.spark import source_server
 from publishers.spark.source import ChangeSource
 from tests.publishers.spark.source_rows import joined, tasks

@@ -14,7 +14,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from flow.clock import SYSTEM_CLOCK
-from publishers import Area, ChangeLog, Content, Criterion, InvalidOption, LogBusy, upsert
+from penstock_cdc.errors import InvalidOption, LogBusy
+from publishers import Area, ChangeLog, Content, Criterion, upsert
 from publishers.spark import RowRefused, SchemaRefused
 from publishers.spark.source import ChangeSource
 

@@ -9,30 +9,18 @@ from contextlib import closing
 
 import pytest
 
-from publishers import (
-    Change,
-    ChangeLog,
-    Content,
+from penstock_cdc.errors import (
     InvalidChange,
     InvalidOption,
     LogClosed,
     LogFull,
-    Operation,
-    Position,
     StateIncomplete,
     StateOff,
     StateUnusable,
-    copied,
-    expire,
-    push,
-    rekey,
-    remove,
-    remove_field,
-    schema,
-    set_field,
-    truncate,
-    upsert,
 )
+from penstock_cdc.fields import push, remove_field, set_field
+from penstock_cdc.mutations import copied, expire, schema
+from publishers import Change, ChangeLog, Content, Operation, Position, rekey, remove, truncate, upsert
 from publishers.wal import RealFileSystem
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, fill, order, wait_until

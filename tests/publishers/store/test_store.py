@@ -7,7 +7,8 @@ from dataclasses import fields
 import pytest
 
 import flow
-from publishers import Area, ChangeLog, Content, Criterion, LogBusy, LogOptions, LogReadOnly, upsert
+from penstock_cdc.errors import LogBusy, LogReadOnly
+from publishers import Area, ChangeLog, Content, Criterion, LogOptions, upsert
 from publishers.errors import (
     InvalidChange,
     InvalidName,

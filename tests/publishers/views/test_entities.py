@@ -11,23 +11,11 @@ import pytest
 from pydantic import BaseModel
 
 import flow
-from publishers import (
-    Area,
-    BodyMismatch,
-    Change,
-    ChangeStore,
-    Content,
-    Criterion,
-    Images,
-    InvalidChange,
-    InvalidOption,
-    ModelChange,
-    Position,
-    View,
-    copied,
-    set_field,
-    upsert,
-)
+from penstock_cdc.errors import BodyMismatch, InvalidChange, InvalidOption
+from penstock_cdc.fields import set_field
+from penstock_cdc.mutations import copied
+from penstock_cdc.types import ModelChange
+from publishers import Area, Change, ChangeStore, Content, Criterion, Images, Position, View, upsert
 from tests.publishers.support import BatchProbe, Probe
 
 KEY = UUID(int=7)

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flow.executors import INLINE
-from publishers import Content, Hash, Images, Integers, InvalidOption, Position, View, schema, upsert
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.mutations import schema
+from publishers import Content, Hash, Images, Integers, Position, View, upsert
 from publishers.lossless import text_integers
 from tests.publishers.support import Probe, opened, wait_until
 

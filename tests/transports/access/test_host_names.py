@@ -7,7 +7,7 @@ import json
 import pytest
 import websockets
 
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from transports import serve
 from transports.access.host_names import HostNames, is_loopback
 

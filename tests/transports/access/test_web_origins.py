@@ -2,7 +2,7 @@
 
 import pytest
 
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from transports.access.web_origins import checked_origins
 from transports.server.asgi import Application
 

@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from transports import Application, Page
 from transports.browser.pages import _OWN as OWN
 from transports.browser.pages import find_own

@@ -8,7 +8,8 @@ import urllib.request
 import pytest
 
 import flow
-from publishers import ChangeLog, ChangeStore, PositionForked, upsert
+from penstock_cdc.errors import PositionForked
+from publishers import ChangeLog, ChangeStore, upsert
 from tests.publishers.support import QUICK
 from transports import connect
 from transports.cli import main

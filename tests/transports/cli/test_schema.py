@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from publishers import ChangeStore, schema
+from penstock_cdc.mutations import schema
+from publishers import ChangeStore
 from transports import serve
 from transports.cli import main
 

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, InvalidOption, PageRequest
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.types import PageRequest
+from publishers import ChangeLog, ChangeStore
 from tests.transports.cli.test_program import one_line, start
 from transports import ExtraMissing
 from transports.cli import main

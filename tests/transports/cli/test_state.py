@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, StateIncomplete, upsert
+from penstock_cdc.errors import StateIncomplete
+from publishers import ChangeLog, ChangeStore, upsert
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, fill
 from tests.transports.cli.test_program import one_line

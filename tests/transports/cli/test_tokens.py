@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from publishers import InvalidOption, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import upsert
 from tests.transports.cli.test_program import one_line, start
 from transports import Credentials, Limits, Principal, serve
 from transports.access.tokens import TokenFile, token_given

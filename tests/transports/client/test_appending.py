@@ -8,23 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import (
-    ChangeLog,
-    Content,
-    Criterion,
-    InvalidChange,
-    InvalidOption,
-    InvalidTransactionState,
-    Position,
-    TransactionTooLarge,
-    Wait,
-    expire,
-    rekey,
-    remove,
-    schema,
-    truncate,
-    upsert,
-)
+from penstock_cdc.errors import InvalidChange, InvalidOption, InvalidTransactionState, TransactionTooLarge
+from penstock_cdc.mutations import expire, schema
+from publishers import ChangeLog, Content, Criterion, Position, Wait, rekey, remove, truncate, upsert
 from publishers.commits.label import RemoteProducer
 from publishers.model.change import time_of
 from publishers.mutations.rows import flattened

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flow.bridges.asyncio import aiter as iterate
-from publishers import Area, ChangeLog, Content, Criterion, View, schema, upsert
+from penstock_cdc.mutations import schema
+from publishers import Area, ChangeLog, Content, Criterion, View, upsert
 from publishers.schemas.registry import Schemas
 from tests.harness.ports import free_port
 from tests.publishers.support import QUICK

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import InvalidChange, remove, upsert
+from penstock_cdc.errors import InvalidChange
+from publishers import remove, upsert
 from transports.codec.changes import read_array, read_change, read_lines, read_objects
 from transports.errors import InvalidInput
 

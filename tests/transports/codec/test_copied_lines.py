@@ -2,7 +2,9 @@
 
 from operator import attrgetter
 
-from publishers import ChangeLog, Content, expire, push, remove, truncate, upsert
+from penstock_cdc.fields import push
+from penstock_cdc.mutations import expire
+from publishers import ChangeLog, Content, remove, truncate, upsert
 from tests.transports.sinks.targets import QUICK
 from transports.codec.changes import read_lines
 from transports.codec.events import encode_change

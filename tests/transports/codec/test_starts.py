@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Commit, InvalidOption, Position, PositionToken
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.types import Commit, PositionToken
+from publishers import Position
 from publishers.model.position import Start
 from transports.codec.starts import start_json, start_of, start_of_text
 from transports.errors import InvalidRequest

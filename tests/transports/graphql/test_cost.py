@@ -334,7 +334,7 @@ def test_headers_only_take_no_bytes_of_bodies(log, fill):
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "x"])
 def test_a_bound_of_a_page_is_a_number_of_bytes(log, wrong):
-    from publishers import InvalidOption
+    from penstock_cdc.errors import InvalidOption
 
     with pytest.raises(InvalidOption, match="max_bytes"):
         log.history(max_bytes=wrong)

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flow
-from publishers import ChangeLog, Content, push, rekey, remove, upsert
+from penstock_cdc.fields import push
+from publishers import ChangeLog, Content, rekey, remove, upsert
 from publishers.blocks.block import Block
 from tests.harness.scale import scaled
 from tests.publishers.support import wait_until

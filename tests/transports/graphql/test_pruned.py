@@ -2,7 +2,8 @@
 
 import pytest
 
-from publishers import ChangeLog, Position, PositionToken, upsert
+from penstock_cdc.types import PositionToken
+from publishers import ChangeLog, Position, upsert
 from transports import serve
 
 RETAIN = {

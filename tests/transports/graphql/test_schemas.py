@@ -4,7 +4,8 @@ import asyncio
 import json
 import urllib.request
 
-from publishers import Content, View, schema, upsert
+from penstock_cdc.mutations import schema
+from publishers import Content, View, upsert
 from transports import Grant, serve
 
 TOTAL = {"type": "struct", "fields": [{"name": "total", "type": "decimal(10,2)"}]}

@@ -7,7 +7,9 @@ import json
 import random
 from collections import deque
 
-from publishers import Commit, ExpectationFailed, LogFull, Position, PredecessorFailed, TooCostly
+from penstock_cdc.errors import ExpectationFailed, LogFull, PredecessorFailed, TooCostly
+from penstock_cdc.types import Commit
+from publishers import Position
 from tests.harness.scale import scaled
 from transports.codec.replies import AppendedReply, SpooledReply
 from transports.errors import RemoteError

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publishers import Commit, ExpectationFailed, LogFull, Position
+from penstock_cdc.errors import ExpectationFailed, LogFull
+from penstock_cdc.types import Commit
+from publishers import Position
 from publishers.commits.submission import Wait
 from publishers.model.position import PositionToken
 from tests.transports.protocol.test_server import acknowledged, closed, sent, session, subscribe

@@ -2,7 +2,7 @@
 
 import json
 
-from publishers import TransactionTooLarge
+from penstock_cdc.errors import TransactionTooLarge
 from tests.transports.protocol.test_appends import CURSOR
 from transports.codec import replies
 from transports.errors import RemoteError

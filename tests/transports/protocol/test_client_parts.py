@@ -2,7 +2,7 @@
 
 import json
 
-from publishers import TransactionTooLarge
+from penstock_cdc.errors import TransactionTooLarge
 from tests.transports.protocol.test_client_appends import bad, good, machine, told
 from transports.codec.replies import SpooledReply
 from transports.protocol.client_appends import AppendAnswered, ClientAppend, ResumeAppends

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from publishers import LogFull
+from penstock_cdc.errors import LogFull
 from publishers.commits.submission import Wait
 from tests.transports.protocol.test_appends import CHANGES, append, codes, done, refused, write
 from tests.transports.protocol.test_server import acknowledged, closed, sent, subscribe

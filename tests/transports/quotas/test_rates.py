@@ -2,7 +2,7 @@
 
 import pytest
 
-from publishers import TooCostly
+from penstock_cdc.errors import TooCostly
 from transports.problems import describe
 from transports.quotas.rates import PrincipalRates
 

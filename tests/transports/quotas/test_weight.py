@@ -2,7 +2,8 @@
 
 import pytest
 
-from publishers import Criteria, Criterion, TooCostly
+from penstock_cdc.errors import TooCostly
+from publishers import Criteria, Criterion
 from publishers.criteria.cost import Cost, weigh
 from transports import Limits
 from transports.problems import describe

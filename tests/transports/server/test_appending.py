@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from publishers import ChangeLog, Content, Criteria, Criterion, LogFailed, Position, upsert
+from penstock_cdc.errors import LogFailed
+from publishers import ChangeLog, Content, Criteria, Criterion, Position, upsert
 from publishers.commits.label import RemoteProducer
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing

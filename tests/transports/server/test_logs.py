@@ -9,7 +9,8 @@ import signal
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, LogGone, LogReplaced, upsert
+from penstock_cdc.errors import LogGone, LogReplaced
+from publishers import ChangeLog, ChangeStore, upsert
 from tests.publishers.accidents import EACH_ACCIDENT, SHOWN, Site, rename_away, switch_to_another
 from tests.publishers.support import QUICK, fill, scratch, wait_until
 from tests.transports.cli.test_program import one_line, start

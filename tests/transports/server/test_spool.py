@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from publishers import InvalidChange, LogFull, Position, TooCostly
+from penstock_cdc.errors import InvalidChange, LogFull, TooCostly
+from publishers import Position
 from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Submission, Wait
 from publishers.errors import LogExhausted, PredecessorFailed

@@ -7,7 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from flow.bridges.asyncio import aiter as iterate
-from publishers import Content, InvalidOption, Position
+from penstock_cdc.errors import InvalidOption
+from publishers import Content, Position
 from publishers.model.position import Start
 from transports import RemoteError, connect
 

@@ -8,7 +8,8 @@ import urllib.request
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, Content, View, schema, upsert
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, ChangeStore, Content, View, upsert
 from tests.transports.principals import knowing
 from transports import Forbidden, Grant, Limits, LogAction, serve
 from transports.cli import main

@@ -5,7 +5,8 @@ import sqlite3
 import pytest
 import redis
 
-from publishers import InvalidOption, remove, truncate, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import remove, truncate, upsert
 from tests.transports.sinks.targets import rigged
 from tests.transports.sinks.test_cache import URL, Server
 from tests.transports.sinks.test_search import engine  # noqa: F401 - a fixture

@@ -5,7 +5,8 @@ import fnmatch
 import pytest
 import redis
 
-from publishers import InvalidOption, Position, remove, truncate, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import Position, remove, truncate, upsert
 from tests.transports.sinks.targets import rigged
 from transports.sinks import SinkOptions, SinkState
 from transports.sinks.cache import CacheSink

@@ -6,23 +6,10 @@ from operator import attrgetter
 import msgspec
 import pytest
 
-from publishers import (
-    ChangeLog,
-    Content,
-    InvalidOption,
-    Operation,
-    View,
-    add,
-    discard,
-    expire,
-    push,
-    remove,
-    remove_field,
-    schema,
-    set_field,
-    truncate,
-    upsert,
-)
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.fields import add, discard, push, remove_field, set_field
+from penstock_cdc.mutations import expire, schema
+from publishers import ChangeLog, Content, Operation, View, remove, truncate, upsert
 from publishers.model.change import Area
 from tests.harness.missing import skip_without_package
 from tests.transports.sinks.mock_broker import MockBroker

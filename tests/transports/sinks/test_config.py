@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-from publishers import Criteria, Criterion, Images, InvalidOption, Start
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.types import Start
+from publishers import Criteria, Criterion, Images
 from publishers.views.view import Content
 from transports.errors import ExtraMissing
 from transports.sinks import FileSink, StreamSink

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from publishers import Criterion, InvalidOption, Position, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import Criterion, Position, upsert
 from tests.transports.sinks.targets import rigged
 from transports.sinks import FileSink, SinkState, StreamSink, file
 

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from publishers import ChangeLog, Content, InvalidOption, View, remove, schema, truncate, upsert
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, Content, View, remove, truncate, upsert
 from tests.harness.ports import free_port
 from tests.publishers.support import wait_until
 from tests.transports.sinks.mock_broker import MockBroker

@@ -5,7 +5,8 @@ from zlib import crc32
 
 import pytest
 
-from publishers import Criterion, InvalidOption, truncate, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import Criterion, truncate, upsert
 from publishers.views.view import Images
 from tests.publishers.support import wait_until
 from tests.transports.sinks.receivers import OK, Receiver

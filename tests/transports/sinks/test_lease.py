@@ -8,7 +8,7 @@ import sys
 import pytest
 import sqlalchemy as sql
 
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from tests.harness.scale import scaled
 from transports.sinks.file_leases import FileLeases
 from transports.sinks.leading import SinkLeading

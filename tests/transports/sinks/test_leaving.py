@@ -10,17 +10,16 @@ import json
 
 import pytest
 
+from penstock_cdc.errors import HistoryPruned, InvalidOption
+from penstock_cdc.fields import push
+from penstock_cdc.mutations import expire
 from publishers import (
     ChangeLog,
     Content,
     Criterion,
-    HistoryPruned,
-    InvalidOption,
     Operation,
     Position,
     View,
-    expire,
-    push,
     rekey,
     remove,
     truncate,

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from publishers import ChangeLog, InvalidOption, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import ChangeLog, upsert
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import QUICK, Target
 from tests.transports.telemetry.test_prometheus import fetch, read

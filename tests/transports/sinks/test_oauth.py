@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from tests.transports.sinks.receivers import OK, Receiver, closed_port
 from tests.transports.sinks.targets import HandClock
 from tests.transports.sinks.webhooks import BATCH, LOOPBACK, context

@@ -6,7 +6,9 @@ import sqlite3
 
 import pytest
 
-from publishers import InvalidOption, schema, truncate, upsert
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.mutations import schema
+from publishers import truncate, upsert
 from tests.publishers.support import wait_until
 from tests.transports.sinks.mock_broker import MockBroker
 from tests.transports.sinks.targets import Rig, Target, rigged

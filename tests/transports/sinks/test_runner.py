@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from publishers import ChangeLog, Criterion, Images, InvalidOption, Position, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import ChangeLog, Criterion, Images, Position, upsert
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import QUICK, Target, rigged
 from transports.sinks import (

@@ -2,7 +2,8 @@
 
 import pytest
 
-from publishers import ChangeLog, Position, PositionAhead, upsert
+from penstock_cdc.errors import PositionAhead
+from publishers import ChangeLog, Position, upsert
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import QUICK, Target, rigged
 from tests.transports.sinks.test_runner import ORDERS

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from publishers import InvalidOption, remove, upsert
+from penstock_cdc.errors import InvalidOption
+from publishers import remove, upsert
 from tests.transports.sinks.targets import rigged
 from tests.transports.sinks.test_switch import left_out
 from transports.sinks import SinkState, search_connection

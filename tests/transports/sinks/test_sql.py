@@ -5,7 +5,10 @@ import sqlite3
 
 import pytest
 
-from publishers import Criterion, InvalidOption, Position, expire, remove, schema, set_field, truncate, upsert
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.fields import set_field
+from penstock_cdc.mutations import expire, schema
+from publishers import Criterion, Position, remove, truncate, upsert
 from tests.transports.sinks.targets import rigged
 from transports.sinks import SinkState, TargetRefused
 from transports.sinks.sql import SqlSink

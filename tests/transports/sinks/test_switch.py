@@ -7,7 +7,8 @@ import sqlite3
 
 import pytest
 
-from publishers import ChangeLog, Criterion, InvalidOption
+from penstock_cdc.errors import InvalidOption
+from publishers import ChangeLog, Criterion
 from tests.transports.sinks.receivers import Receiver
 from tests.transports.sinks.targets import QUICK, Target, rigged
 from transports.codec.changes import read_lines

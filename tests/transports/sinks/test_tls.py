@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from tests.publishers.support import wait_until
 from tests.transports.certificates import Authority
 from tests.transports.sinks.receivers import server_context

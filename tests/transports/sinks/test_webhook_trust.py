@@ -7,7 +7,7 @@ import httpcore
 import pytest
 import standardwebhooks
 
-from publishers import InvalidOption
+from penstock_cdc.errors import InvalidOption
 from tests.transports.certificates import Authority
 from tests.transports.sinks.receivers import OK, Receiver, server_context
 from tests.transports.sinks.targets import HandClock

@@ -13,15 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import flow
-from publishers import (
-    ChangeLog,
-    ChangeStore,
-    ExpectationFailed,
-    InvalidChange,
-    InvalidOption,
-    Position,
-    upsert,
-)
+from penstock_cdc.errors import ExpectationFailed, InvalidChange, InvalidOption
+from publishers import ChangeLog, ChangeStore, Position, upsert
 from publishers.mutations.mutation import columns_of
 from publishers.tracing import LINKS_MAX, CommitSpans, DeliverySpans
 from tests.publishers.support import BatchProbe

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 import flow
-from publishers import ChangeLog, LogFailed, LogUnreadable
+from penstock_cdc.errors import LogFailed, LogUnreadable
+from publishers import ChangeLog
 from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks import Verdict, dump, repair, verify
 from publishers.wal.checks.dump import Dumped, DumpGap

@@ -5,7 +5,9 @@ from dataclasses import fields
 
 import pytest
 
-from publishers import ChangeLog, ChangeStore, InvalidOption, LogOptions, backup, restore, schema, upsert
+from penstock_cdc.errors import InvalidOption
+from penstock_cdc.mutations import schema
+from publishers import ChangeLog, ChangeStore, LogOptions, backup, restore, upsert
 from publishers.errors import LogExhausted, LogUnreadable
 from publishers.options import KEEP_HISTORY, KEPT
 from publishers.wal import RealFileSystem

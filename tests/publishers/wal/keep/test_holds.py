@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publishers import HistoryPruned, HoldState, InvalidOption, Position
+from penstock_cdc.errors import HistoryPruned, InvalidOption
+from penstock_cdc.types import HoldState
+from publishers import Position
 from publishers.wal.files.segment import segment_name
 from publishers.wal.keep.retention import Retention
 from publishers.wal.keep.segment_ages import Ages
