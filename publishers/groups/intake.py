@@ -63,6 +63,7 @@ class GroupIntake:
         self.reading = after
         while self.resumed and self.resumed[0].position < self._fed:
             self._changes.close_stored(self._next_row().position)  # the change matches no more
+        self._skip_done()
 
     def prune(self, oldest: Position, head: Position) -> list[Position]:
         """Skips history that retention deleted; returns the positions in ``resumed`` that are lost by this."""
@@ -74,7 +75,12 @@ class GroupIntake:
             self._gathered.forget()
         if self.reading < oldest:
             self.reading = max(head, self.reading)
+        self._skip_done()
         return lost
+
+    def _skip_done(self) -> None:
+        """Goes on at the next row that was not done at the restart: what lies before it is done, and not held any more."""
+        self.reading = max(self.reading, self.resumed[0].position if self.resumed else self.read_before)
 
     def _next_row(self) -> OpenRow:
         row = self.resumed.popleft()

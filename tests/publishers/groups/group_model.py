@@ -144,6 +144,7 @@ class GroupModel(RuleBasedStateMachine):
         assert not unread & set(machine.units)
         kept = sorted([*machine.units, *unread])
         assert machine.floor == (kept[0] if kept else machine.head)
+        assert machine.floor <= machine.reading, "history is let go that is read again"
         states = [unit.state for unit in machine.units.values()]
         assert machine.parked == states.count(DeliveryState.PARKED)
         assert machine.pending == states.count(DeliveryState.PENDING)

@@ -443,7 +443,7 @@ def test_what_retention_took_is_counted_and_never_left_pending():
     rows = [OpenRow(1, 1), OpenRow(5, 1)]
     group = GroupMachine("g", GroupSettings(), Position(6), rows, clock=Clock())
     assert group.prune(Position(4), Position(4)) == [Position(1, 1)]
-    assert (group.reading, group.floor) == (Position(4), Position(5, 1))
+    assert (group.reading, group.floor) == (Position(5, 1), Position(5, 1))
     group.feed([(Position(5, 1), KEY, None, 0), (Position(7, 1), OTHER, None, 0)], Position(8))
     group.take(group.join("one", 1), 9)
     assert group.prune(Position(9), Position(9)) == [Position(5, 1), Position(7, 1)]

@@ -342,6 +342,26 @@ def test_history_that_was_gone_before_a_restart_is_a_gap_like_any_other(policy, 
         assert group.join("one").read(wait=0)
 
 
+def test_a_group_reads_on_behind_a_restart_although_what_it_has_done_is_deleted_meanwhile():
+    """F78: it reads again from the first change that was not done, and goes on at the next one."""
+    path = scratch() / "log"
+    with ChangeLog.open(path, **{**RETAIN, **QUICK}) as log:
+        log.groups.create("slow", start="earliest", max_bytes=100_000)
+        one = log.groups.open("slow").join("one")
+        for n in range(40):
+            log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
+        read = [each for _ in range(20) for each in one.read(wait=0)]
+        assert one.ack(*read[1:31], durable=True) == 30
+    with ChangeLog.open(path, **{**RETAIN, **QUICK}) as log:
+        one = log.groups.open("slow").join("one")
+        (first,) = one.read(1, wait=0)
+        assert keys([first]) == [0]
+        assert one.ack(first, durable=True) == 1
+        log._keep_house()
+        assert log.oldest.version > 10
+        assert keys(one.read(2, wait=0)) == [31, 32]
+
+
 def test_a_consumer_that_waits_is_not_absent_however_long_it_waits():
     """F78."""
     clock = Clock()
