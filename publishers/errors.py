@@ -138,19 +138,20 @@ __all__ = [
 class InvalidName(PenstockError, ValueError):
     """A log cannot have that name."""
 
-    def __init__(self, name: object, right: str) -> None:
-        super().__init__(f"a log cannot be called {name!r:.120}; its name must be {right}")
-        self.name = name
+    name: object
+    right: str
+    says = "a log cannot be called {name!r:.120}; its name must be {right}"
 
 
 class InvalidCriteria(PenstockError, ValueError):
     """A criterion names an unknown field, or has a value that the field does not accept."""
 
-    def __init__(self, path: str, value: object, right: str) -> None:
-        super().__init__(f"{path} is {shown(value)}, but must be {right}")
-        self.path = path
-        self.value = value
-        self.right = right
+    path: str
+    value: object
+    right: str
+
+    def _text(self) -> str:
+        return f"{self.path} is {shown(self.value)}, but must be {self.right}"
 
     def at(self, place: str) -> "InvalidCriteria":
         """Returns the same error with the path of the criterion prepended."""
@@ -194,11 +195,12 @@ class TooCostly(PenstockError):
 class InvalidChange(PenstockError, ValueError):
     """A change cannot be stored as it is."""
 
-    def __init__(self, parameter: str, value: object, right: str) -> None:
-        super().__init__(f"{parameter} is {shown(value)}, but must be {right}")
-        self.parameter = parameter
-        self.value = value
-        self.right = right
+    parameter: str
+    value: object
+    right: str
+
+    def _text(self) -> str:
+        return f"{self.parameter} is {shown(self.value)}, but must be {self.right}"
 
     def at(self, place: str) -> "InvalidChange":
         """Returns the same error with the path of the change prepended."""
@@ -218,32 +220,23 @@ class BodyMismatch(PenstockError, ValueError):
         flaw: What did not fit.
     """
 
-    def __init__(
-        self,
-        image: str,
-        entity_type: str | None,
-        key: str | None,
-        position: "Position",
-        after: "Position",
-        model: str,
-        flaw: str,
-    ) -> None:
-        super().__init__(f"{image} of {entity_type} {key!r:.120} at {position} does not fit {model}: {flaw:.500}")  # fmt: skip
-        self.image = image
-        self.entity_type = entity_type
-        self.key = key
-        self.position = position
-        self.after = after
-        self.flaw = flaw
+    image: str
+    entity_type: str | None
+    key: str | None
+    position: "Position"
+    after: "Position"
+    model: str
+    flaw: str
+    says = "{image} of {entity_type} {key!r:.120} at {position} does not fit {model}: {flaw:.500}"
 
 
 class InvalidTransactionState(PenstockError, RuntimeError):
     """A transaction is used before its block begins, or after its block has ended (SQLSTATE class 25)."""
 
-    def __init__(self, log: str, state: "Enum", right: str) -> None:
-        super().__init__(f"the transaction of log {log!r} {state.value}; {right}")
-        self.log = log
-        self.state = state
+    log: str
+    state: "Enum"
+    right: str
+    says = "the transaction of log {log!r} {state.value}; {right}"
 
 
 class LogError(PenstockError):
@@ -253,17 +246,17 @@ class LogError(PenstockError):
 class NotALog(LogError):
     """The directory holds no change log."""
 
-    def __init__(self, path: "Path", why: str) -> None:
-        super().__init__(f"{path} is not a change log: {why}")
-        self.path = path
+    path: "Path"
+    why: str
+    says = "{path} is not a change log: {why}"
 
 
 class NotAStore(LogError):
     """The directory holds no store of logs."""
 
-    def __init__(self, path: "Path", why: str) -> None:
-        super().__init__(f"{path} is not a store of logs: {why}")
-        self.path = path
+    path: "Path"
+    why: str
+    says = "{path} is not a store of logs: {why}"
 
 
 class NotThere(PenstockError, KeyError):
@@ -275,7 +268,9 @@ class NotThere(PenstockError, KeyError):
         self.name = name
         self.known = sorted(known)
         listed = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
-        super().__init__(f"there is no {self.what} {name!r:.120} in the {self.where}; it has {listed or 'none yet'}")  # fmt: skip
+        super().__init__(
+            f"there is no {self.what} {name!r:.120} in the {self.where}; it has {listed or 'none yet'}"
+        )
 
     __str__ = Exception.__str__  # KeyError would quote the text
 
@@ -289,46 +284,42 @@ class NoSuchLog(LogError, NotThere):
 class LogExists(LogError):
     """The store already has a log of that name, or of a name that differs in upper and lower case only."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the store has a log {name!r} already; choose another name, or drop it first")
-        self.name = name
+    name: str
+    says = "the store has a log {name!r} already; choose another name, or drop it first"
 
 
 class LogDropped(LogError):
     """The log was dropped from its store, with everything in it. No change will follow."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the log {name!r} was dropped")
-        self.name = name
+    name: str
+    says = "the log {name!r} was dropped"
 
 
 class PublishingOff(LogError):
     """The log was opened with ``publish=False``: it can be written and read, but not subscribed to."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the log {name!r} was opened with publish=False; open it with publish=True to subscribe")  # fmt: skip
-        self.name = name
+    name: str
+    says = "the log {name!r} was opened with publish=False; open it with publish=True to subscribe"
 
 
 class LogBusy(LogError):
     """Another process, or another opening in this one, writes to the log."""
 
-    def __init__(
-        self, path: "Path", pid: int | None, right: str = "open it with read_only=True to follow it"
-    ) -> None:
-        owner = f"process {pid}" if pid else "another process"
-        super().__init__(f"{path} is being written by {owner}; {right}")
-        self.path = path
-        self.pid = pid
+    path: "Path"
+    pid: int | None
+    right: str = "open it with read_only=True to follow it"
+    says = "{path} is being written by {owner}; {right}"
+
+    @property
+    def owner(self) -> str:
+        """The process that holds it, as far as it is known."""
+        return f"process {self.pid}" if self.pid else "another process"
 
 
 class ConsumerBusy(LogBusy):
     """Another process reads through the links of this consumer, and removes them as it proceeds."""
 
-    def __init__(self, path: "Path", pid: int | None) -> None:
-        LogError.__init__(self, f"{path} is in use by {f'process {pid}' if pid else 'another process'}")
-        self.path = path
-        self.pid = pid
+    says = "{path} is in use by {owner}"
 
 
 class LogForked(LogError, Forked):
@@ -339,37 +330,36 @@ class LogForked(LogError, Forked):
         pid: The process that opened it.
     """
 
-    def __init__(self, path: "Path | str", pid: int, right: str = "open it here with read_only=True") -> None:
-        LogError.__init__(self, f"{path} was opened in process {pid}; {right}")
-        self.path = path
-        self.pid = pid
+    path: "Path | str"
+    pid: int
+    right: str = "open it here with read_only=True"
+    says = "{path} was opened in process {pid}; {right}"
 
 
 class LogReadOnly(LogError):
     """The log was opened for following and not for writing, or only its store may write it."""
 
-    def __init__(self, path: "Path | str", why: str = "was opened with read_only=True") -> None:
-        super().__init__(f"{path} {why} and cannot be written")
-        self.path = path
+    path: "Path | str"
+    why: str = "was opened with read_only=True"
+    says = "{path} {why} and cannot be written"
 
 
 class LogClosed(LogError):
     """The log was closed before everything was delivered; resume from ``position``."""
 
     retryable = True
+    position: "Position | None" = None
 
-    def __init__(self, position: "Position | None" = None) -> None:
-        super().__init__("the change log is closed" + (f"; resume from {position}" if position else ""))
-        self.position = position
+    def _text(self) -> str:
+        return "the change log is closed" + (f"; resume from {self.position}" if self.position else "")
 
 
 class LogUnreadable(LogError):
     """A file of the log exists but cannot be opened: it is not a regular file, or permission is missing. This is no damage."""
 
-    def __init__(self, path: "Path", why: str) -> None:
-        super().__init__(f"{path} cannot be opened ({why}); a log needs regular files that this process may open")  # fmt: skip
-        self.path = path
-        self.why = why
+    path: "Path"
+    why: str
+    says = "{path} cannot be opened ({why}); a log needs regular files that this process may open"
 
 
 class LogReplaced(LogError):
@@ -381,38 +371,36 @@ class LogReplaced(LogError):
             opened, it judges which kept positions are still valid.
     """
 
-    def __init__(self, old: "LogIdentity", new: "LogIdentity") -> None:
+    old: "LogIdentity"
+    new: "LogIdentity"
+
+    def _text(self) -> str:
         right = (
             "open it again, and resume from the stored positions: the log refuses positions of history that it does not have"
-            if old.log_id == new.log_id
+            if self.old.log_id == self.new.log_id
             else "open it again, and choose a start position"
         )
-        found = "an older copy of it" if old == new else new
-        super().__init__(f"the log was replaced: it was {old}, and now there is {found}; {right}")
-        self.old = old
-        self.new = new
+        found = "an older copy of it" if self.old == self.new else self.new
+        return f"the log was replaced: it was {self.old}, and now there is {found}; {right}"
 
 
 class LogGone(LogError):
     """The log that was followed is no longer at its path: it was renamed or removed. No change will follow."""
 
-    def __init__(self, path: "Path") -> None:
-        super().__init__(f"there is no log at {path} any more; open the log at its new path")
-        self.path = path
+    path: "Path"
+    says = "there is no log at {path} any more; open the log at its new path"
 
 
 class LogFull(LogError):
     """The disk has no room for the commit. Nothing of the commit was kept, and the log remains usable."""
 
     retryable = True
+    free: int | None
+    needed: int
 
-    def __init__(self, free: int | None, needed: int) -> None:
-        left = "an unknown number of" if free is None else str(free)
-        super().__init__(
-            f"the disk has {left} bytes free, the commit needs {needed}; free some space and commit again"
-        )
-        self.free = free
-        self.needed = needed
+    def _text(self) -> str:
+        left = "an unknown number of" if self.free is None else str(self.free)
+        return f"the disk has {left} bytes free, the commit needs {self.needed}; free some space and commit again"
 
 
 class LogExhausted(LogFull):
@@ -422,11 +410,12 @@ class LogExhausted(LogFull):
         resource: What has run out: ``"descriptors"``, ``"memory"`` or ``"threads"``; ``"disk"`` if the disk is read-only.
     """
 
+    free: int | None = None
+    needed: int = 0
+
     def __init__(self, resource: Literal["descriptors", "memory", "threads", "disk"]) -> None:
-        LogError.__init__(self, f"{_LACKS[resource]}; nothing was kept, try again")
-        self.free = None
-        self.needed = 0
         self.resource = resource
+        Exception.__init__(self, f"{_LACKS[resource]}; nothing was kept, try again")
 
 
 _LACKS: Final = {
@@ -445,24 +434,24 @@ class LogFailed(LogError):
     for an opening.
     """
 
-    def __init__(self, outcome: Literal["unknown", "refused"], why: str, *, opening: bool = False) -> None:
-        super().__init__(
-            f"the change log could not be opened, because the disk failed ({why}); repair the disk and open the log again"
-            if opening
-            else f"the change log has failed ({why}); this commit is {outcome}; open the log again to recover"
+    outcome: Literal["unknown", "refused"]
+    why: str
+    opening: bool = False
+
+    def _text(self) -> str:
+        return (
+            f"the change log could not be opened, because the disk failed ({self.why}); repair the disk and open the log again"
+            if self.opening
+            else f"the change log has failed ({self.why}); this commit is {self.outcome}; open the log again to recover"
         )
-        self.outcome = outcome
 
 
 class AlreadyVisible(LogError):
     """The versions to truncate may already have been delivered."""
 
-    def __init__(self, version: int, visible: int) -> None:
-        super().__init__(
-            f"versions above {version} cannot be truncated: versions up to {visible} are visible"
-        )
-        self.version = version
-        self.visible = visible
+    version: int
+    visible: int
+    says = "versions above {version} cannot be truncated: versions up to {visible} are visible"
 
 
 class BackupRefused(LogError):
@@ -474,20 +463,18 @@ class BackupRefused(LogError):
         choice: What can be done.
     """
 
-    def __init__(self, path: "Path", why: str, choice: str) -> None:
-        super().__init__(f"{path}: {why}; {choice}")
-        self.path = path
-        self.why = why
-        self.choice = choice
+    path: "Path"
+    why: str
+    choice: str
+    says = "{path}: {why}; {choice}"
 
 
 class NoSuchVersion(LogError):
     """A version was never committed, or was truncated."""
 
-    def __init__(self, version: int, newest: int) -> None:
-        super().__init__(f"there is no version {version}; the newest one is {newest}")
-        self.version = version
-        self.newest = newest
+    version: int
+    newest: int
+    says = "there is no version {version}; the newest one is {newest}"
 
 
 class ExpectationFailed(LogError):
@@ -503,107 +490,98 @@ class ExpectationFailed(LogError):
         key: Key of that change; None if the change concerns all keys, as a TRUNCATE does.
     """
 
-    def __init__(
-        self,
-        expected: "Position",
-        found: "Position",
-        at: "Position | None" = None,
-        entity_type: str | None = None,
-        key: str | None = None,
-        *,
-        untold: str | None = None,
-    ) -> None:
-        if untold is not None:
-            what = f"whether the keys changed at {expected} or later is unknown: {untold}"
-        elif at is not None:
-            whose = "all keys" if key is None else f"key {key!r:.120}"
-            what = f"{whose} of {entity_type!r:.120} changed at {at}, but the commit expected no change from {expected} on"
+    expected: "Position"
+    found: "Position"
+    at: "Position | None" = None
+    entity_type: str | None = None
+    key: str | None = None
+    untold: str | None = None
+
+    def _text(self) -> str:
+        if self.untold is not None:
+            what = f"whether the keys changed at {self.expected} or later is unknown: {self.untold}"
+        elif self.at is not None:
+            whose = "all keys" if self.key is None else f"key {self.key!r:.120}"
+            what = (
+                f"{whose} of {self.entity_type!r:.120} changed at {self.at}, "
+                f"but the commit expected no change from {self.expected} on"
+            )
         else:
-            what = f"the log is at {found}, but the commit expected no change from {expected} on"
-        super().__init__(f"{what}; read from there up to {found}, decide again, and expect {found}")
-        self.expected = expected
-        self.found = found
-        self.at = at
-        self.entity_type = entity_type
-        self.key = key
+            what = f"the log is at {self.found}, but the commit expected no change from {self.expected} on"
+        return f"{what}; read from there up to {self.found}, decide again, and expect {self.found}"
 
 
 class PredecessorFailed(LogError):
     """The predecessor of a submitted transaction was refused. Nothing was written, so both may be submitted again in order."""
 
     retryable = True
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the transaction submitted before this one was refused, so nothing of this one was written; "
-            "submit both again in order"
-        )
+    says = (
+        "the transaction submitted before this one was refused, so nothing of this one was written; "
+        "submit both again in order"
+    )
 
 
 class TransactionTooLarge(LogError):
     """A transaction exceeds a bound of the log."""
 
-    def __init__(self, option: str, value: int, limit: int, why: str | None = None) -> None:
-        super().__init__(
-            why
-            or f"the transaction has {value}, but {option} is {limit}; commit less at once or raise the option"
+    option: str
+    value: int
+    limit: int
+    why: str | None = None
+
+    def _text(self) -> str:
+        return (
+            self.why
+            or f"the transaction has {self.value}, but {self.option} is {self.limit}; commit less at once or raise the option"
         )
-        self.option = option
-        self.value = value
-        self.limit = limit
 
 
 class KeyTooLong(TransactionTooLarge):
     """A key of a change exceeds the bound. Keys stored under a larger bound can still be read."""
 
-    def __init__(self, value: int, limit: int) -> None:
-        why = f"a key has {value} bytes, but max_key_bytes is {limit}; shorten the key or raise the option"
-        super().__init__("max_key_bytes", value, limit, why)
+    def _text(self) -> str:
+        return f"a key has {self.value} bytes, but {self.option} is {self.limit}; shorten the key or raise the option"
 
 
 class WalCorrupted(LogError):
     """Acknowledged data are damaged. They are never skipped, truncated or delivered."""
 
-    def __init__(self, segment: int, offset: int, why: str) -> None:
-        super().__init__(
-            f"segment {segment} is damaged at byte {offset}: {why}; "
-            "'penstock verify DIR' shows all damage, 'penstock repair DIR' repairs it"
-        )
-        self.segment = segment
-        self.offset = offset
+    segment: int
+    offset: int
+    why: str
+    says = (
+        "segment {segment} is damaged at byte {offset}: {why}; "
+        "'penstock verify DIR' shows all damage, 'penstock repair DIR' repairs it"
+    )
 
 
 class StateOff(LogError):
     """The log was opened without its compacted state."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"the log {name} keeps no state and names no source of rows; its owner has to open it with state=True, or give "
-            "a source, as snapshots_from does"
-        )
-        self.name = name
+    name: str
+    says = (
+        "the log {name} keeps no state and names no source of rows; its owner has to open it with state=True, or give "
+        "a source, as snapshots_from does"
+    )
 
 
 class StateIncomplete(LogError):
     """The compacted state cannot be built, because changes that belong to it are no longer kept. It is never partial."""
 
-    def __init__(self, since: "Position") -> None:
-        super().__init__(
-            f"the log begins at {since}, so the state would lack all earlier changes; open the log without state=True (serve "
-            "it without --state), or restore its directory 'state' from a copy"
-        )
-        self.since = since
+    since: "Position"
+    says = (
+        "the log begins at {since}, so the state would lack all earlier changes; open the log without state=True (serve "
+        "it without --state), or restore its directory 'state' from a copy"
+    )
 
 
 class StateUnusable(LogError):
     """The file of the compacted state is not such a file, is damaged, or cannot be read or written at the moment."""
 
     retryable = True
-
-    def __init__(self, path: "Path", why: str) -> None:
-        super().__init__(f"the state in {path} cannot be used: it is {why}")
-        self.path = path
-        self.why = why
+    path: "Path"
+    why: str
+    says = "the state in {path} cannot be used: it is {why}"
 
 
 class SourceFailed(LogError):
@@ -614,10 +592,10 @@ class SourceFailed(LogError):
         retryable: Whether the next attempt may succeed: False if the source returned bad rows.
     """
 
-    def __init__(self, entity_type: str, why: str, *, retryable: bool = True) -> None:
-        super().__init__(f"the source of {entity_type!r:.120} {why}")
-        self.entity_type = entity_type
-        self.retryable = retryable
+    entity_type: str
+    why: str
+    retryable: bool = True
+    says = "the source of {entity_type!r:.120} {why}"
 
 
 class SourceRowRefused(SourceFailed):
@@ -629,56 +607,56 @@ class SourceRowRefused(SourceFailed):
 
     def __init__(self, entity_type: str, key: str | None) -> None:
         what = "a row whose key is null" if key is None else f"two rows of the key {key!r:.120}"
+        self.key = key
         super().__init__(
             entity_type,
             f"has {what}, but each row of a snapshot needs a key of its own; leave such rows "
             "out by a condition, or name the columns that identify a row with key=",
             retryable=False,
         )
-        self.key = key
 
 
 class FormatTooNew(LogError):
     """A newer version of penstock wrote the log, or a part of it. Nothing is damaged, and nothing was changed."""
 
-    def __init__(self, found: int, known: int, what: str = "format") -> None:
-        super().__init__(
-            f"the log has {what} {found}, and this version of penstock knows {what}s up to {known}; "
-            "open it with a newer version"
-        )
-        self.found = found
-        self.known = known
+    found: int
+    known: int
+    what: str = "format"
+    says = (
+        "the log has {what} {found}, and this version of penstock knows {what}s up to {known}; "
+        "open it with a newer version"
+    )
 
 
 class SubscriberStalled(PenstockError):
     """A gating subscriber made no progress for too long while a writer waited for it."""
 
     retryable = True
+    subscriber: str
+    lag: int | None
+    max_lag: int | timedelta
+    timeout: float
 
-    def __init__(self, subscriber: str, lag: int | None, max_lag: int | timedelta, timeout: float) -> None:
-        behind = "more changes than the log remembers" if lag is None else f"{lag} changes"
-        super().__init__(
-            f"subscriber {subscriber} lags {behind} (max_lag is {max_lag}) and made no progress for {timeout:g} s; "
+    def _text(self) -> str:
+        behind = "more changes than the log remembers" if self.lag is None else f"{self.lag} changes"
+        return (
+            f"subscriber {self.subscriber} lags {behind} (max_lag is {self.max_lag}) and made no progress for {self.timeout:g} s; "
             "have it request more, cancel it, or raise max_lag or stall_timeout"
         )
-        self.subscriber = subscriber
-        self.lag = lag
 
 
 class AdmissionStopped(PenstockError):
     """The wait for admission was stopped by the caller."""
 
-    def __init__(self) -> None:
-        super().__init__("stopped while waiting for a gating subscriber; nothing was committed")
+    says = "stopped while waiting for a gating subscriber; nothing was committed"
 
 
 class PositionForeign(PositionError):
     """A position of another log."""
 
-    def __init__(self, log_id: "UUID", expected: "UUID") -> None:
-        super().__init__(f"the position belongs to log {log_id}, but this is log {expected}")
-        self.log_id = log_id
-        self.expected = expected
+    log_id: "UUID"
+    expected: "UUID"
+    says = "the position belongs to log {log_id}, but this is log {expected}"
 
 
 class PositionForked(PositionError):
@@ -688,44 +666,39 @@ class PositionForked(PositionError):
     log never had the epoch (it is a copy, or was restored from one); then the position cannot show where the histories part.
     """
 
-    def __init__(self, epoch: int, end: "Position | None") -> None:
-        super().__init__(
-            f"epoch {epoch} of the position is not part of the history of this log, which is a copy or was restored from one; "
+    epoch: int
+    end: "Position | None"
+
+    def _text(self) -> str:
+        return (
+            f"epoch {self.epoch} of the position is not part of the history of this log, which is a copy or was restored from one; "
             "take a snapshot first, or choose a start position"
-            if end is None
-            else f"of epoch {epoch} the log kept only the changes before {end}; later changes that were read are lost"
+            if self.end is None
+            else f"of epoch {self.epoch} the log kept only the changes before {self.end}; later changes that were read are lost"
         )
-        self.epoch = epoch
-        self.end = end
 
 
 class PositionAhead(PositionError):
     """A position beyond the end of the log, as far as this opening knows it."""
 
     retryable = True
-
-    def __init__(self, head: "Position") -> None:
-        super().__init__(f"the position is beyond the end of the log, which is {head}")
-        self.head = head
+    head: "Position"
+    says = "the position is beyond the end of the log, which is {head}"
 
 
 class HistoryPruned(PositionError):
     """A position older than the oldest kept segment. Start at ``oldest`` and accept the gap, or take a snapshot."""
 
-    def __init__(self, oldest: "Position") -> None:
-        super().__init__(
-            f"the history before {oldest} is no longer kept; start there, or take a snapshot first"
-        )
-        self.oldest = oldest
+    oldest: "Position"
+    says = "the history before {oldest} is no longer kept; start there, or take a snapshot first"
 
 
 class SnapshotGone(HistoryPruned):
     """A snapshot cannot be continued: changes that follow its delivered rows are no longer kept, or it has taken too long."""
 
-    def __init__(self, snapshot: str, oldest: "Position", why: str | None = None) -> None:
-        why = why or f"the history before {oldest} is no longer kept"
-        PositionError.__init__(
-            self, f"snapshot {snapshot} cannot be continued, because {why}; begin a new one"
-        )
-        self.snapshot = snapshot
-        self.oldest = oldest
+    snapshot: str
+    why: str | None = None
+
+    def _text(self) -> str:
+        why = self.why or f"the history before {self.oldest} is no longer kept"
+        return f"snapshot {self.snapshot} cannot be continued, because {why}; begin a new one"

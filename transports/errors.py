@@ -34,7 +34,7 @@ The codes are those of the protocol's document; ``retryable`` says whether the s
 
 import enum
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from publishers.errors import PenstockError
 
@@ -137,53 +137,61 @@ class Violation(Exception):
 
 
 class WireError(PenstockError):
-    """An error of one operation that arises in the transport itself."""
+    """An error of one operation that arises in the transport itself.
 
-    code = "INTERNAL"
+    Attributes:
+        code: Its code on the wire.
+        carried: The attributes that a client gets beside code and text.
+    """
 
-    def __init__(self, message: str, **data: object) -> None:
-        super().__init__(message)
-        self.data = data
+    code: ClassVar[str] = "INTERNAL"
+    carried: ClassVar[str] = ""
+
+    @property
+    def data(self) -> dict[str, object]:
+        """The values of ``carried``, by name."""
+        return {name: getattr(self, name) for name in self.carried.split()}
 
 
 class InvalidRequest(WireError):
     """A field of a message has an invalid value."""
 
     code = "INVALID_REQUEST"
-
-    def __init__(self, path: str, value: object, right: str) -> None:
-        super().__init__(f"{path} is {value!r:.200}, but must be {right}", path=path)
-        self.path = path
+    carried = "path"
+    path: str
+    value: object
+    right: str
+    says = "{path} is {value!r:.200}, but must be {right}"
 
 
 class InvalidDemand(WireError):
     """Credits that are not a valid count of events (Reactive Streams §3.9)."""
 
     code = "INVALID_DEMAND"
+    name: str
+    value: object
+    low: int
+    high: int
 
-    def __init__(self, name: str, value: object, low: int, high: int) -> None:
-        right = f"a whole number between {low} and {high} (rule 3.9)"
-        super().__init__(f"{name} is {_short(value)}, but must be {right}")
-        self.value = value
+    def _text(self) -> str:
+        return f"{self.name} is {_short(self.value)}, but must be a whole number between {self.low} and {self.high} (rule 3.9)"
 
 
 class Forbidden(WireError):
     """The client asks for something that it may not see or do. The text does not repeat the request."""
 
     code = "FORBIDDEN"
-
-    def __init__(self, path: str, right: str) -> None:
-        super().__init__(f"{path} must be {right}", path=path)
-        self.path = path
+    carried = "path"
+    path: str
+    right: str
+    says = "{path} must be {right}"
 
 
 class Unauthenticated(WireError):
     """The credentials of a client are missing or wrong, or its principal has expired."""
 
     code = "UNAUTHENTICATED"
-
-    def __init__(self) -> None:
-        super().__init__("the token or certificate is missing, wrong or expired")
+    says = "the token or certificate is missing, wrong or expired"
 
 
 class NotAuthenticated(WireError):
@@ -191,191 +199,159 @@ class NotAuthenticated(WireError):
 
     code = "NOT_AUTHENTICATED"
     retryable = True
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"the client could not be authenticated within {seconds:g} s; try again later")
-        self.seconds = seconds
+    seconds: float
+    says = "the client could not be authenticated within {seconds:g} s; try again later"
 
 
 class LogNotFound(WireError):
     """The server has no log of that name."""
 
     code = "LOG_NOT_FOUND"
+    carried = "path"
+    path = "log"
+    name: str | None
+    names: list[str]
 
-    def __init__(self, name: str | None, names: list[str]) -> None:
-        known = ", ".join(sorted(names)) or "none"
-        super().__init__(f"log is {name!r:.100}, but must be one of: {known}", path="log")
-        self.name = name
+    def _text(self) -> str:
+        return f"log is {self.name!r:.100}, but must be one of: {', '.join(sorted(self.names)) or 'none'}"
 
 
 class TooManySubscriptions(WireError):
     """The connection has as many subscriptions as it may have."""
 
     code = "TOO_MANY_SUBSCRIPTIONS"
+    carried = "limit"
     retryable = True
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"this connection has its {limit} subscriptions; complete one, or connect again", limit=limit
-        )
-        self.limit = limit
+    limit: int
+    says = "this connection has its {limit} subscriptions; complete one, or connect again"
 
 
 class TooManySnapshots(WireError):
     """The connection has as many subscriptions that receive rows as it may have at a time."""
 
     code = "TOO_MANY_SNAPSHOTS"
+    carried = "limit"
     retryable = True
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"{limit} subscriptions of this connection (limit snapshots) are receiving rows; wait until one of them has all its rows",
-            limit=limit,
-        )
-        self.limit = limit
+    limit: int
+    says = "{limit} subscriptions of this connection (limit snapshots) are receiving rows; wait until one of them has all its rows"
 
 
 class SlotNotOpen(WireError):
     """An acknowledgement names an opening of a slot that is over. Nothing has changed."""
 
     code = "SLOT_NOT_OPEN"
-
-    def __init__(self, name: str, opening: str) -> None:
-        super().__init__(
-            f"slot {name!r} is not open as {opening!r} (any more); subscribe with that opening, and acknowledge what is delivered then",
-            name=name,
-            opening=opening,
-        )
-        self.name = name
-        self.opening = opening
+    carried = "name opening"
+    name: str
+    opening: str
+    says = "slot {name!r} is not open as {opening!r} (any more); subscribe with that opening, and acknowledge what is delivered then"
 
 
 class ConsumerNotJoined(WireError):
     """A call names a joining of a group that is over. Nothing has changed."""
 
     code = "CONSUMER_NOT_JOINED"
-
-    def __init__(self, name: str, consumer: str, opening: str) -> None:
-        super().__init__(
-            f"consumer {consumer!r} of group {name!r} has not joined as {opening!r} (any more); subscribe with that opening, "
-            "and acknowledge what is delivered then",
-            name=name,
-            consumer=consumer,
-            opening=opening,
-        )
-        self.name = name
-        self.consumer = consumer
-        self.opening = opening
+    carried = "name consumer opening"
+    name: str
+    consumer: str
+    opening: str
+    says = (
+        "consumer {consumer!r} of group {name!r} has not joined as {opening!r} (any more); subscribe with that opening, "
+        "and acknowledge what is delivered then"
+    )
 
 
 class TooManySlots(WireError):
     """As many slots are open, or wait for their clients, as the server allows, or as it allows the principal.
 
-    Args:
+    Attributes:
         limit: The bound.
         own: Whether it is that of the principal.
     """
 
     code = "TOO_MANY_SLOTS"
+    carried = "limit"
     retryable = True
+    limit: int
+    own: bool = False
 
-    def __init__(self, limit: int, own: bool = False) -> None:
-        whose = " by this principal (limit principal_slot_leases)" if own else " (limit slot_leases)"
-        super().__init__(
-            f"{limit} slots are open{whose}, and each has a connected client; wait until one is closed",
-            limit=limit,
+    def _text(self) -> str:
+        whose = " by this principal (limit principal_slot_leases)" if self.own else " (limit slot_leases)"
+        return (
+            f"{self.limit} slots are open{whose}, and each has a connected client; wait until one is closed"
         )
-        self.limit = limit
 
 
 class TooManyMembers(WireError):
     """As many group consumers have joined, or wait for their clients, as the server allows, or as it allows the principal.
 
-    Args:
+    Attributes:
         limit: The bound.
         own: Whether it is that of the principal.
     """
 
     code = "TOO_MANY_CONSUMERS"
+    carried = "limit"
     retryable = True
+    limit: int
+    own: bool = False
 
-    def __init__(self, limit: int, own: bool = False) -> None:
-        whose = " of this principal (limit principal_group_members)" if own else " (limit group_members)"
-        super().__init__(
-            f"{limit} consumers{whose} have joined, and each has a connected client; wait until one leaves",
-            limit=limit,
-        )
-        self.limit = limit
+    def _text(self) -> str:
+        whose = " of this principal (limit principal_group_members)" if self.own else " (limit group_members)"
+        return f"{self.limit} consumers{whose} have joined, and each has a connected client; wait until one leaves"
 
 
 class TooManyCalls(WireError):
     """As many calls of a consumer are unanswered as it may have; this call had no effect."""
 
     code = "TOO_MANY_CALLS"
+    carried = "limit"
     retryable = True
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"{limit} calls of this consumer (limit group_calls) are not answered; wait for answers, and send the call again",
-            limit=limit,
-        )
-        self.limit = limit
+    limit: int
+    says = "{limit} calls of this consumer (limit group_calls) are not answered; wait for answers, and send the call again"
 
 
 class TooManyAppends(WireError):
     """More appends or bytes are unanswered than a connection may have; nothing was written."""
 
     code = "TOO_MANY_APPENDS"
+    carried = "option limit"
     retryable = True
-
-    def __init__(self, option: str, limit: int) -> None:
-        super().__init__(
-            f"the unanswered appends exceed {option}, which is {limit}; wait for answers, and send the append again",
-            option=option,
-            limit=limit,
-        )
-        self.option = option
-        self.limit = limit
+    option: str
+    limit: int
+    says = "the unanswered appends exceed {option}, which is {limit}; wait for answers, and send the append again"
 
 
 class NoTransaction(WireError):
     """A ``commit`` names a transaction in parts that is not open; nothing was written."""
 
     code = "NO_TRANSACTION"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"id is {name!r:.80}, but must be the id of an open transaction: begun, and not refused, dropped or aborted",
-            path="id",
-        )
+    carried = "path"
+    path = "id"
+    name: str
+    says = "id is {name!r:.80}, but must be the id of an open transaction: begun, and not refused, dropped or aborted"
 
 
 class TransactionIdle(WireError):
     """A transaction in parts has waited too long for its next part or its commit; nothing was written."""
 
     code = "TRANSACTION_IDLE"
+    carried = "limit"
     retryable = True
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"no part arrived for {seconds:g} s (transaction_idle); begin the transaction again",
-            limit=seconds,
-        )
-        self.seconds = seconds
+    limit: float
+    says = "no part arrived for {limit:g} s (transaction_idle); begin the transaction again"
 
 
 class TooManyProducers(WireError):
     """A principal has as many producers as it may have; nothing was written."""
 
     code = "TOO_MANY_PRODUCERS"
-
-    def __init__(self, limit: int, idle: float) -> None:
-        super().__init__(
-            f"{limit} producers of this principal (limit producers) have appended within {idle:g} s; use one of them, "
-            "or leave producer and sequence out",
-            limit=limit,
-        )
-        self.limit = limit
+    carried = "limit"
+    limit: int
+    idle: float
+    says = (
+        "{limit} producers of this principal (limit producers) have appended within {idle:g} s; use one of them, "
+        "or leave producer and sequence out"
+    )
 
 
 class GoingAway(WireError):
@@ -383,9 +359,7 @@ class GoingAway(WireError):
 
     code = "GOING_AWAY"
     retryable = True
-
-    def __init__(self) -> None:
-        super().__init__("the server is stopping; subscribe again with the last cursor")
+    says = "the server is stopping; subscribe again with the last cursor"
 
 
 class RemoteError(PenstockError):
@@ -399,13 +373,12 @@ class RemoteError(PenstockError):
             otherwise.
     """
 
+    code: str
+    message: str
+    retryable: bool
+    data: dict[str, Any]
     outcome: str | None = None
-
-    def __init__(self, code: str, message: str, *, retryable: bool, data: Mapping[str, Any]) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.retryable = retryable
-        self.data = dict(data)
+    says = "{code}: {message}"
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> "RemoteError":
@@ -422,40 +395,38 @@ class ConnectionLost(PenstockError):
         outcome: As for ``RemoteError``.
     """
 
+    url: str
+    why: str
+    close_code: int | None = None
+    retryable: bool = True
     outcome: str | None = None
-
-    def __init__(self, url: str, why: str, *, close_code: int | None = None, retryable: bool = True) -> None:
-        super().__init__(f"the connection to {url} is lost: {why}")
-        self.why = why
-        self.close_code = close_code
-        self.retryable = retryable
+    says = "the connection to {url} is lost: {why}"
 
 
 class ServerFailed(PenstockError):
     """The server could not start."""
 
-    def __init__(self, host: str, port: int, why: str) -> None:
-        super().__init__(f"cannot serve on {host}:{port}: {why}")
-        self.host = host
-        self.port = port
+    host: str
+    port: int
+    why: str
+    says = "cannot serve on {host}:{port}: {why}"
 
 
 class InvalidInput(PenstockError, ValueError):
     """A line of a command's input is invalid; none of the input was used."""
 
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(f"line {line}: {why}")
-        self.line = line
+    line: int
+    why: str
+    says = "line {line}: {why}"
 
 
 class ExtraMissing(PenstockError):
     """An optional dependency is not installed."""
 
-    def __init__(self, what: str, module: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs {module}, which is not installed; run: pip install 'penstock-cdc[{extra}]'"
-        )
-        self.extra = extra
+    what: str
+    module: str
+    extra: str
+    says = "{what} needs {module}, which is not installed; run: pip install 'penstock-cdc[{extra}]'"
 
 
 def _short(value: object) -> str:

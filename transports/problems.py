@@ -90,6 +90,7 @@ class _Row:
     error: type[BaseException]
     code: str
     retryable: bool = False
+    """Whether it is retryable for a client although it is not for a caller in the process."""
     data: _Data = field(default=lambda _error, _token: {})
     message: str | None = None
     """Replaces the text of an error that contains details of the server."""
@@ -128,7 +129,7 @@ _TABLE: Final = (
         message="the transaction was withheld, and the owner of the log has removed it; its sequence is free again",
     ),
     _Row(ProducerConflict, "PRODUCER_CONFLICT", data=lambda e, _: {"version": e.version}),
-    _Row(PredecessorFailed, "PREDECESSOR_FAILED", retryable=True),
+    _Row(PredecessorFailed, "PREDECESSOR_FAILED"),
     _Row(
         TransactionTooLarge,
         "TRANSACTION_TOO_LARGE",
@@ -143,18 +144,14 @@ _TABLE: Final = (
     _Row(
         LogExhausted,
         "EXHAUSTED",
-        retryable=True,
         data=lambda e, _: {"resource": e.resource},
         message="the server has too few file descriptors or threads, or too little memory, at the moment; nothing was written",
     ),
-    _Row(
-        LogFull, "LOG_FULL", retryable=True, message="the disk of the server has no room; nothing was written"
-    ),
+    _Row(LogFull, "LOG_FULL", message="the disk of the server has no room; nothing was written"),
     _Row(LogFailed, "LOG_FAILED", data=lambda e, _: {"outcome": e.outcome}, message=_FAILED_DISK),
     _Row(
         LogClosed,
         "LOG_CLOSED",
-        retryable=True,
         data=lambda e, t: {"cursor": t(e.position)} if e.position else {},
     ),
     _Row(LogDropped, "LOG_DROPPED", data=lambda e, _: {"log": e.name}),
@@ -171,7 +168,7 @@ _TABLE: Final = (
     _Row(PositionMalformed, "CURSOR_INVALID"),
     _Row(PositionForeign, "CURSOR_FOREIGN"),
     _Row(PositionForked, "CURSOR_FORKED", data=lambda e, t: {"epoch": e.epoch, "end": e.end and t(e.end)}),
-    _Row(PositionAhead, "CURSOR_AHEAD", retryable=True, data=lambda e, t: {"head": t(e.head)}),
+    _Row(PositionAhead, "CURSOR_AHEAD", data=lambda e, t: {"head": t(e.head)}),
     _Row(
         NoSuchSlot,
         "SLOT_NOT_FOUND",
@@ -181,7 +178,6 @@ _TABLE: Final = (
     _Row(
         SlotBusy,
         "SLOT_BUSY",
-        retryable=True,
         data=lambda e, _: {"owner": e.owner},
     ),
     _Row(SlotExists, "SLOT_EXISTS", data=lambda _e, _: {"path": "name"}),
@@ -192,7 +188,6 @@ _TABLE: Final = (
     _Row(
         SlotsUnwritten,
         "SLOTS_UNWRITTEN",
-        retryable=True,
         message="the positions of slots cannot be written at the moment; the write is retried",
     ),
     _Row(
@@ -208,13 +203,12 @@ _TABLE: Final = (
         message="the log has no group of that name",
     ),
     _Row(GroupExists, "GROUP_EXISTS", data=lambda _e, _: {"path": "name"}),
-    _Row(GroupPaused, "GROUP_PAUSED", retryable=True),
+    _Row(GroupPaused, "GROUP_PAUSED"),
     _Row(GroupLost, "GROUP_LOST", data=lambda e, t: {"oldest": t(e.oldest)}),
     _Row(GroupForked, "GROUP_FORKED"),
     _Row(
         GroupUnwritten,
         "GROUP_UNWRITTEN",
-        retryable=True,
         message="the progress of the group cannot be written at the moment; the write is retried",
     ),
     _Row(
@@ -234,7 +228,6 @@ _TABLE: Final = (
     _Row(
         StateUnusable,
         "STATE_UNUSABLE",
-        retryable=True,
         message="the compacted state of the log cannot be read at the moment",
     ),
     _Row(
@@ -279,7 +272,7 @@ def describe(error: BaseException, token: _Tokens = str) -> Problem:
         return Problem(error.code, shortened(str(error)), error.retryable, error.data)
     for row in _TABLE:
         if isinstance(error, row.error):
-            retryable = row.retryable or (isinstance(error, (TooCostly, SourceFailed)) and error.retryable)
+            retryable = row.retryable or getattr(error, "retryable", False)
             if row.logged:
                 _LOG.error("%s", error)
             message = shortened(row.message or str(error))

@@ -14,5 +14,4 @@ __all__ = ["ChannelsClosed"]
 class ChannelsClosed(PenstockError):
     """A message was published on channels that were closed."""
 
-    def __init__(self) -> None:
-        super().__init__("these channels were closed and pass on no more messages; make new ones")
+    says = "these channels were closed and pass on no more messages; make new ones"

@@ -14,14 +14,13 @@ class ProducerConflict(LogError):
         version: The version that the producer has committed under the sequence.
     """
 
-    def __init__(self, producer: str, sequence: int, version: int) -> None:
-        super().__init__(
-            f"producer {producer!r:.120} has committed other changes under sequence {sequence}, as version {version}; commit new "
-            f"changes under a sequence above {sequence}"
-        )
-        self.producer = producer
-        self.sequence = sequence
-        self.version = version
+    producer: str
+    sequence: int
+    version: int
+    says = (
+        "producer {producer!r:.120} has committed other changes under sequence {sequence}, as version {version}; commit new "
+        "changes under a sequence above {sequence}"
+    )
 
 
 class OutboxBehind(LogError):
@@ -33,12 +32,11 @@ class OutboxBehind(LogError):
         sequence: The newest sequence of the producer in the log.
     """
 
-    def __init__(self, producer: str, batch: int, sequence: int) -> None:
-        super().__init__(
-            f"rows of the outbox have the number {batch}, but its producer {producer!r:.120} is at {sequence} in the log: the "
-            "database was put back to an older state, or another outbox has this producer; compare the rows with the log, then "
-            "delete them, or set their batch to null to commit them"
-        )
-        self.producer = producer
-        self.batch = batch
-        self.sequence = sequence
+    producer: str
+    batch: int
+    sequence: int
+    says = (
+        "rows of the outbox have the number {batch}, but its producer {producer!r:.120} is at {sequence} in the log: the "
+        "database was put back to an older state, or another outbox has this producer; compare the rows with the log, then "
+        "delete them, or set their batch to null to commit them"
+    )

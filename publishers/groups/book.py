@@ -105,7 +105,7 @@ class GroupBook:
         if hold is not None and hold.state is HoldState.LOST:
             self.gap(hold.oldest or self._log.find("earliest"))
         if self.state is GroupState.LOST:
-            raise GroupLost(self.name, self._oldest or self._log.find("earliest"))
+            raise GroupLost(self._oldest or self._log.find("earliest"), self.name)
         if self.state is GroupState.FORKED:
             raise GroupForked(self.name, self.record.head)
         if self.state is GroupState.DROPPED:
@@ -150,7 +150,7 @@ class GroupBook:
                 return  # another thread has handled this gap
             if policy == "error":
                 self._lose(oldest)
-                raise GroupLost(self.name, oldest)
+                raise GroupLost(oldest, self.name)
             place = self._log.find("latest") if policy == "latest" else self._log.find("earliest")
             with self.lock:
                 found = self.machine.prune(place, place)
@@ -173,7 +173,7 @@ class GroupBook:
         with self.lock:
             self.state, self._oldest = GroupState.LOST, oldest
             self.record = msgspec.structs.replace(self.record, lost=True)
-        _LOG.error("%s", GroupLost(self.name, oldest))
+        _LOG.error("%s", GroupLost(oldest, self.name))
 
     # --- writing --------------------------------------------------------------------------------------------------------
 

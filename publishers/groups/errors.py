@@ -19,13 +19,12 @@
 
 from typing import TYPE_CHECKING
 
-from publishers.errors import HistoryPruned, NotThere, PenstockError, PositionError
+from publishers.errors import HistoryPruned, NotThere, PenstockError
 from publishers.slots.errors import Fenced
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from publishers.model.position import Position
 
 __all__ = [
     "ConsumerFenced",
@@ -43,27 +42,21 @@ __all__ = [
 class GroupLost(HistoryPruned):
     """Retention deleted changes that a group had not done. Its consumers need a bootstrap, and the group a reset."""
 
-    def __init__(self, name: str, oldest: "Position") -> None:
-        PositionError.__init__(
-            self,
-            f"group {name!r} is lost: its history was above its cap, and is no longer kept for it (the log begins at {oldest}); "
-            "bootstrap its consumers from a snapshot of the source, then reset the group to the position of that snapshot",
-        )
-        self.name = name
-        self.oldest = oldest
+    name: str
+    says = (
+        "group {name!r} is lost: its history was above its cap, and is no longer kept for it (the log begins at {oldest}); "
+        "bootstrap its consumers from a snapshot of the source, then reset the group to the position of that snapshot"
+    )
 
 
 class ConsumerFenced(Fenced):
     """A consumer was removed, another one joined under its name, or its delivery went to another one. Nothing has changed."""
 
-    def __init__(self, name: str, consumer: str, generation: int, current: int | None, why: str) -> None:
-        Exception.__init__(
-            self, f"consumer {consumer!r} of group {name!r}, generation {generation}, is refused: {why}"
-        )
-        self.name = name
-        self.consumer = consumer
-        self.generation = generation
-        self.current = generation if current is None else current
+    consumer: str
+    why: str
+
+    def _text(self) -> str:
+        return f"consumer {self.consumer!r} of group {self.name!r}, generation {self.generation}, is refused: {self.why}"
 
 
 class GroupError(PenstockError):
@@ -79,53 +72,46 @@ class NoSuchGroup(GroupError, NotThere):
 class GroupExists(GroupError):
     """The log has a group of that name already."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the log has a group {name!r} already; choose another name, or drop it first")
-        self.name = name
+    name: str
+    says = "the log has a group {name!r} already; choose another name, or drop it first"
 
 
 class GroupPaused(GroupError):
     """A group delivers nothing until it is resumed."""
 
     retryable = True
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"group {name!r} delivers nothing: {why}; resume it")
-        self.name = name
-        self.why = why
+    name: str
+    why: str
+    says = "group {name!r} delivers nothing: {why}; resume it"
 
 
 class GroupForked(GroupError):
     """The position of a group is not in this history of the log, or lies beyond its end: the log is damaged or another copy."""
 
-    def __init__(self, name: str, place: str) -> None:
-        super().__init__(
-            f"group {name!r} stands at {place}, which is not in the history of this log; bootstrap its consumers from a "
-            "snapshot of the source, then reset the group to the position of that snapshot"
-        )
-        self.name = name
-        self.place = place
+    name: str
+    place: str
+    says = (
+        "group {name!r} stands at {place}, which is not in the history of this log; bootstrap its consumers from a "
+        "snapshot of the source, then reset the group to the position of that snapshot"
+    )
 
 
 class GroupUnwritten(GroupError):
     """The disk has no room for the journal of a group, or fails. Acknowledgements stay in memory, and the write is retried."""
 
     retryable = True
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"the progress of group {name!r} cannot be written ({why}); the write is retried")
-        self.name = name
-        self.why = why
+    name: str
+    why: str
+    says = "the progress of group {name!r} cannot be written ({why}); the write is retried"
 
 
 class GroupCorrupted(GroupError):
     """The journal of a group is damaged, and durable acknowledgements would be lost. The log itself is intact."""
 
-    def __init__(self, name: str, path: "Path", why: str) -> None:
-        super().__init__(
-            f"group {name!r} cannot be used: {path} is {why}; restore it from a copy, or move {path.parent} away and "
-            "create the group again"
-        )
-        self.name = name
-        self.path = path
-        self.why = why
+    name: str
+    path: "Path"
+    why: str
+    says = (
+        "group {name!r} cannot be used: {path} is {why}; restore it from a copy, or move {path.parent} away and "
+        "create the group again"
+    )

@@ -145,11 +145,5 @@ class GroupConsumers:
 
     def fenced(self, consumer: GroupConsumer, why: str) -> ConsumerFenced:
         """Builds the error with which a consumer is refused."""
-        current = self._known.get(consumer.name)
-        return ConsumerFenced(
-            self._group,
-            consumer.name,
-            consumer.generation,
-            None if current is None else current.generation,
-            why,
-        )
+        current = self._known.get(consumer.name, consumer).generation
+        return ConsumerFenced(self._group, consumer.generation, current, consumer.name, why)

@@ -137,7 +137,7 @@ class SnapshotFeed(ChangeFeed):
             name = f"snapshot {reader.id} {next(_numbers)}"
             return self.holding(name, reader.position, keep_age=keep_age)
         except HistoryPruned as error:
-            raise SnapshotGone(reader.id, error.oldest) from error
+            raise SnapshotGone(error.oldest, reader.id) from error
 
 
 class _Plan:

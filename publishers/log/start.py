@@ -123,7 +123,7 @@ class Places:
         try:
             return self.kept(cursor.token)
         except HistoryPruned as error:
-            raise SnapshotGone(cursor.snapshot, error.oldest) from error
+            raise SnapshotGone(error.oldest, cursor.snapshot) from error
 
     def at(self, moment: datetime) -> Position:
         """Returns the first position that was committed at or after a moment; the head if there is none yet.

@@ -2,7 +2,7 @@
 
 import reprlib
 from enum import Enum
-from typing import Any, Final
+from typing import Any, ClassVar, Final, dataclass_transform
 
 __all__ = [
     "HIDDEN",
@@ -43,10 +43,56 @@ HIDDEN: Final = _Hidden.HIDDEN
 """The value of an error that omits the value, which may be a secret or is too large to be shown."""
 
 
+_REQUIRED: Final = object()
+
+
+class _Values:
+    """The attributes of an error, by name, as ``str.format_map`` asks for them."""
+
+    def __init__(self, error: "PenstockError") -> None:
+        self._error = error
+
+    def __getitem__(self, name: str) -> object:
+        return getattr(self._error, name)
+
+
+@dataclass_transform(eq_default=False)
 class PenstockError(Exception):
-    """The root of all errors that a change log raises on purpose. Each can be pickled without loss."""
+    """The root of all errors that a change log raises on purpose. Each can be pickled without loss.
+
+    A subclass declares its data: its annotated attributes are its arguments, in their order, and ``says`` is the format of its
+    text. One whose text takes more than that overrides ``_text``; one without data takes its text.
+
+    Attributes:
+        retryable: Whether the same call may succeed later although the caller changes nothing.
+    """
 
     retryable: bool = False
+    says: ClassVar[str] = ""
+    _data: ClassVar[dict[str, object]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        declaring = [base for base in reversed(cls.__mro__) if issubclass(base, PenstockError)][1:]
+        cls._data = {
+            name: vars(base).get(name, _REQUIRED)
+            for base in declaring
+            for name, kind in base.__annotations__.items()
+            if "ClassVar" not in str(kind)
+        }
+
+    def __init__(self, *values: object, **named: object) -> None:
+        if self._data:
+            data = {**self._data, **dict(zip(self._data, values, strict=False)), **named}
+            lacking = any(value is _REQUIRED for value in data.values())
+            if len(values) > len(self._data) or len(data) > len(self._data) or lacking:
+                raise TypeError(f"{type(self).__name__} takes {', '.join(self._data)}")
+            vars(self).update(data)
+        # Not by super(): some are errors of another tree as well, which would take the text for their data.
+        Exception.__init__(self, *([self._text()] if self._data or self.says else values))
+
+    def _text(self) -> str:
+        return self.says.format_map(_Values(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickling does not call the class: ``args`` hold only the text.
@@ -62,12 +108,13 @@ class InvalidOption(PenstockError, ValueError):
         right: What would be right.
     """
 
-    def __init__(self, parameter: str, value: object, right: str) -> None:
-        wrong = "" if value is HIDDEN else f"is {shown(value)}, but "
-        super().__init__(f"{parameter} {wrong}must be {right}")
-        self.parameter = parameter
-        self.value = value
-        self.right = right
+    parameter: str
+    value: object
+    right: str
+
+    def _text(self) -> str:
+        wrong = "" if self.value is HIDDEN else f"is {shown(self.value)}, but "
+        return f"{self.parameter} {wrong}must be {self.right}"
 
 
 class ValueRefused(PenstockError, ValueError):
@@ -80,22 +127,21 @@ class ValueRefused(PenstockError, ValueError):
         version, index: Place of the change that has the value; None if only the value was read.
     """
 
-    def __init__(
-        self, column: str, value: object, kind: str, version: int | None = None, index: int | None = None
-    ) -> None:
-        where = f"column {column!r}" if column else "the value"
-        why = f"{where} is {shown(value)}, which cannot be read as {kind} without changing it"
-        if version is not None:
-            why = (
-                f"change {version}:{index} is not what the schema of its entity type says ({why}); leave out the column that it "
-                "concerns with columns=, give another schema with .schema(...), or read the log without schema=entity"
-            )
-        super().__init__(why)
-        self.column = column
-        self.value = value
-        self.kind = kind
-        self.version = version
-        self.index = index
+    column: str
+    value: object
+    kind: str
+    version: int | None = None
+    index: int | None = None
+
+    def _text(self) -> str:
+        where = f"column {self.column!r}" if self.column else "the value"
+        why = f"{where} is {shown(self.value)}, which cannot be read as {self.kind} without changing it"
+        if self.version is None:
+            return why
+        return (
+            f"change {self.version}:{self.index} is not what the schema of its entity type says ({why}); leave out the column that "
+            "it concerns with columns=, give another schema with .schema(...), or read the log without schema=entity"
+        )
 
     def within(self, step: str) -> "ValueRefused":
         """Returns the error of a value around this one; ``step`` leads from there to here."""
@@ -110,13 +156,12 @@ class PositionError(PenstockError):
 class PositionMalformed(PositionError, ValueError):
     """A text is not a position."""
 
-    def __init__(self, text: object) -> None:
+    text: object
+
+    def _text(self) -> str:
         words, start = "", ""
-        if text in ("earliest", "latest"):  # clients name these in another field
+        if self.text in ("earliest", "latest"):  # clients name these in another field
             start = "; as the place to begin, give it as start"
-        elif not isinstance(text, str) or ":" not in text:  # it was meant as a word
+        elif not isinstance(self.text, str) or ":" not in self.text:  # it was meant as a word
             words = "be 'earliest' or 'latest', or "
-        super().__init__(
-            f"{text!r:.120} is not a position; it must {words}look like log_id:epoch.random:version:index{start}"
-        )
-        self.text = text
+        return f"{self.text!r:.120} is not a position; it must {words}look like log_id:epoch.random:version:index{start}"

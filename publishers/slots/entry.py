@@ -69,7 +69,7 @@ class SlotEntry:
     def refusal(self, names: "Iterable[str]" = ()) -> PenstockError:
         """The error for its state."""
         if self.state is SlotState.LOST:
-            return SlotLost(self.name, self.oldest or self.place)
+            return SlotLost(self.oldest or self.place, self.name)
         if self.state is SlotState.FORKED:
             return SlotForked(self.name, self.record.place)
         if self.state is SlotState.SERVED:

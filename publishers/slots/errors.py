@@ -18,7 +18,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from publishers.errors import HistoryPruned, NotThere, PenstockError, PositionError
+from publishers.errors import HistoryPruned, NotThere, PenstockError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,13 +44,11 @@ _BOOTSTRAP: Final = "bootstrap its consumer from a snapshot of the source, then 
 class SlotLost(HistoryPruned):
     """The undelivered history of a slot was above its cap, and was deleted. Its consumer needs a bootstrap."""
 
-    def __init__(self, name: str, oldest: "Position") -> None:
-        PositionError.__init__(
-            self,
-            f"slot {name!r} is lost: its history was above its cap, and is no longer kept for it (the log begins at {oldest}); {_BOOTSTRAP}",
-        )
-        self.name = name
-        self.oldest = oldest
+    name: str
+    says = (
+        "slot {name!r} is lost: its history was above its cap, and is no longer kept for it (the log begins at {oldest}); "
+        f"{_BOOTSTRAP}"
+    )
 
 
 class SlotError(PenstockError):
@@ -66,74 +64,61 @@ class NoSuchSlot(SlotError, NotThere):
 class SlotExists(SlotError):
     """The log has a slot of that name already."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the log has a slot {name!r} already; choose another name, or drop it first")
-        self.name = name
+    name: str
+    says = "the log has a slot {name!r} already; choose another name, or drop it first"
 
 
 class SlotBusy(SlotError):
     """Another consumer has the slot open."""
 
     retryable = True
-
-    def __init__(self, name: str, owner: str) -> None:
-        super().__init__(
-            f"slot {name!r} is open by {owner}; wait until it is closed, or take it over with take_over=True"
-        )
-        self.name = name
-        self.owner = owner
+    name: str
+    owner: str
+    says = "slot {name!r} is open by {owner}; wait until it is closed, or take it over with take_over=True"
 
 
 class Fenced(SlotError):
     """The opening of a slot was taken over or closed. The call has changed nothing."""
 
-    def __init__(self, name: str, generation: int, current: int) -> None:
-        newer = "" if generation == current else f", the last one is {current}"
-        super().__init__(f"generation {generation} of slot {name!r} is over{newer}; open the slot again")
-        self.name = name
-        self.generation = generation
-        self.current = current
+    name: str
+    generation: int
+    current: int
+
+    def _text(self) -> str:
+        newer = "" if self.generation == self.current else f", the last one is {self.current}"
+        return f"generation {self.generation} of slot {self.name!r} is over{newer}; open the slot again"
 
 
 class SlotForked(SlotError):
     """The position of a slot is not in this history of the log: damage, or another copy of the directory."""
 
-    def __init__(self, name: str, place: str) -> None:
-        super().__init__(
-            f"slot {name!r} stands at {place}, which is not in the history of this log; {_BOOTSTRAP}"
-        )
-        self.name = name
-        self.place = place
+    name: str
+    place: str
+    says = f"slot {{name!r}} stands at {{place}}, which is not in the history of this log; {_BOOTSTRAP}"
 
 
 class AckAhead(SlotError):
     """More was acknowledged than delivered."""
 
-    def __init__(self, name: str, position: "Position", delivered: "Position") -> None:
-        super().__init__(
-            f"{position} of slot {name!r} cannot be acknowledged: only changes before {delivered} were delivered"
-        )
-        self.name = name
-        self.position = position
-        self.delivered = delivered
+    name: str
+    position: "Position"
+    delivered: "Position"
+    says = (
+        "{position} of slot {name!r} cannot be acknowledged: only changes before {delivered} were delivered"
+    )
 
 
 class SlotsUnwritten(SlotError):
     """The disk is full or fails for the journal of the slots. Acknowledgements stay in memory, and the write is retried."""
 
     retryable = True
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"the positions of slots cannot be written ({why}); the write is retried")
-        self.why = why
+    why: str
+    says = "the positions of slots cannot be written ({why}); the write is retried"
 
 
 class SlotsCorrupted(SlotError):
     """The journal of the slots is damaged, and with it durable acknowledgements. The log itself is intact."""
 
-    def __init__(self, path: "Path", why: str) -> None:
-        super().__init__(
-            f"{path} is {why}; restore it from a copy, or move {path.parent} away and create the slots again"
-        )
-        self.path = path
-        self.why = why
+    path: "Path"
+    why: str
+    says = "{path} is {why}; restore it from a copy, or move {path.parent} away and create the slots again"

@@ -220,7 +220,7 @@ class RowDelivery:
     def _check_age(self) -> None:
         most = self._service.options.snapshot_max_duration
         if self._service.clock.monotonic() - self._began > most:
-            raise SnapshotGone(self.reader.id, self._service.oldest, f"it has taken longer than {most:g} s")
+            raise SnapshotGone(self._service.oldest, self.reader.id, f"it has taken longer than {most:g} s")
 
     def replay_stopped(self) -> None:
         """Continues, also if the log was closed while it waited for its turn."""

@@ -190,7 +190,7 @@ class SnapshotReader:
                     break
         except HistoryPruned as error:
             if error.oldest > self.position:
-                raise SnapshotGone(self.id, error.oldest) from error
+                raise SnapshotGone(error.oldest, self.id) from error
             self._location = (
                 None  # only what had been looked up is gone: the end of a segment that was read whole
             )

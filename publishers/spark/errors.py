@@ -25,10 +25,9 @@ right.
 """
 
 from pathlib import Path
-from typing import Final
 
 from publishers.commits.errors import ProducerConflict
-from publishers.errors import LogError, PenstockError, ValueRefused
+from publishers.errors import PenstockError, ValueRefused
 
 __all__ = [
     "BatchChanged",
@@ -50,9 +49,6 @@ __all__ = [
 ]
 
 
-_REASON: Final = 500
-
-
 class SparkError(PenstockError):
     """The root of the errors of ``publishers.spark``."""
 
@@ -60,126 +56,123 @@ class SparkError(PenstockError):
 class JavaMissing(SparkError, RuntimeError):
     """No Java of version 17 or newer was found for Spark."""
 
-    def __init__(self) -> None:
-        super().__init__("Java 17 or newer is needed: install it, or pip install 'penstock-cdc[spark,jre]'")
+    says = "Java 17 or newer is needed: install it, or pip install 'penstock-cdc[spark,jre]'"
 
 
 class ConnectRefused(SparkError, TypeError):
     """A query runs in Spark Connect, which calls ``foreachBatch`` in a process of its server, where no log is open."""
 
-    def __init__(self, module: str) -> None:
-        super().__init__(
-            "run the query in a classic SparkSession of the process that owns the log, such as "
-            "publishers.spark.spark_session('name') makes where SPARK_REMOTE is not set, or, if it is no stream, commit its "
-            "rows there: log.commit(upsert('order', row.id, row.asDict()) for row in df.toLocalIterator()); this one "
-            f"belongs to Spark Connect ({module}), which runs foreachBatch in a process of its server, where no log is open; "
-            "or commit through a server: ChangeSink('ws://host:8090/ws', ...)"
-        )
-        self.module = module
+    module: str
+    says = (
+        "run the query in a classic SparkSession of the process that owns the log, such as "
+        "publishers.spark.spark_session('name') makes where SPARK_REMOTE is not set, or, if it is no stream, commit its "
+        "rows there: log.commit(upsert('order', row.id, row.asDict()) for row in df.toLocalIterator()); this one "
+        "belongs to Spark Connect ({module}), which runs foreachBatch in a process of its server, where no log is open; "
+        "or commit through a server: ChangeSink('ws://host:8090/ws', ...)"
+    )
 
 
 class SchemaRefused(SparkError, ValueError):
     """The columns of a DataFrame cannot become keys and bodies without loss."""
 
-    def __init__(self, column: str, why: str) -> None:
-        super().__init__(f"column {column!r} {why}")
-        self.column = column
+    column: str
+    why: str
+    says = "column {column!r} {why}"
 
 
 class RowRefused(SparkError, ValueError):
     """A row of a batch cannot become a change; nothing of the batch was committed."""
 
-    def __init__(self, column: str, why: str) -> None:
-        super().__init__(f"column {column!r} {why}")
-        self.column = column
+    column: str
+    why: str
+    says = "column {column!r} {why}"
 
 
 class TooManyBadRows(SparkError, ValueError):
     """A batch has more bad rows than ``bad_rows_max``; nothing of it was committed."""
 
-    def __init__(self, count: int, limit: int, column: str, why: str) -> None:
-        super().__init__(
-            f"{count} rows or more of the batch are bad, the last ones because column {column!r} {why}, but bad_rows_max is "
-            f"{limit}; mend the rows at their source, or raise the option"
-        )
-        self.count = count
-        self.limit = limit
-        self.column = column
+    count: int
+    limit: int
+    column: str
+    why: str
+    says = (
+        "{count} rows or more of the batch are bad, the last ones because column {column!r} {why}, but bad_rows_max is "
+        "{limit}; mend the rows at their source, or raise the option"
+    )
 
 
 class SinkNameTaken(SparkError, ValueError):
     """Two sinks in one batch have the same name; each would mistake the other's commit for its own, repeated."""
 
-    def __init__(self, name: str, batch_id: int) -> None:
-        super().__init__(
-            f"another ChangeSink named {name!r} takes part in batch {batch_id} of this query; "
-            "give each sink of a foreachBatch a name of its own: ChangeSink(..., name='...')"
-        )
-        self.name = name
-        self.batch_id = batch_id
+    name: str
+    batch_id: int
+    says = (
+        "another ChangeSink named {name!r} takes part in batch {batch_id} of this query; "
+        "give each sink of a foreachBatch a name of its own: ChangeSink(..., name='...')"
+    )
 
 
 class CheckpointLost(SparkError):
     """A batch id is below the last one of its producer; nothing was committed. Spark repeats only the newest batch."""
 
-    def __init__(self, producer: str, batch_id: int, last: int | None) -> None:
-        further = "further on" if last is None else str(last)
-        super().__init__(
-            f"batch {batch_id} came under producer={producer!r}, whose last batch in the log is {further}: Spark repeats the newest "
-            "batch only, so this is another checkpoint, or an older copy of it, and the rows may be new ones; put the checkpoint back, "
-            "or give the sink another producer= to commit all that comes"
+    producer: str
+    batch_id: int
+    last: int | None
+
+    def _text(self) -> str:
+        further = "further on" if self.last is None else str(self.last)
+        return (
+            f"batch {self.batch_id} came under producer={self.producer!r}, whose last batch in the log is {further}: Spark repeats "
+            "the newest batch only, so this is another checkpoint, or an older copy of it, and the rows may be new ones; put the "
+            "checkpoint back, or give the sink another producer= to commit all that comes"
         )
-        self.producer = producer
-        self.batch_id = batch_id
-        self.last = last
 
 
 class BatchChanged(SparkError, ProducerConflict):
     """A batch has the last committed id of its producer, but other rows; nothing was committed."""
 
-    def __init__(self, producer: str, batch_id: int, version: int) -> None:
-        LogError.__init__(
-            self,
-            f"batch {batch_id} of producer={producer!r} has other rows than version {version} of the log, which was committed under "
-            "that number; put the checkpoint back if it was lost, give the sink another producer= to commit all that comes, "
-            "or leave producer= and on_rerun= out if the query computes other rows each time",
-        )
-        self.producer = producer
-        self.sequence = self.batch_id = batch_id
-        self.version = version
+    says = (
+        "batch {sequence} of producer={producer!r} has other rows than version {version} of the log, which was committed under "
+        "that number; put the checkpoint back if it was lost, give the sink another producer= to commit all that comes, "
+        "or leave producer= and on_rerun= out if the query computes other rows each time"
+    )
+
+    @property
+    def batch_id(self) -> int:
+        """The number of the batch, which is its sequence."""
+        return self.sequence
 
 
 class BatchTooLarge(SparkError):
     """A partition exceeds ``spark.driver.maxResultSize`` even after the finest split; nothing was committed."""
 
-    def __init__(self, limit: str) -> None:
-        super().__init__(
-            f"one partition of the batch is above spark.driver.maxResultSize ({limit}) although it was cut to about "
-            "collect_bytes; raise that option (and spark.driver.memory), lower the sink's collect_bytes, or bound the "
-            "batch at its source, for instance with maxFilesPerTrigger"
-        )
+    limit: str
+    says = (
+        "one partition of the batch is above spark.driver.maxResultSize ({limit}) although it was cut to about "
+        "collect_bytes; raise that option (and spark.driver.memory), lower the sink's collect_bytes, or bound the "
+        "batch at its source, for instance with maxFilesPerTrigger"
+    )
 
 
 class ComparisonTooLarge(SparkError):
     """The changes of a compared batch exceed ``compare_bytes``; nothing was committed."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"the changes of the batch need more than compare_bytes ({limit}); bound the batch at its source, for instance with "
-            "maxFilesPerTrigger, raise the option, or commit this batch by a sink without compare=True"
-        )
-        self.limit = limit
+    limit: int
+    says = (
+        "the changes of the batch need more than compare_bytes ({limit}); bound the batch at its source, for instance with "
+        "maxFilesPerTrigger, raise the option, or commit this batch by a sink without compare=True"
+    )
 
 
 class StagingLost(SparkError, RuntimeError):
     """The driver does not find the files that executors report as staged; nothing of the batch was committed."""
 
-    def __init__(self, path: Path, cause: OSError) -> None:
-        super().__init__(
-            f"what executors have staged in {path} is not there as they wrote it ({cause}); with staging='executors' this directory has "
-            "to be one that every executor and the driver see under the same path, so they run on one machine; staging='driver' needs none"
-        )
-        self.path = path
+    path: Path
+    cause: OSError
+    says = (
+        "what executors have staged in {path} is not there as they wrote it ({cause}); with staging='executors' this directory has "
+        "to be one that every executor and the driver see under the same path, so they run on one machine; staging='driver' needs none"
+    )
 
 
 class JobFailed(SparkError, RuntimeError):
@@ -190,18 +183,19 @@ class JobFailed(SparkError, RuntimeError):
     short, and begins as Spark's expression expects.
     """
 
-    def __init__(self, batch_id: int, reason: str) -> None:
-        super().__init__(
-            f"batch {batch_id} failed in Spark: py4j.protocol.Py4JJavaError: An error occurred while calling {reason[:_REASON]}"
-        )
-        self.batch_id = batch_id
+    batch_id: int
+    reason: str
+    says = "batch {batch_id} failed in Spark: py4j.protocol.Py4JJavaError: An error occurred while calling {reason:.500}"
 
 
 class SinkFailed(SparkError, RuntimeError):
     """A ``BaseException`` that is no ``Exception`` ended a batch; passed on as it is, it would make Spark wait for ever."""
 
-    def __init__(self, batch_id: int, cause: BaseException) -> None:
-        super().__init__(f"batch {batch_id} was ended by {type(cause).__name__}: {cause}")
+    batch_id: int
+    cause: BaseException
+
+    def _text(self) -> str:
+        return f"batch {self.batch_id} was ended by {type(self.cause).__name__}: {self.cause}"
 
 
 class UnorderedWarning(UserWarning):

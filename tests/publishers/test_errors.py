@@ -1,5 +1,6 @@
 """Errors: what they carry, and that they can be told."""
 
+import importlib
 import inspect
 import pickle
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_every_error_can_be_caught_by_its_public_name():
         errors.LogFailed("unknown", "EIO"),
         errors.LogGone(Path("/var/orders")),
         NoSuchSlot("stack", ["stock"]),
-        SlotLost("stock", Position(7)),
+        SlotLost(Position(7), "stock"),
         errors.LogReplaced(LogIdentity(UUID(int=1), "3.x"), LogIdentity(UUID(int=2), "1.y")),
     ],
     ids=lambda error: type(error).__name__,
@@ -51,6 +52,63 @@ def test_an_error_comes_whole_out_of_another_process(error):
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.args) == (type(error), str(error), error.args)
     assert vars(again) == vars(error)
+
+
+SAMPLES = {
+    "LogIdentity": LogIdentity(UUID(int=1), "3.x"), "Position": Position(7, 2), "UUID": UUID(int=1), "Enum": Content.BODY,
+    "Path": Path("/var/orders"), "OSError": OSError(5, "gone"), "BaseException": ValueError("why"), "bool": True, "int": 7,
+    "float": 1.5, "dict": {"a": 1}, "list": ["a"], "Iterable": ["a"], "Literal['descriptors": "memory", "Literal['unknown": "unknown", "str": "a {b}", "object": "{c}",
+}  # fmt: skip
+
+
+MODULES = [
+    importlib.import_module(f"{name}.errors")
+    for name in (
+        "publishers", "publishers.channels", "publishers.commits", "publishers.groups", "publishers.model", "publishers.slots",
+        "publishers.spark", "transports", "transports.sinks",
+    )
+]  # fmt: skip
+KINDS = sorted(
+    {
+        kind for module in MODULES for _, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, PenstockError)
+    },
+    key=lambda kind: (kind.__module__, kind.__name__),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("most", [False, True])
+def test_every_error_has_its_data_a_sentence_and_another_process(kind, most):
+    """F143: made of what it declares, whatever the values hold."""
+    if kind.__init__ is PenstockError.__init__:
+        declared = {
+            name: annotation
+            for base in kind.__mro__[::-1]
+            if issubclass(base, PenstockError) and base is not PenstockError
+            for name, annotation in base.__annotations__.items()
+            if "ClassVar" not in str(annotation) and (most or name not in vars(base))
+        }
+    else:
+        parameters = list(inspect.signature(kind).parameters.values())
+        declared = {one.name: one.annotation for one in parameters if most or one.default is one.empty}
+    given = {
+        name: next(value for word, value in SAMPLES.items() if word in inspect.formatannotation(annotation))
+        for name, annotation in declared.items()
+    }
+    error = kind(**given) if given or kind.says else kind("what")
+    assert str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (kind, str(error))
+    assert vars(again).keys() == vars(error).keys()
+
+
+def test_an_error_takes_what_it_declares_and_nothing_else():
+    for wrong in ({}, {"name": "a", "why": "b"}):
+        with pytest.raises(TypeError, match="LogExists takes name"):
+            errors.LogExists(**wrong)
+    with pytest.raises(TypeError, match="LogExists takes name"):
+        errors.LogExists("a", "b")
 
 
 def test_the_error_of_a_fork_says_where_it_was_opened_and_what_would_be_right():

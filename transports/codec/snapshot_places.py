@@ -57,7 +57,7 @@ def opened(text: str, oldest: Position) -> str:
     tag = given[:_TAG]
     data = _crossed(tag, given[_TAG:])
     if not hmac.compare_digest(tag, _tag(snapshot, data)):
-        raise SnapshotGone(found.snapshot, oldest)
+        raise SnapshotGone(oldest, found.snapshot)
     return f"{head}:{snapshot}:{data[_SALT:].decode().rstrip('=')}:{token}"
 
 

@@ -133,4 +133,4 @@ class MemberLeases(ClientLeases[HeldMember]):
 def _fenced(held: HeldMember, current: int) -> Fenced:
     member = held.member
     why = "another connection has joined under its name"
-    return ConsumerFenced(held.group.name, member.name, member.generation, current, why)
+    return ConsumerFenced(held.group.name, member.generation, current, member.name, why)

@@ -44,66 +44,60 @@ class SinkError(PenstockError):
 class TargetUnavailable(SinkError):
     """Transient: the target may accept the same batch later.
 
-    Args:
+    Attributes:
         why: What happened.
         retry_after: Seconds that the target asks to wait, or None.
         overloaded: Whether the target is overloaded: the next batches are smaller.
     """
 
     retryable = True
-
-    def __init__(self, why: str, *, retry_after: float | None = None, overloaded: bool = False) -> None:
-        super().__init__(why)
-        self.why = why
-        self.retry_after = retry_after
-        self.overloaded = overloaded
+    why: str
+    retry_after: float | None = None
+    overloaded: bool = False
+    says = "{why}"
 
 
 class TargetRefused(SinkError):
     """Permanent: the target or the batch is wrong, and an operator has to correct it."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    why: str
+    says = "{why}"
 
 
 class TargetOfOtherHistory(TargetRefused):
     """The target has changes of a history that the log does not have, or not in full: the log or the target was restored or copied."""
 
-    def __init__(self, sink: str, where: str, content: str, why: str) -> None:
-        super().__init__(
-            f"{where} is of another history than this log ({why}), so the target may have changes that the log lacks: "
-            f"empty {content}, then seek sink {sink!r} to the place to continue at, resume it, and send rows again if history is missing"
-        )
-        self.where = where
+    sink: str
+    where: str
+    content: str
+    says = (
+        "{where} is of another history than this log ({why}), so the target may have changes that the log lacks: "
+        "empty {content}, then seek sink {sink!r} to the place to continue at, resume it, and send rows again if history is missing"
+    )
 
 
 class TargetTakenOver(TargetRefused):
     """The target knows a later opening of the slot: of another runner, or from before the slot was restored or created anew."""
 
-    def __init__(self, why: str, generation: int) -> None:
-        super().__init__(why)
-        self.generation = generation
+    generation: int
 
 
 class TooLargeForTarget(SinkError):
     """The target may accept the same changes in smaller batches; a single change that is too large is refused."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    why: str
+    says = "{why}"
 
 
 class SinkPlaceLost(SinkError):
     """The log was restored from a backup, and the target cannot tell which changes it has got since."""
 
-    def __init__(self, name: str, place: str) -> None:
-        super().__init__(
-            f"the log was restored from a backup, at which sink {name!r} stood at {place}: its target may have changes behind that which "
-            "this log lacks; undo these there, and seek the sink to that place, which sends what follows again, or to another one"
-        )
-        self.name = name
-        self.place = place
+    name: str
+    place: str
+    says = (
+        "the log was restored from a backup, at which sink {name!r} stood at {place}: its target may have changes behind that which "
+        "this log lacks; undo these there, and seek the sink to that place, which sends what follows again, or to another one"
+    )
 
 
 class NoSuchSink(SinkError, NotThere):
@@ -115,19 +109,15 @@ class NoSuchSink(SinkError, NotThere):
 class SinkStandsBy(SinkError):
     """The runner does not hold the lease; orders go to the runner that does."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"sink {name!r} stands by in this process; give orders to the process that holds the lease"
-        )
-        self.name = name
+    name: str
+    says = "sink {name!r} stands by in this process; give orders to the process that holds the lease"
 
 
 class SinkStopped(SinkError):
     """The runner of the sink has stopped and takes no more orders."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"sink {name!r} has stopped; start it again")
-        self.name = name
+    name: str
+    says = "sink {name!r} has stopped; start it again"
 
 
 def plain_error(error: BaseException) -> Exception:

@@ -149,7 +149,7 @@ class SinkContext:
         except HistoryPruned:
             raise
         except PositionError as error:
-            raise TargetOfOtherHistory(self.name, where, content, str(error)) from None
+            raise TargetOfOtherHistory(str(error), self.name, where, content) from None
 
 
 class EntitySpace(NamedTuple):

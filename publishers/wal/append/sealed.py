@@ -333,7 +333,7 @@ def _check_keys(keys: Column, limit: int) -> None:
         ends = keys.offsets.tolist()
         longest = max(map(sub, ends[1:], ends), default=0)
         if longest > limit:
-            raise KeyTooLong(longest, limit)
+            raise KeyTooLong("max_key_bytes", longest, limit)
 
 
 def _frames(batches: Iterable[Columns], options: LogOptions) -> Iterator[Columns]:

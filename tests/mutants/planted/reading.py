@@ -185,7 +185,7 @@ READING: Final = (
     Fault(
         "F92",
         "publishers/log/start.py",
-        "            raise SnapshotGone(cursor.snapshot, error.oldest) from error",
+        "            raise SnapshotGone(error.oldest, cursor.snapshot) from error",
         "            raise",
         "who cannot resume a snapshot is not told that it needs another",
     ),

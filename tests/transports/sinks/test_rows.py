@@ -109,7 +109,7 @@ def test_a_snapshot_that_cannot_be_gone_on_with_begins_again(tmp_path, monkeypat
         def gone_once(log, *wishes, since, **options):
             asked.append(since)
             if len(asked) == 1:
-                raise SnapshotGone("0" * 16, Position(1))
+                raise SnapshotGone(Position(1), "0" * 16)
             return changes(log, *wishes, since=since, **options)
 
         monkeypatch.setattr(ChangeLog, "changes", gone_once)
