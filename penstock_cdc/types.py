@@ -8,7 +8,7 @@ from publishers.commits.submission import Submission
 from publishers.criteria.conditions import Comparison, Transition
 from publishers.fanout.batch import Batch
 from publishers.fanout.gap import Gap
-from publishers.fanout.shared_publisher import Standing
+from publishers.fanout.shared_publisher import PublisherState
 from publishers.fanout.state import Checkpoint, State
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.groups import (
@@ -27,7 +27,7 @@ from publishers.groups import (
     PendingSummary,
 )
 from publishers.log.feed import ChangeFeed, ModelFeed
-from publishers.log.health import LogHealth, Soundness
+from publishers.log.health import HealthStatus, LogHealth
 from publishers.log.history import History
 from publishers.log.links import LogLinks
 from publishers.log.statistics import LogStatistics, Produced
@@ -85,6 +85,7 @@ __all__ = [
     "GroupState",
     "GroupStatistics",
     "GroupWorker",
+    "HealthStatus",
     "History",
     "Hold",
     "HoldState",
@@ -104,6 +105,7 @@ __all__ = [
     "PositionToken",
     "Produced",
     "Projection",
+    "PublisherState",
     "RemoteChange",
     "RemoteCommit",
     "RemoteGap",
@@ -121,8 +123,6 @@ __all__ = [
     "SnapshotCursor",
     "SnapshotEnd",
     "SnapshotSource",
-    "Soundness",
-    "Standing",
     "Start",
     "State",
     "StatePage",

@@ -41,7 +41,7 @@ class RingCursor:
         location: Where in the WAL ``next`` is; None if that is not known.
         owner: Its subscription.
         group: The delivery group with which it may be served.
-        kind: What it must share with other cursors to join one bench (`Likeness`); None if it joins none.
+        kind: What it must share with other cursors to join one bench (`DeliveryKind`); None if it joins none.
         bench: The bench to which its drain's flag is lent, until the flag is recalled.
     """
 

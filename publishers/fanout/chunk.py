@@ -10,7 +10,16 @@ from publishers.fanout.batch import Batch
 from publishers.model.position import Position
 from publishers.views.view import View
 
-__all__ = ["Ahead", "Asked", "Chunk", "Likeness", "Polled", "RingStatistics", "fitting", "polled_from"]
+__all__ = [
+    "Ahead",
+    "Chunk",
+    "DeliveryKind",
+    "PollQuery",
+    "Polled",
+    "RingStatistics",
+    "fitting",
+    "polled_from",
+]
 
 
 class Chunk:
@@ -75,7 +84,7 @@ class Ahead(NamedTuple):
         return made
 
 
-class Likeness(NamedTuple):
+class DeliveryKind(NamedTuple):
     """The properties that subscriptions must share to receive the same batch object.
 
     Attributes:
@@ -92,7 +101,7 @@ class Likeness(NamedTuple):
     asks: bool
 
 
-Asked = tuple[int, Position, int, int, bool]
+PollQuery = tuple[int, Position, int, int, bool]
 """The arguments of a poll: the cursor's place and position, most changes, most bytes, and whether to end at a transaction."""
 
 
@@ -175,7 +184,7 @@ def fitting(parts: Sequence[Slice], max_events: int, max_bytes: int, *, least: i
     return pieces
 
 
-def polled_from(chunks: Sequence[Chunk], end: int, asked: Asked, upto: int) -> Polled:
+def polled_from(chunks: Sequence[Chunk], end: int, asked: PollQuery, upto: int) -> Polled:
     """Computes the result of a poll up to the watermark ``upto``."""
     place, after, max_events, max_bytes, whole = asked
     taken: list[Slice] = []

@@ -8,7 +8,7 @@ from publishers.blocks.block import Block
 from publishers.blocks.slices import Slice
 from publishers.criteria.predicate import Predicate
 from publishers.fanout.bench import RingCursor
-from publishers.fanout.chunk import Likeness, Polled
+from publishers.fanout.chunk import DeliveryKind, Polled
 from publishers.fanout.ring import BEHIND, Ring
 from publishers.fanout.state import Occurrence, PhaseRow
 from publishers.fanout.watermark import Watermark
@@ -40,7 +40,7 @@ class Cursor(RingCursor):
         until: int | None,
         owner: Any,
         group: Hashable = None,
-        kind: Likeness | None = None,
+        kind: DeliveryKind | None = None,
     ) -> None:
         super().__init__(start, owner, group, kind)
         self.until = until

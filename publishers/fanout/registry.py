@@ -11,7 +11,7 @@ from publishers.criteria.predicate import Predicate
 from publishers.errors import InvalidOption
 from publishers.fanout.bench import RingCursor
 from publishers.fanout.ports import Subscribed
-from publishers.fanout.shared_publisher import SharedPublisher, Standing
+from publishers.fanout.shared_publisher import PublisherState, SharedPublisher
 from publishers.fanout.watermark import Watermark
 from publishers.fanout.weights import Weights
 from publishers.model.position import Position
@@ -103,7 +103,7 @@ class Registry:
         self._by_id[subscription.id] = subscription
         if is_new:
             self.weights.enter(shared)
-            if shared.standing is Standing.DETACHED:
+            if shared.state is PublisherState.DETACHED:
                 shared.ring.detach(self._watermark.visible)
             self._stale[shared.criteria] = shared
             self._publishers[shared.criteria] = shared
@@ -169,7 +169,7 @@ class Registry:
         with self._lock:
             found = []
             for shared in costly:
-                if shared.subscriptions and shared.standing is Standing.ATTACHED:
+                if shared.subscriptions and shared.state is PublisherState.ATTACHED:
                     self.weights.too_dear(shared, self._matched_through)
                     # The ring first: if an interrupt comes in between, no LIVE cursor misses changes that are no longer matched.
                     found.append((shared, shared.ring.detach(visible)))
@@ -228,7 +228,7 @@ class Registry:
         while self._stale:
             criteria, stale = next(iter(self._stale.items()))
             shared = self._publishers.get(criteria)
-            if shared is None or shared.standing is Standing.DETACHED:
+            if shared is None or shared.state is PublisherState.DETACHED:
                 self._index.retire(criteria)
             else:
                 self._index.enter(shared.prepared, shared)

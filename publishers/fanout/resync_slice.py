@@ -13,7 +13,7 @@ from publishers.fanout.cursor import Cursor
 from publishers.fanout.remainder import Remainder
 from publishers.fanout.replayer import FrameCache
 from publishers.fanout.service import Service
-from publishers.fanout.shared_publisher import SharedPublisher, Standing
+from publishers.fanout.shared_publisher import PublisherState, SharedPublisher
 from publishers.fanout.state import Phase
 from publishers.model.change import Change
 from publishers.model.position import Position
@@ -196,7 +196,11 @@ class ResyncReader:
         if again is not None:
             return again.cut(limit)
         events, nbytes = self._bounds
-        if self._whole or self._shared.standing is Standing.DETACHED or (self._company and demand >= events):
+        if (
+            self._whole
+            or self._shared.state is PublisherState.DETACHED
+            or (self._company and demand >= events)
+        ):
             return None, None
         cursor = self._cursor
         pieces = read_kept(cursor, self._service.frames, upto, limit, nbytes)

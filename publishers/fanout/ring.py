@@ -34,8 +34,8 @@ from typing import Any, Final
 
 from publishers.blocks.slices import Slice
 from publishers.fanout.bench import TURN, Bench, RingCursor, Round
-from publishers.fanout.chunk import Ahead, Asked, Chunk, Likeness, Polled, RingStatistics, polled_from
-from publishers.fanout.state import SUBSCRIPTIONS, Deed, Guard, Occurrence, Phase, PhaseRow
+from publishers.fanout.chunk import Ahead, Chunk, DeliveryKind, Polled, PollQuery, RingStatistics, polled_from
+from publishers.fanout.state import SUBSCRIPTIONS, Guard, Occurrence, Phase, PhaseAction, PhaseRow
 from publishers.model.position import Position
 
 __all__ = ["BEHIND", "NOWHERE", "Ring", "RingStatistics"]
@@ -91,7 +91,7 @@ class Ring:
         self._evicted_events = 0
         self._refused_chunks = 0
         self._copied_events = 0
-        self._polled: dict[Asked, Polled] = {}  # results of the last polls, until a chunk leaves the ring
+        self._polled: dict[PollQuery, Polled] = {}  # results of the last polls, until a chunk leaves the ring
 
     def link(self, chunk: Chunk, visible: int) -> list[RingCursor]:
         """Appends a chunk and evicts older ones until it fits; returns the cursors that this overtook.
@@ -162,15 +162,15 @@ class Ring:
         served = cursor.live
         self._unseat(cursor)
         for action in row.then:
-            if action is Deed.LIFT:
+            if action is PhaseAction.LIFT:
                 self._lift(cursor)
-            elif action is Deed.GO:
+            elif action is PhaseAction.GO:
                 cursor.next, cursor.location = at, None
-            elif action is Deed.STAND and cursor.place is None:
+            elif action is PhaseAction.STAND and cursor.place is None:
                 chunk = bisect_left(self._chunks, at.version, key=lambda chunk: chunk.version)
                 self._stand(cursor, self._base + chunk)
-            elif action in (Deed.HOLD, Deed.RELEASE):
-                cursor.held = action is Deed.HOLD
+            elif action in (PhaseAction.HOLD, PhaseAction.RELEASE):
+                cursor.held = action is PhaseAction.HOLD
         cursor.phase = row.to
         self.served += cursor.live - served
         if cursor.live:
@@ -322,7 +322,7 @@ class Ring:
                     found[same][2].append(one)
         group_round.waiting = [*reversed(found.values())]
 
-    def _ahead(self, known: Ahead | None, place: int, upto: int, kind: Likeness | None) -> Ahead | None:
+    def _ahead(self, known: Ahead | None, place: int, upto: int, kind: DeliveryKind | None) -> Ahead | None:
         """The chunks from a place up to the watermark: as many whole chunks as fit both bounds, None if there is none."""
         chunks = self._chunks
         base = chunks[0].place if chunks else self._next

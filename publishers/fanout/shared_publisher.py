@@ -13,10 +13,10 @@ from publishers.fanout.ring import Ring
 from publishers.model.position import Position
 from publishers.options import LogOptions
 
-__all__ = ["SharedPublisher", "Standing"]
+__all__ = ["PublisherState", "SharedPublisher"]
 
 
-class Standing(Enum):
+class PublisherState(Enum):
     """Whether commits are matched with a publisher's criteria."""
 
     ATTACHED = "ATTACHED"
@@ -36,7 +36,7 @@ class SharedPublisher:
         criteria: The criteria of its subscriptions.
         predicate: The criteria, compiled.
         prepared: The criteria, prepared for the matching index.
-        standing: Whether the criteria are in the index. It changes under the registry's lock only; except for a new publisher,
+        state: Whether the criteria are in the index. It changes under the registry's lock only; except for a new publisher,
             only the holder of the publish gate changes it.
         weight: How many conditions the index cannot look up, so that each is evaluated for every change.
         ring: The recent matching changes.
@@ -48,7 +48,7 @@ class SharedPublisher:
         self.criteria: Criteria = prepared.criteria
         self.predicate: Predicate = prepared.predicate
         self.prepared = prepared
-        self.standing = Standing.ATTACHED
+        self.state = PublisherState.ATTACHED
         self.weight = prepared.asks
         self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
         self.subscriptions: dict[Subscribed, None] = {}

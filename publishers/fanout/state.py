@@ -14,11 +14,11 @@ from publishers.model.transitions import TransitionRow, TransitionTable
 __all__ = [
     "SUBSCRIPTIONS",
     "Checkpoint",
-    "Deed",
     "Guard",
     "MaxLag",
     "Occurrence",
     "Phase",
+    "PhaseAction",
     "PhaseRow",
     "State",
     "SubscriptionLag",
@@ -82,7 +82,7 @@ class Guard(Enum):
     MORE = "visible changes are unread"
 
 
-class Deed(Enum):
+class PhaseAction(Enum):
     """An action of a row. The first five run under the ring's lock, together with the change of state; the others after it."""
 
     LIFT = "leave the ring"
@@ -97,11 +97,11 @@ class Deed(Enum):
 
 _LIVE, _RESYNC, _JOINING, _WAITING, _PAUSED, _ENDED = Phase
 _COVERED, _HELD, _FREE, _MORE = ((guard,) for guard in Guard)
-_LIFT, _GO, _STAND, _HOLD, _RELEASE, _ENLIST, _LIST, _SIGNAL = Deed
+_LIFT, _GO, _STAND, _HOLD, _RELEASE, _ENLIST, _LIST, _SIGNAL = PhaseAction
 
-PhaseRow = TransitionRow[Phase, Occurrence, Guard, Deed]
+PhaseRow = TransitionRow[Phase, Occurrence, Guard, PhaseAction]
 
-SUBSCRIPTIONS: Final[TransitionTable[Phase, Occurrence, Guard, Deed]] = TransitionTable(
+SUBSCRIPTIONS: Final[TransitionTable[Phase, Occurrence, Guard, PhaseAction]] = TransitionTable(
     (
         TransitionRow(_LIVE, Occurrence.EVICT, (), _RESYNC, (_LIFT, _GO)),
         TransitionRow(_LIVE, Occurrence.PAUSE, (), _PAUSED, (_HOLD,)),

@@ -16,13 +16,13 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.executors import INLINE, AnyExecutor, executor_of
 from publishers.errors import HistoryPruned, LogClosed, LogError, LogExhausted, PositionAhead
 from publishers.fanout.batch import Batch
-from publishers.fanout.chunk import Likeness
+from publishers.fanout.chunk import DeliveryKind
 from publishers.fanout.cursor import Cursor
 from publishers.fanout.gap import GapNotice, OnGap
 from publishers.fanout.resync_slice import ResyncReader
 from publishers.fanout.service import Service
-from publishers.fanout.shared_publisher import SharedPublisher, Standing
-from publishers.fanout.state import Checkpoint, Deed, MaxLag, Occurrence, Phase, State, SubscriptionLag
+from publishers.fanout.shared_publisher import PublisherState, SharedPublisher
+from publishers.fanout.state import Checkpoint, MaxLag, Occurrence, Phase, PhaseAction, State, SubscriptionLag
 from publishers.model.change import Change
 from publishers.model.position import Position, check_position
 from publishers.views.view import View
@@ -81,7 +81,7 @@ class ChangeSubscription:
         self._executor = executor_of(executor)
         self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self.busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # bool() is False
-        kind = Likeness(view, self._batches, batch_events, batch_bytes, self.busy is not bool)
+        kind = DeliveryKind(view, self._batches, batch_events, batch_bytes, self.busy is not bool)
         self.cursor = Cursor(
             start,
             ring=shared.ring,
@@ -138,7 +138,7 @@ class ChangeSubscription:
     @property
     def detached(self) -> bool:
         """Whether its publisher is detached."""
-        return self.shared.standing is Standing.DETACHED
+        return self.shared.state is PublisherState.DETACHED
 
     @property
     def state(self) -> State:
@@ -492,11 +492,11 @@ class ChangeSubscription:
         if row is None:
             return False
         for action in row.then:
-            if action is Deed.ENLIST:
+            if action is PhaseAction.ENLIST:
                 self._service.replayer.enlist(self)
-            elif action is Deed.LIST:
+            elif action is PhaseAction.LIST:
                 self._service.waiting.add(self, self.cursor.next.version - 1)
-            elif action is Deed.SIGNAL:
+            elif action is PhaseAction.SIGNAL:
                 # Last: the drain then reads the watermark again, so an advance before the listing is not missed.
                 self._report_state()
                 self._run(self.drain.signal)

@@ -9,7 +9,7 @@ measured cost per change is too high is detached too. It is attached again for a
 from typing import Final
 
 from publishers.errors import TooCostly
-from publishers.fanout.shared_publisher import SharedPublisher, Standing
+from publishers.fanout.shared_publisher import PublisherState, SharedPublisher
 from publishers.options import LogOptions
 
 __all__ = ["Weights"]
@@ -63,7 +63,7 @@ class Weights:
         self.weight -= shared.weight
         self._pauses.pop(shared, None)
         self._trials.pop(shared, None)
-        if shared.standing is Standing.ATTACHED:
+        if shared.state is PublisherState.ATTACHED:
             self.attached -= shared.weight
         else:
             self.detached -= 1
@@ -88,7 +88,7 @@ class Weights:
             return None
         self.detached -= 1
         self.attached += shared.weight
-        shared.standing = Standing.ATTACHED
+        shared.state = PublisherState.ATTACHED
         return shared
 
     def _fits(self, weight: int) -> bool:
@@ -98,7 +98,7 @@ class Weights:
         )
 
     def _detach(self, shared: SharedPublisher, due: int) -> None:
-        shared.standing = Standing.DETACHED
+        shared.state = PublisherState.DETACHED
         self.detached += 1
         if shared.weight <= self._options.detach_weight:
             self._trials[shared] = due

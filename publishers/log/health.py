@@ -23,12 +23,12 @@ from publishers.errors import (
 from publishers.fanout.service import Service
 from publishers.wal import FileSystem, Follower, LogWriter, Wal, writer_of
 
-__all__ = ["LogHealth", "Soundness", "health_of"]
+__all__ = ["HealthStatus", "LogHealth", "health_of"]
 
 _STALE: Final = 10.0  # seconds, multiplied by ``tail_idle`` if that is above 1 s
 
 
-class Soundness(Enum):
+class HealthStatus(Enum):
     """The condition of a log."""
 
     OK = "ok"
@@ -53,15 +53,15 @@ class Soundness(Enum):
 
 
 _WORDS: Final = (
-    (LogExhausted, Soundness.EXHAUSTED),
-    (LogFull, Soundness.FULL),
-    (WalCorrupted, Soundness.CORRUPT),
-    (LogReplaced, Soundness.REPLACED),
-    (LogGone, Soundness.GONE),
-    (LogDropped, Soundness.GONE),
-    (LogClosed, Soundness.CLOSED),
-    (LogUnreadable, Soundness.UNREADABLE),
-    (OSError, Soundness.UNREADABLE),
+    (LogExhausted, HealthStatus.EXHAUSTED),
+    (LogFull, HealthStatus.FULL),
+    (WalCorrupted, HealthStatus.CORRUPT),
+    (LogReplaced, HealthStatus.REPLACED),
+    (LogGone, HealthStatus.GONE),
+    (LogDropped, HealthStatus.GONE),
+    (LogClosed, HealthStatus.CLOSED),
+    (LogUnreadable, HealthStatus.UNREADABLE),
+    (OSError, HealthStatus.UNREADABLE),
 )
 
 
@@ -70,13 +70,13 @@ class LogHealth:
     """What is known of a log.
 
     Attributes:
-        soundness: Its condition.
+        status: Its condition.
         why: The error; None if none is known.
         writer: Whether it is open for writing, here or in another process.
         commit_age: Seconds since the newest visible commit; None if there is none, or its time cannot be read.
     """
 
-    soundness: Soundness
+    status: HealthStatus
     why: Exception | None = None
     writer: LogWriter = LogWriter(alive=None)  # noqa: RUF009 - frozen
     commit_age: float | None = None
@@ -84,7 +84,7 @@ class LogHealth:
     @classmethod
     def of(cls, why: Exception) -> "LogHealth":
         """Returns the health of a log of which only the error is known."""
-        return cls(_soundness(why), why)
+        return cls(_status(why), why)
 
 
 def health_of(
@@ -113,7 +113,7 @@ def health_of(
             age = max(0.0, service.clock.now_us() / 1e6 - time_of(visible).timestamp())
     except (PenstockError, OSError) as error:
         why = service.explain(error)
-    soundness = None
+    status = None
     if service.damage is not None:
         why = service.damage
     elif isinstance(files, Wal) and files.failed is not None:
@@ -123,12 +123,12 @@ def health_of(
     elif looked is not None:
         silent = service.clock.monotonic() - looked
         if silent > _STALE * max(1.0, service.options.tail_idle):
-            soundness, why = Soundness.STALE, LogError(f"it was looked at last {silent:.0f} s ago")
+            status, why = HealthStatus.STALE, LogError(f"it was looked at last {silent:.0f} s ago")
     writer = LogWriter(alive=True, pid=storage.process_id()) if looked is None else writer_of(storage, path)
-    return LogHealth(soundness or _soundness(why), why, writer, age)
+    return LogHealth(status or _status(why), why, writer, age)
 
 
-def _soundness(why: Exception | None) -> Soundness:
+def _status(why: Exception | None) -> HealthStatus:
     if why is None:
-        return Soundness.OK
-    return next((found for kind, found in _WORDS if isinstance(why, kind)), Soundness.FAILED)
+        return HealthStatus.OK
+    return next((found for kind, found in _WORDS if isinstance(why, kind)), HealthStatus.FAILED)

@@ -9,7 +9,7 @@ from publishers.fanout.ports import Subscribed
 from publishers.fanout.publish_gate import PublishGate
 from publishers.fanout.ring import RingStatistics
 from publishers.fanout.service import Service
-from publishers.fanout.shared_publisher import SharedPublisher, Standing
+from publishers.fanout.shared_publisher import PublisherState, SharedPublisher
 from publishers.fanout.state import MaxLag, State, SubscriptionLag
 from publishers.groups import ConsumerGroups, GroupTotals
 from publishers.log.lag import LagStatistics, lag_of
@@ -61,7 +61,7 @@ class PublisherStatistics:
         ring: Its ring.
         subscriptions: Its listed subscriptions.
         subscription_count: The number of all its subscriptions.
-        standing: Whether commits are matched with it; if it is DETACHED, ``ring.start`` is behind every version.
+        state: Whether commits are matched with it; if it is DETACHED, ``ring.start`` is behind every version.
         weight: Questions that it asks of each change.
     """
 
@@ -69,7 +69,7 @@ class PublisherStatistics:
     ring: RingStatistics
     subscriptions: tuple[SubscriptionStatistics, ...]
     subscription_count: int
-    standing: Standing = Standing.ATTACHED
+    state: PublisherState = PublisherState.ATTACHED
     weight: int = 0
 
 
@@ -308,7 +308,7 @@ def _publisher(shared: SharedPublisher, count: int, some: list[Subscribed]) -> P
         shared.ring.statistics(),
         tuple(map(_subscription, some)),
         count,
-        shared.standing,
+        shared.state,
         shared.weight,
     )
 

@@ -2,7 +2,7 @@
 
 from publishers.blocks.block import Block
 from publishers.snapshots.pages import SnapshotPage
-from publishers.state.deeds import RowDeeds
+from publishers.state.row_actions import RowActions
 from publishers.state.rows import RowPlace, StoredRow
 
 __all__ = ["PageChanges"]
@@ -40,13 +40,13 @@ class PageChanges:
         kept = self._kept
         if kept is None or block.version <= self._low:
             return
-        deeds = RowDeeds()
-        deeds.add(block.columns, block.version, block.first_index, block.committed_at)
+        actions = RowActions()
+        actions.add(block.columns, block.version, block.first_index, block.committed_at)
         known = {row.place for row in self._page}
-        if deeds.cleared:
-            for place in [place for place in kept if place.entity_type in deeds.cleared]:
+        if actions.cleared:
+            for place in [place for place in kept if place.entity_type in actions.cleared]:
                 del kept[place]
-        for changed, row in deeds.rows.items():
+        for changed, row in actions.rows.items():
             place = RowPlace(*changed)
             if row is None or self._plain:
                 kept.pop(place, None)

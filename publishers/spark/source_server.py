@@ -173,7 +173,7 @@ class _Planning:
         """
         if isinstance(since, str) and since.isascii() and since.isdigit():
             since = int(since)
-        asked = _Asked()
+        asked = _Confirmation()
         name = _address(self._options).log_name
         self._remote.changes(Criterion(areas={Area.INFRASTRUCTURE}), since=since, log=name).subscribe(asked)
         while not asked.ended.wait(_STEP):
@@ -204,7 +204,7 @@ class _Planning:
         ]
 
 
-class _Asked:
+class _Confirmation:
     """A subscriber that waits only for the server's confirmation and requests no changes."""
 
     def __init__(self) -> None:

@@ -22,9 +22,9 @@ from publishers.fanout.service import Service
 from publishers.model.position import Position
 from publishers.mutations.arguments import check_entity_type, key_bytes
 from publishers.options import KIB, MIB, check_whole
-from publishers.state.deeds import RowDeeds
 from publishers.state.pace import Pace
 from publishers.state.ports import StatedLog
+from publishers.state.row_actions import RowActions
 from publishers.state.rows import EntityRow, RowPlace, StatePage, StateStatistics, shown_row
 from publishers.state.table import (
     Spans,
@@ -458,22 +458,22 @@ class CompactedState:
         """Stores the changes of some versions in one transaction."""
         log, table, place, pace = self._log, self._table, self._place, self._pace
         location = self._location or log.reader.locate(place.version + 1)
-        rows, size, deeds = place.rows, 0, RowDeeds()
+        rows, size, actions = place.rows, 0, RowActions()
         most = _PIECE if pace.bounded else _BATCH
         table.begin()
         while True:
             frame = log.reader.read(location)
             assert frame is not None  # it is visible
             header = frame.header
-            deeds.add(frame.columns, header.version, header.first_index, header.committed_at)
+            actions.add(frame.columns, header.version, header.first_index, header.committed_at)
             location = frame.next
             done = header.flags & LAST and (
-                header.version == upto or size + deeds.nbytes >= most or pace.spent
+                header.version == upto or size + actions.nbytes >= most or pace.spent
             )
-            if done or deeds.nbytes >= _PART:
-                rows += table.apply(deeds)
-                size += deeds.nbytes
-                deeds = RowDeeds()
+            if done or actions.nbytes >= _PART:
+                rows += table.apply(actions)
+                size += actions.nbytes
+                actions = RowActions()
             if done:
                 break
         log.vouch(header.version)

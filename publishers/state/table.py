@@ -20,7 +20,7 @@ from zlib import crc32
 
 from publishers.errors import StateUnusable
 from publishers.options import Readers
-from publishers.state.deeds import RowDeeds
+from publishers.state.row_actions import RowActions
 from publishers.state.rows import RowPlace, StoredRow
 from publishers.wal.disk.descriptors import DESCRIPTORS
 from publishers.wal.disk.modes import DIRECTORY_MODES, make_file, make_readable
@@ -181,16 +181,16 @@ class StateTable:
         self._writer.execute("DELETE FROM rows")
         self._writer.execute("DELETE FROM place")
 
-    def apply(self, deeds: RowDeeds) -> int:
+    def apply(self, actions: RowActions) -> int:
         """Changes rows, in the transaction; answers how many more there are."""
         writer = self._writer
         gone = 0
-        for name in deeds.cleared:
+        for name in actions.cleared:
             gone += writer.execute("DELETE FROM rows WHERE entity_type = ?", (name,)).rowcount
-        for name, places in groupby(sorted(deeds.rows), itemgetter(0)):
+        for name, places in groupby(sorted(actions.rows), itemgetter(0)):
             for keys in _chunks([key for _, key in places]):
                 gone += writer.execute(_DELETE[len(keys)], (name, *keys)).rowcount
-        kept = sorted((*row, _crc(row)) for row in deeds.rows.values() if row is not None)
+        kept = sorted((*row, _crc(row)) for row in actions.rows.values() if row is not None)
         for rows in _chunks(kept):
             writer.execute(_INSERT[len(rows)], [*chain.from_iterable(rows)])
         return len(kept) - gone

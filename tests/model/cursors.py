@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from publishers.fanout.bench import RingCursor
-from publishers.fanout.chunk import Likeness
-from publishers.fanout.state import Deed, Phase
+from publishers.fanout.chunk import DeliveryKind
+from publishers.fanout.state import Phase, PhaseAction
 from publishers.views.view import View
 
 __all__ = ["KIND", "Cursor", "Owner", "Piece", "Thread"]
 
-KIND: Final = Likeness(View(), True, 9, 9, False)
+KIND: Final = DeliveryKind(View(), True, 9, 9, False)
 
 
 class Piece:
@@ -33,7 +33,7 @@ class Thread:
 
     at: str = ""
     upto: int = 0
-    todo: tuple[Deed, ...] = ()
+    todo: tuple[PhaseAction, ...] = ()
 
 
 class Cursor(RingCursor):

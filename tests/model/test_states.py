@@ -12,7 +12,7 @@ import pytest
 from publishers.fanout import ring
 from publishers.fanout.bench import Bench
 from publishers.fanout.ring import Ring
-from publishers.fanout.state import SUBSCRIPTIONS, Deed, Occurrence, Phase, PhaseRow
+from publishers.fanout.state import SUBSCRIPTIONS, Occurrence, Phase, PhaseAction, PhaseRow
 from publishers.model.transitions import TransitionRow, TransitionTable
 from tests.harness.scale import SCALE
 from tests.model.explorer import Fault, explore
@@ -114,7 +114,7 @@ def to(phase: Phase) -> Change:
     return lambda one: one._replace(to=phase)
 
 
-def without(action: Deed) -> Change:
+def without(action: PhaseAction) -> Change:
     return lambda one: one._replace(then=tuple(other for other in one.then if other is not action))
 
 
@@ -126,7 +126,7 @@ def left_out(_: PhaseRow) -> None:
     return None
 
 
-P, E, A = Phase, Occurrence, Deed
+P, E, A = Phase, Occurrence, PhaseAction
 MUTANTS = {
     "LIVE in a ring that does not cover it": row(P.RESYNC, E.ENTER, unguarded),
     "LIVE behind a void join": row(P.JOINING, E.ENTER, unguarded, first=False),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from publishers.fanout.bench import Bench, RingCursor, Round
 from publishers.fanout.chunk import Ahead, Chunk
 from publishers.fanout.ring import BEHIND, Ring
-from publishers.fanout.state import Deed, Occurrence, Phase
+from publishers.fanout.state import Occurrence, Phase, PhaseAction
 from publishers.model.position import Position
 from tests.model.cursors import KIND, Cursor, Owner, Piece, Thread
 
@@ -321,24 +321,24 @@ class World:
                 one.pending = one.pending or one.bench is not None
             case "r":
                 row = self.ring.move(one, Occurrence.RESUME)
-                one.pending = one.pending or (row is not None and Deed.SIGNAL in row.then)
+                one.pending = one.pending or (row is not None and PhaseAction.SIGNAL in row.then)
 
     # What the table leaves to ChangeSubscription._move.
 
-    def _move(self, one: Cursor, event: Occurrence, at: int | None = None) -> tuple[Deed, ...] | None:
+    def _move(self, one: Cursor, event: Occurrence, at: int | None = None) -> tuple[PhaseAction, ...] | None:
         """What is left to be done, if the event means something; until a LIST, nobody else can tell when it is done."""
         row = self.ring.move(one, event, None if at is None else Position(at))
         return None if row is None else self._do(one, row.then)
 
-    def _do(self, one: Cursor, actions: tuple[Deed, ...]) -> tuple[Deed, ...]:
+    def _do(self, one: Cursor, actions: tuple[PhaseAction, ...]) -> tuple[PhaseAction, ...]:
         for place, action in enumerate(actions):
-            if action is Deed.LIST:
+            if action is PhaseAction.LIST:
                 return actions[place:]
-            if action is Deed.ENLIST:
+            if action is PhaseAction.ENLIST:
                 if one.reading is not None:
                     raise Wrong("it is enlisted twice")
                 one.slices += (Thread("begin"),)
-            elif action is Deed.SIGNAL:
+            elif action is PhaseAction.SIGNAL:
                 one.pending = one.pending or one.phase is not Phase.ENDED
         return ()
 

@@ -62,7 +62,7 @@ def _live(log, replayer, draw):
             if draw.random() < 0.5:
                 probe.subscription.resume()
         slices(replayer, draw, draw.choice([0, 3, 10**6]))
-        now = {one.criteria: one.standing for one in log._service.registry.publishers()}
+        now = {one.criteria: one.state for one in log._service.registry.publishers()}
         switches += sum(now[key] is not standing for key, standing in before.items() if key in now)
         before = now
     for probe, _ in probes:

@@ -19,7 +19,7 @@ from transports.cli.places import PLACES, existing, lag_text, table
 from transports.cli.remote import ask_remote
 from transports.cli.source import followed, url_of
 from transports.client.remote_slots import RemoteSlots
-from transports.codec.slot_orders import SlotTold
+from transports.codec.slot_orders import SlotInfo
 from transports.codec.starts import start_of_text
 from transports.codec.stored import stored_slots_json
 
@@ -27,7 +27,7 @@ __all__ = ["add_arguments"]
 
 _T = TypeVar("_T")
 _DONE: Final = 0
-_DEEDS: Final = {
+_ACTIONS: Final = {
     "pause": ("paused", "is paused"),
     "resume": ("resumed", "is resumed"),
     "drop": ("dropped", "is dropped"),
@@ -145,7 +145,7 @@ def _create(chosen: argparse.Namespace) -> int:
     return _DONE
 
 
-def _create_afar(slots: RemoteSlots, *, chosen: argparse.Namespace, since: Since) -> Awaitable[SlotTold]:
+def _create_afar(slots: RemoteSlots, *, chosen: argparse.Namespace, since: Since) -> Awaitable[SlotInfo]:
     return slots.create(
         chosen.name,
         criteria_of(chosen),
@@ -157,7 +157,7 @@ def _create_afar(slots: RemoteSlots, *, chosen: argparse.Namespace, since: Since
 
 def _seek(chosen: argparse.Namespace) -> int:
     wanted = start_of_text("PLACE", chosen.place)
-    moved: SlotTold | SlotStatistics
+    moved: SlotInfo | SlotStatistics
     if (url := url_of(chosen.directory)) is not None:
         moved = _afar(chosen, url, lambda slots: slots.seek(chosen.name, wanted))
         place = _place(moved)
@@ -170,14 +170,14 @@ def _seek(chosen: argparse.Namespace) -> int:
     return _DONE
 
 
-def _do(deed: str, chosen: argparse.Namespace) -> int:
+def _do(action: str, chosen: argparse.Namespace) -> int:
     """Runs an operation that needs only the name of a slot."""
     if (url := url_of(chosen.directory)) is not None:
-        _afar(chosen, url, lambda slots: getattr(slots, deed)(chosen.name))
+        _afar(chosen, url, lambda slots: getattr(slots, action)(chosen.name))
     else:
         with existing(chosen) as log:
-            getattr(log.slots, deed)(chosen.name)
-    done, says = _DEEDS[deed]
+            getattr(log.slots, action)(chosen.name)
+    done, says = _ACTIONS[action]
     show(chosen, {done: chosen.name}, [f"slot {chosen.name} {says}"])
     return _DONE
 
@@ -189,11 +189,11 @@ def _afar(chosen: argparse.Namespace, url: str, ask: Callable[[RemoteSlots], Awa
     )
 
 
-def _place(info: SlotTold) -> Position:
+def _place(info: SlotInfo) -> Position:
     return PositionToken.parse(info.cursor).position
 
 
-def _seen(info: SlotTold) -> dict[str, Any]:
+def _seen(info: SlotInfo) -> dict[str, Any]:
     """The state of a slot from its server, which also knows what the slot is doing."""
     plain: dict[str, Any] = msgspec.to_builtins(info)
     return {"name": info.name, "place": str(_place(info)), **plain}

@@ -184,7 +184,7 @@ def _looking(chosen: argparse.Namespace) -> Iterator[Look]:
 
 
 def _looked(logs: Mapping[str, ChangeLog]) -> Moment:
-    health = {name: {"status": log.health().soundness.value} for name, log in logs.items()}
+    health = {name: {"status": log.health().status.value} for name, log in logs.items()}
     return {**statistics(logs), "health": health, "at": SYSTEM_CLOCK.monotonic()}
 
 

@@ -8,7 +8,7 @@ from publishers.criteria.criteria import Criteria, Criterion
 from publishers.log.start import Since
 from publishers.model.position import Position
 from publishers.slots.slots import check_slot_name
-from transports.codec.group_orders import GroupDeed
+from transports.codec.group_orders import GroupAction
 from transports.codec.starts import start_json
 
 __all__ = ["RemoteGroups"]
@@ -125,7 +125,7 @@ class RemoteGroups:
             count += int((await self._one("discard", name, positions=part))["count"])
         return count
 
-    async def _one(self, do: GroupDeed, name: str, **fields: Any) -> dict[str, Any]:
+    async def _one(self, do: GroupAction, name: str, **fields: Any) -> dict[str, Any]:
         check_slot_name(name)
         log = {} if self._log is None else {"log": self._log}
         return await self._ask({"do": do, "name": name, **log, **fields})

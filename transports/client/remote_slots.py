@@ -9,12 +9,12 @@ from publishers.log.start import Since
 from publishers.options import check_switches
 from publishers.slots.record import Granularity
 from publishers.slots.slots import check_slot_name
-from transports.codec.slot_orders import SlotDeed, SlotTold
+from transports.codec.slot_orders import SlotAction, SlotInfo
 from transports.codec.starts import start_json
 
 __all__ = ["RemoteSlots"]
 
-_Ask = Callable[[dict[str, Any]], Awaitable[list[SlotTold]]]
+_Ask = Callable[[dict[str, Any]], Awaitable[list[SlotInfo]]]
 
 
 class RemoteSlots:
@@ -22,7 +22,7 @@ class RemoteSlots:
 
     The server refuses with ``RemoteError``, whose code is ``SLOT_NOT_FOUND``, ``SLOT_EXISTS``, ``SLOT_BUSY`` if a consumer has the
     slot open and the operation needs it closed, or ``FORBIDDEN`` if the grant does not name the slot. A server that follows the log
-    answers `list` and `info` as its owner has stored the slots (``SlotTold.stored``), and refuses the rest with ``LOG_READ_ONLY``. With ``reconnect``, requests
+    answers `list` and `info` as its owner has stored the slots (``SlotInfo.stored``), and refuses the rest with ``LOG_READ_ONLY``. With ``reconnect``, requests
     that a lost connection left unanswered are sent again: a repeated ``create`` or ``drop`` may then find the slot created or dropped
     by the first.
 
@@ -39,11 +39,11 @@ class RemoteSlots:
         """Returns the slots of another log of the server."""
         return RemoteSlots(self._ask, log)
 
-    async def list(self) -> list[SlotTold]:
+    async def list(self) -> list[SlotInfo]:
         """Returns the state of all slots that the grant names, in the order of their names."""
         return await self._ask({"do": "list", **self._of_log()})
 
-    async def info(self, name: str) -> SlotTold:
+    async def info(self, name: str) -> SlotInfo:
         """Returns the state of a slot: its position, its lag, and whether its history is retained."""
         return await self._one("info", name)
 
@@ -55,7 +55,7 @@ class RemoteSlots:
         copy_from: str | None = None,
         granularity: Granularity = "transaction",
         paused: bool = False,
-    ) -> SlotTold:
+    ) -> SlotInfo:
         """Creates a slot; durable when it returns.
 
         Args:
@@ -82,7 +82,7 @@ class RemoteSlots:
             fields["copyFrom"] = copy_from
         return await self._one("create", name, granularity=granularity, **fields)
 
-    async def seek(self, name: str, place: Since) -> SlotTold:
+    async def seek(self, name: str, place: Since) -> SlotInfo:
         """Moves a slot that no consumer has open, also a lost one; durable when it returns.
 
         Args:
@@ -91,11 +91,11 @@ class RemoteSlots:
         """
         return await self._one("seek", name, **start_json(place))
 
-    async def pause(self, name: str) -> SlotTold:
+    async def pause(self, name: str) -> SlotInfo:
         """Pauses the deliveries of a slot until `resume`, also across restarts of the server."""
         return await self._one("pause", name)
 
-    async def resume(self, name: str) -> SlotTold:
+    async def resume(self, name: str) -> SlotInfo:
         """Resumes the deliveries of a paused slot."""
         return await self._one("resume", name)
 
@@ -104,7 +104,7 @@ class RemoteSlots:
         check_slot_name(name)
         await self._ask({"do": "drop", "name": name, **self._of_log()})
 
-    async def _one(self, do: SlotDeed, name: str, **fields: Any) -> SlotTold:
+    async def _one(self, do: SlotAction, name: str, **fields: Any) -> SlotInfo:
         check_slot_name(name)
         (answer,) = await self._ask({"do": do, "name": name, **self._of_log(), **fields})
         return answer

@@ -14,12 +14,12 @@ from transports.codec.groups import idle_of
 from transports.codec.starts import place_of
 from transports.errors import InvalidRequest
 
-__all__ = ["GroupDeed", "GroupOrder", "letter_json"]
+__all__ = ["GroupAction", "GroupOrder", "letter_json"]
 
-GroupDeed = Literal[
+GroupAction = Literal[
     "pending", "info", "create", "reset", "pause", "resume", "drop", "dead", "discard", "release"
 ]
-_DEEDS: Final = list(get_args(GroupDeed))
+_DEEDS: Final = list(get_args(GroupAction))
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "pending": ("limit",),
     "create": ("since", "start", "criteria", "options"),
@@ -48,7 +48,7 @@ class GroupOrder(msgspec.Struct, frozen=True):
         min_idle: For ``release``: only deliveries made at least this many seconds ago.
     """
 
-    do: GroupDeed
+    do: GroupAction
     name: str
     log: str | None = None
     start: Any = Start.LATEST

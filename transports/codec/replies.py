@@ -20,7 +20,7 @@ from publishers.views.entities import M
 from transports.codec.envelope import Ping, Pong
 from transports.codec.groups import MemberReply
 from transports.codec.schemas import SchemaAnswer
-from transports.codec.slot_orders import SlotTold
+from transports.codec.slot_orders import SlotInfo
 from transports.codec.slots import SlotReply
 from transports.codec.snapshot_places import token_in
 from transports.errors import CloseCode, Violation
@@ -432,9 +432,9 @@ class SlotsReply(msgspec.Struct, tag_field="type", tag="slot"):
     """``slot``: the slots that an order concerned."""
 
     id: str
-    payload: list[SlotTold]
+    payload: list[SlotInfo]
 
-    def answer(self) -> list[SlotTold]:
+    def answer(self) -> list[SlotInfo]:
         """Returns the slots."""
         return self.payload
 

@@ -14,10 +14,10 @@ from transports.codec.fields import typed, word
 from transports.codec.starts import place_of
 from transports.errors import InvalidRequest
 
-__all__ = ["SlotDeed", "SlotLag", "SlotOrder", "SlotTold", "slot_json"]
+__all__ = ["SlotAction", "SlotInfo", "SlotLag", "SlotOrder", "slot_json"]
 
-SlotDeed = Literal["list", "info", "create", "seek", "pause", "resume", "drop"]
-_DEEDS: Final = list(get_args(SlotDeed))
+SlotAction = Literal["list", "info", "create", "seek", "pause", "resume", "drop"]
+_DEEDS: Final = list(get_args(SlotAction))
 _PLACED: Final = ("create", "seek")
 _CREATE: Final = ("criteria", "granularity", "copyFrom", "paused")
 
@@ -36,7 +36,7 @@ class SlotOrder(msgspec.Struct, frozen=True):
         paused: For ``create``: whether the slot delivers nothing until it is resumed.
     """
 
-    do: SlotDeed
+    do: SlotAction
     log: str | None = None
     name: str = ""
     start: Any = Start.LATEST
@@ -102,7 +102,7 @@ class SlotLag(msgspec.Struct, frozen=True):
     seconds: float | None = None
 
 
-class SlotTold(msgspec.Struct, frozen=True, rename="camel"):
+class SlotInfo(msgspec.Struct, frozen=True, rename="camel"):
     """A slot on the wire.
 
     Attributes:
@@ -139,7 +139,7 @@ class SlotTold(msgspec.Struct, frozen=True, rename="camel"):
     stored: bool = False
 
 
-def slot_json(log: str, statistics: SlotStatistics, token: Callable[[Position], object]) -> SlotTold:
+def slot_json(log: str, statistics: SlotStatistics, token: Callable[[Position], object]) -> SlotInfo:
     """Returns a slot for the wire.
 
     Args:
@@ -148,7 +148,7 @@ def slot_json(log: str, statistics: SlotStatistics, token: Callable[[Position], 
         token: Makes the cursor of a position.
     """
     lag = statistics.lag
-    return SlotTold(
+    return SlotInfo(
         log,
         statistics.name,
         statistics.state.value,

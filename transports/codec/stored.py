@@ -16,7 +16,7 @@ from publishers.model.position import Position
 from publishers.slots.inspection import StoredSlot, stored_slots
 from publishers.slots.state import SlotState
 from publishers.wal import RealFileSystem
-from transports.codec.slot_orders import SlotLag, SlotTold
+from transports.codec.slot_orders import SlotInfo, SlotLag
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -62,7 +62,7 @@ def stored_slots_json(log: "ChangeLog", *, listed: int | None = None) -> list[di
     return [_slot(log, one) for one in stored_slots_of(log)[:listed]]
 
 
-def stored_slot(name: str, log: "ChangeLog", slot: StoredSlot) -> SlotTold:
+def stored_slot(name: str, log: "ChangeLog", slot: StoredSlot) -> SlotInfo:
     """Returns a stored slot for the wire.
 
     Args:
@@ -71,7 +71,7 @@ def stored_slot(name: str, log: "ChangeLog", slot: StoredSlot) -> SlotTold:
         slot: The slot.
     """
     row = _slot(log, slot)
-    return SlotTold(
+    return SlotInfo(
         name,
         row["name"],
         row["state"],

@@ -13,7 +13,7 @@ from transports.codec import replies
 from transports.codec.envelope import Ping, pong
 from transports.codec.messages import encode
 from transports.codec.replies import RemoteChange, RemoteDelivery, RemoteGap, RemoteSignal, Reply, read
-from transports.codec.slot_orders import SlotTold
+from transports.codec.slot_orders import SlotInfo
 from transports.errors import CloseCode, RemoteError, Violation
 from transports.protocol.client_appends import ClientAppends
 from transports.protocol.client_consumers import ClientConsumer
@@ -100,7 +100,7 @@ class Answered(Effect, frozen=True):
     """Answer a question; the machine has forgotten it."""
 
     entry: ClientQuestion
-    answer: SchemaVersion | list[SlotTold] | dict[str, Any] | Exception | None
+    answer: SchemaVersion | list[SlotInfo] | dict[str, Any] | Exception | None
 
 
 class Retry(Effect, frozen=True):

@@ -39,7 +39,7 @@ from transports.codec.messages import (
     parse,
 )
 from transports.codec.schemas import SchemaAnswer, SchemaQuestion
-from transports.codec.slot_orders import SlotOrder, SlotTold
+from transports.codec.slot_orders import SlotInfo, SlotOrder
 from transports.errors import (
     CloseCode,
     GoingAway,
@@ -405,7 +405,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         return [Send(encode(reply))]
 
     def answered(
-        self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotTold] | dict[str, Any] | None
+        self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotInfo] | dict[str, Any] | None
     ) -> list[Effect]:
         """Answers a question: with the schema, or None if there is none, or with the slots, or the outcome for a group."""
         if entry.ended:

@@ -8,7 +8,7 @@ from transports.access.grant import LogAction, schema_for
 from transports.access.principal import Principal
 from transports.codec.group_orders import GroupOrder
 from transports.codec.schemas import SchemaAnswer, SchemaQuestion, schema_json
-from transports.codec.slot_orders import SlotOrder, SlotTold
+from transports.codec.slot_orders import SlotInfo, SlotOrder
 from transports.problems import describe
 from transports.protocol.connection import Effect
 from transports.protocol.server import ServerSession
@@ -65,14 +65,14 @@ class ConnectionSchemas:
             self._perform(self._session.failed(entry, describe(error)))
             return
 
-        def find() -> SchemaAnswer | list[SlotTold] | dict[str, Any] | None:
+        def find() -> SchemaAnswer | list[SlotInfo] | dict[str, Any] | None:
             if isinstance(asked, SlotOrder):
                 return carry_out(name, log, grant, asked)
             if isinstance(asked, GroupOrder):
                 return carry_out_group(name, log, grant, asked)
             return schema_json(name, schema_for(grant, log, asked.entity_type, asked.version), log.token)
 
-        def answered(result: Callable[[], SchemaAnswer | list[SlotTold] | dict[str, Any] | None]) -> None:
+        def answered(result: Callable[[], SchemaAnswer | list[SlotInfo] | dict[str, Any] | None]) -> None:
             try:
                 answer = self._session.answered(entry, result())
             except Exception as error:  # noqa: BLE001 - any error concerns only this question

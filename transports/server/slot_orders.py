@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from publishers.slots.errors import NoSuchSlot
 from publishers.slots.statistics import SlotStatistics
 from transports.access.grant import Grant, LogAction
-from transports.codec.slot_orders import SlotOrder, SlotTold, slot_json
+from transports.codec.slot_orders import SlotInfo, SlotOrder, slot_json
 from transports.codec.stored import stored_slot, stored_slots_of
 from transports.errors import Forbidden
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["carry_out"]
 
 
-def carry_out(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> list[SlotTold]:
+def carry_out(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> list[SlotInfo]:
     """Carries out an order; reads and writes the disk on the calling thread.
 
     At a log that is followed here, ``list`` and ``info`` return slots as their owner has stored them.
@@ -50,7 +50,7 @@ def carry_out(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> li
     return [slot_json(name, _done(log, order), log.token)]
 
 
-def _stored(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> list[SlotTold]:
+def _stored(name: str, log: "ChangeLog", grant: Grant, order: SlotOrder) -> list[SlotInfo]:
     if grant.criteria is not None:
         raise Forbidden(
             "action", "that of a client that may see the whole log, as positions cannot be narrowed"

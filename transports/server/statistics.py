@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.counters import DeliveryStatistics
-from publishers.fanout.shared_publisher import Standing
+from publishers.fanout.shared_publisher import PublisherState
 from publishers.fanout.state import SubscriptionLag
 from publishers.groups import GroupStatistics
 from publishers.log.lag import Expiry, LagStatistics
@@ -180,7 +180,7 @@ def _publisher(log: "ChangeLog", statistics: PublisherStatistics, *, discreet: b
     return {
         "criteria": _criteria(statistics.criteria, discreet=discreet),
         "ring": {
-            "start": None if statistics.standing is Standing.DETACHED else place_json(log, ring.start),
+            "start": None if statistics.state is PublisherState.DETACHED else place_json(log, ring.start),
             "events": ring.events,
             "bytes": ring.nbytes,
             "live": ring.live,
@@ -189,7 +189,7 @@ def _publisher(log: "ChangeLog", statistics: PublisherStatistics, *, discreet: b
             "copiedEvents": ring.copied_events,
             "availableEvents": ring.available_events,
         },
-        "standing": statistics.standing.value,
+        "standing": statistics.state.value,
         "weight": statistics.weight,
         "subscriptionCount": statistics.subscription_count,
         "subscriptions": [_subscription(log, one) for one in statistics.subscriptions],

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from publishers.errors import PenstockError
-from publishers.log.health import LogHealth, Soundness
+from publishers.log.health import HealthStatus, LogHealth
 from publishers.store.log_entries import SYSTEM
 from transports.access.access import SERVER, Access
 from transports.access.grant import Grant, LogAction, schema_for, schemas_for
@@ -265,7 +265,7 @@ class Status:
         figures = {
             name: found.get(name, {})
             | {
-                "sound": health["status"] == Soundness.OK.value,
+                "sound": health["status"] == HealthStatus.OK.value,
                 "commitAge": health.get("commitAge"),
                 "commitAgeLimit": None if math.isinf(self._commit_age) else self._commit_age,
                 "writerAlive": health.get("writer", {}).get("alive"),
@@ -354,9 +354,9 @@ def _healths(
                 report[name]["late"] = True
     refused = logs.refused() if isinstance(logs, StoreLogs | FollowedName) else {}
     report |= {name: _wrong(LogHealth.of(why)) for name, why in refused.items()}
-    lost = sum(one["status"] != Soundness.OK.value for one in report.values())
+    lost = sum(one["status"] != HealthStatus.OK.value for one in report.values())
     system = logs.get(SYSTEM)  # the system log is not listed
-    lost += system is not None and system.health().soundness is not Soundness.OK
+    lost += system is not None and system.health().status is not HealthStatus.OK
     idle = any("late" in one for one in report.values())
     for name, found in sinks().items():
         states = {sink: one["state"] for sink, one in found.items()}
@@ -370,7 +370,7 @@ def _healths(
 
 def _wrong(health: LogHealth) -> dict[str, Any]:
     """The status of a log. The text of its failure omits the directories of the server."""
-    answer: dict[str, Any] = {"status": health.soundness.value}
+    answer: dict[str, Any] = {"status": health.status.value}
     if health.why is not None:
         answer |= {"failure": type(health.why).__name__, "why": _DIRECTORIES.sub("", str(health.why))}
     return answer

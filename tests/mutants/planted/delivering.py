@@ -59,8 +59,8 @@ DELIVERING: Final = (
     Fault(
         "E8",
         "publishers/fanout/chunk.py",
-        "            made = self.batches[view] = Batch(self.slices, self.next, view)\n        return made\n\n\nclass Likeness",
-        "            made = self.batches[view] = Batch(self.slices, self.next, View())\n        return made\n\n\nclass Likeness",
+        "            made = self.batches[view] = Batch(self.slices, self.next, view)\n        return made\n\n\nclass DeliveryKind",
+        "            made = self.batches[view] = Batch(self.slices, self.next, View())\n        return made\n\n\nclass DeliveryKind",
         "subscribers with bodies that are served together get headers",
     ),
     Fault(

@@ -199,7 +199,7 @@ READING: Final = (
     Fault(
         "F146",
         "publishers/state/table.py",
-        "        for name in deeds.cleared:\n",
+        "        for name in actions.cleared:\n",
         "        for name in ():\n",
         "a truncated entity type stays in the state",
     ),

@@ -3,13 +3,13 @@
 import pytest
 
 from publishers.fanout.bench import TURN, RingCursor, Round
-from publishers.fanout.chunk import Likeness
+from publishers.fanout.chunk import DeliveryKind
 from publishers.fanout.state import Occurrence
 from publishers.model.position import Position
 from publishers.views.view import View
 from tests.publishers.fanout.test_ring import BEGIN, chunk, entered, poll, ring
 
-KIND = Likeness(View(), True, 99, 2**40, False)
+KIND = DeliveryKind(View(), True, 99, 2**40, False)
 
 
 class Lending:

@@ -10,7 +10,7 @@ import pytest
 
 import flow
 from penstock_cdc.errors import TooCostly
-from penstock_cdc.types import Standing
+from penstock_cdc.types import PublisherState
 from publishers import Criterion, Where
 from publishers.criteria.predicate import Predicate
 from publishers.fanout import publish_gate, weights
@@ -38,7 +38,7 @@ def event_loop():
 
 
 def standings(log):
-    return [one.standing for one in log.statistics().publishers]
+    return [one.state for one in log.statistics().publishers]
 
 
 def test_a_wish_counts_the_questions_that_no_look_up_answers():
@@ -57,7 +57,7 @@ def test_a_wish_counts_the_questions_that_no_look_up_answers():
             probe = Probe()
             log.changes(wish).subscribe(probe, executor=flow.INLINE)
             (told,) = log.statistics().publishers
-            assert (told.weight, told.standing) == (weight, Standing.ATTACHED), wish
+            assert (told.weight, told.state) == (weight, PublisherState.ATTACHED), wish
             assert log.statistics().match_weight == log.statistics().attached_weight == weight
             probe.subscription.cancel()
 
@@ -71,7 +71,7 @@ def test_no_commit_asks_what_a_heavy_publisher_wants_to_know_and_its_subscribers
         heavy.subscribe(early)
         heavy.subscribe(late)
         log.changes(asking(5), until=4).subscribe(ended)
-        assert standings(log) == [Standing.ATTACHED, Standing.DETACHED]
+        assert standings(log) == [PublisherState.ATTACHED, PublisherState.DETACHED]
         told = log.statistics()
         assert (told.detached_count, told.attached_weight, told.match_weight) == (1, 4, 9)
         fill(log, 3, 2)
@@ -117,7 +117,7 @@ def test_what_a_detached_publisher_reads_is_read_on_no_event_loop(monkeypatch):
         monkeypatch.setattr(Predicate, "select", select)
         for probe in probes:
             log.changes(asking(5), since=log.token(log.oldest)).subscribe(probe, executor=loop)
-        assert standings(log) == [Standing.DETACHED]
+        assert standings(log) == [PublisherState.DETACHED]
         fill(log, 5, 3)
         for probe in probes:
             probe.wait_for(75)
@@ -133,7 +133,7 @@ def test_who_finds_no_room_is_detached_and_attached_when_there_is_some():
             log.changes(asking(3, areas={"DATA"}), Criterion(keys={f"{number}"})).subscribe(
                 probe, executor=flow.INLINE
             )
-        assert standings(log) == [Standing.ATTACHED, Standing.ATTACHED, Standing.DETACHED]
+        assert standings(log) == [PublisherState.ATTACHED, PublisherState.ATTACHED, PublisherState.DETACHED]
         fill(log, 3, 2)
         assert probes[2].subscription.state.value == "RESYNC"
         probes[0].subscription.cancel()
@@ -141,7 +141,7 @@ def test_who_finds_no_room_is_detached_and_attached_when_there_is_some():
         for round_ in range(1, 4):
             fill(log, 1, 2)
             probes[2].wait_for(before + 2 * round_)
-        assert standings(log) == [Standing.ATTACHED, Standing.ATTACHED]
+        assert standings(log) == [PublisherState.ATTACHED, PublisherState.ATTACHED]
         assert probes[1].positions == probes[2].positions == everything(log, asking(3))
         wait_until(lambda: probes[2].subscription.state.value == "LIVE")
         assert log.statistics().attached_weight == 6
@@ -159,10 +159,10 @@ def test_one_that_asks_too_much_of_what_leads_to_it_is_detached_and_tried_again_
         for _ in range(60):
             fill(log, 1, 1)
             seen.append(standings(log)[0])
-            assert len(log._service.registry._index) == standings(log).count(Standing.ATTACHED)
+            assert len(log._service.registry._index) == standings(log).count(PublisherState.ATTACHED)
         changed = [number for number, (one, other) in enumerate(pairwise(seen)) if one is not other]
         lengths = [second - first for first, second in zip(changed[::2], changed[1::2], strict=False)]
-        assert standings(log)[1] is Standing.ATTACHED
+        assert standings(log)[1] is PublisherState.ATTACHED
         assert lengths == [8, 16]
         hot.wait_for(60)
         assert hot.positions == everything(log, wish)

@@ -103,7 +103,7 @@ def test_a_frame_that_grows_while_it_is_weighed_is_counted_with_one_weight(wal, 
         assert cache.nbytes == cache._kept[start][2]
 
 
-class Asked:
+class PollQuery:
     """A reader that counts, and waits where the test says so."""
 
     def __init__(self, reader):
@@ -123,7 +123,7 @@ class Asked:
 
 def test_who_asks_for_a_frame_that_is_being_read_waits_for_it(wal):
     """F30: so that those whom one eviction overtakes cost one read."""
-    reader = Asked(wal.reader)
+    reader = PollQuery(wal.reader)
     cache = FrameCache(reader, 1 << 20)
     place = wal.reader.locate(7)
     found = []
@@ -152,7 +152,7 @@ def test_who_asks_for_a_frame_that_is_being_read_waits_for_it(wal):
 
 def test_a_frame_that_cannot_be_read_keeps_nobody_waiting(wal):
     """F37: the next one who asks tries again."""
-    reader = Asked(wal.reader)
+    reader = PollQuery(wal.reader)
     reader.go.set()
     cache = FrameCache(reader, 1 << 20)
     place = wal.reader.locate(7)
@@ -184,7 +184,7 @@ def test_a_run_of_frames_is_read_and_found_again_as_far_as_is_asked_for(wal):
 
 def test_a_frame_that_two_runs_have_read_at_once_is_counted_once(wal):
     """F30: a run claims its first frame only."""
-    reader = Asked(wal.reader)
+    reader = PollQuery(wal.reader)
     reader.go.set()
     cache = FrameCache(reader, 1 << 20)
     shared = wal.reader.locate(3)
@@ -204,7 +204,7 @@ def test_a_frame_that_two_runs_have_read_at_once_is_counted_once(wal):
 def test_what_cannot_be_read_ends_a_run_and_is_met_when_it_comes_first(wal, pruned):
     """F37, E37."""
     told = []
-    reader = Asked(wal.reader)
+    reader = PollQuery(wal.reader)
     reader.go.set()
     cache = FrameCache(reader, 1 << 20, told.append)
     start, bad = wal.reader.locate(1), wal.reader.locate(3)
@@ -225,7 +225,7 @@ def test_what_cannot_be_read_ends_a_run_and_is_met_when_it_comes_first(wal, prun
 
 
 def test_places_of_positions_are_remembered_up_to_a_bound(wal):
-    reader = Asked(wal.reader)
+    reader = PollQuery(wal.reader)
     cache = FrameCache(reader, 1 << 20)
     for index in range(300):
         assert cache.locate(3, index) == reader.reader.locate(3, index)

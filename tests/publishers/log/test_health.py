@@ -17,7 +17,7 @@ from publishers.errors import (
     NotALog,
     WalCorrupted,
 )
-from publishers.log.health import LogHealth, Soundness
+from publishers.log.health import HealthStatus, LogHealth
 from publishers.wal import LogWriter
 from tests.publishers.support import fill, opened
 
@@ -33,12 +33,12 @@ class Clock(SystemClock):
 
 def test_an_open_log_is_sound_and_tells_its_writer_and_the_age_of_its_last_commit():
     with opened() as log:
-        assert log.health() == LogHealth(Soundness.OK, None, LogWriter(True, os.getpid()), None)
+        assert log.health() == LogHealth(HealthStatus.OK, None, LogWriter(True, os.getpid()), None)
         fill(log, 1)
         with ChangeLog.open(log.path, read_only=True) as follower:
             for one in (log, follower):
                 health = one.health()
-                assert (health.soundness, health.writer) == (Soundness.OK, LogWriter(True, os.getpid()))
+                assert (health.status, health.writer) == (HealthStatus.OK, LogWriter(True, os.getpid()))
                 assert 0 <= health.commit_age < 60
             follower.close()
             assert isinstance(follower.health().why, LogClosed)
@@ -51,10 +51,10 @@ def test_a_follower_that_cannot_look_is_stale(monkeypatch):
             follower._files, "refresh", lambda: (_ for _ in ()).throw(NotALog(follower.path, "x"))
         )
         clock.ahead = 19.0
-        assert follower.health().soundness is Soundness.OK
+        assert follower.health().status is HealthStatus.OK
         clock.ahead = 30.0
         health = follower.health()
-    assert health.soundness is Soundness.STALE
+    assert health.status is HealthStatus.STALE
     assert str(health.why) == "it was looked at last 30 s ago"
 
 
@@ -63,7 +63,7 @@ def test_a_log_that_takes_no_commits_is_not_sound():
         fill(log, 1)
         log._files._writer.health.fail("no such device")
         health = log.health()
-        assert (health.soundness, type(health.why)) == (Soundness.FAILED, LogFailed)
+        assert (health.status, type(health.why)) == (HealthStatus.FAILED, LogFailed)
         with pytest.raises(LogFailed):
             log.close()
 
@@ -71,12 +71,12 @@ def test_a_log_that_takes_no_commits_is_not_sound():
 @pytest.mark.parametrize(
     ("why", "soundness"),
     [
-        (WalCorrupted(1, 2, "x"), Soundness.CORRUPT),
-        (LogDropped("x"), Soundness.GONE),
-        (LogUnreadable("x", "y"), Soundness.UNREADABLE),
-        (LogFull(1, 2), Soundness.FULL),
-        (LogExhausted("descriptors"), Soundness.EXHAUSTED),
-        (FormatTooNew(9, 2), Soundness.FAILED),
+        (WalCorrupted(1, 2, "x"), HealthStatus.CORRUPT),
+        (LogDropped("x"), HealthStatus.GONE),
+        (LogUnreadable("x", "y"), HealthStatus.UNREADABLE),
+        (LogFull(1, 2), HealthStatus.FULL),
+        (LogExhausted("descriptors"), HealthStatus.EXHAUSTED),
+        (FormatTooNew(9, 2), HealthStatus.FAILED),
     ],
 )
 def test_each_error_has_its_word(why, soundness):

@@ -8,7 +8,7 @@ from publishers.model.change import Area, Operation
 from publishers.state.rows import StoredRow
 from publishers.wal import Columns
 
-__all__ = ["RowDeeds"]
+__all__ = ["RowActions"]
 
 _PUT: Final = frozenset({Area.DATA * 16 + Operation.UPSERT, Area.DATA * 16 + Operation.READ})
 _DROP: Final = frozenset({Area.DATA * 16 + Operation.REMOVE, Area.DATA * 16 + Operation.EXPIRE})
@@ -16,7 +16,7 @@ _CLEAR: Final = Area.DATA * 16 + Operation.TRUNCATE
 _ROW: Final = 64  # bytes of a row beside those of its texts, roughly
 
 
-class RowDeeds:
+class RowActions:
     """What some frames in their order do to rows: of each key the last change counts.
 
     A key change is a REMOVE and an UPSERT, and is no more than these here. A field-level change does nothing: the change of the
