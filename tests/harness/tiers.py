@@ -58,6 +58,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/transports/cli/test_slot.py::test_a_damaged_journal_of_slots_is_told_by_a_server_that_follows_the_log",
         "tests/transports/cli/test_slot.py::test_slots_are_shown_by_a_server_that_follows_the_log",
         "tests/transports/cli/test_slot.py::test_slots_of_a_server_are_made_listed_moved_paused_and_dropped",
+        "tests/transports/cli/test_slot.py::test_tail_acknowledges_nothing_that_is_not_printed",
         "tests/transports/cli/test_slot.py::test_tail_goes_on_at_the_place_of_a_slot_and_acknowledges_what_it_printed",
         "tests/transports/cli/test_tail.py",
         "tests/transports/cli/test_verify.py::test_stats_tell_of_a_directory_and_of_a_server",

@@ -57,6 +57,7 @@ SLOW: Final = (
     "tests/publishers/spark",
 )
 """Tests that are run after the others: most faults have been noticed before."""
+NEAREST: Final = 6
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Workshop:
         return Result(fault, failed[0] if failed else "", time.monotonic() - began)
 
     def noticed(self, faults: Collection[Fault]) -> set[str]:
-        """Plants faults of different files and rows at once, and runs the tests that name the rows.
+        """Plants faults of different files and rows at once, and runs the `NEAREST` tests that name each row.
 
         Returns:
             The rows of which a test fails.
@@ -167,7 +168,9 @@ class Workshop:
         for fault in faults:
             place = self.root / fault.path
             self._write(place, fault.changed(place.read_text()))
-        tests = {_address(test): fault.row for fault in faults for test in naming(fault.row, fault.path)}
+        tests = {
+            _address(test): fault.row for fault in faults for test in naming(fault.row, fault.path)[:NEAREST]
+        }
         failed = self._failed(list(tests))
         return {row for address, row in tests.items() if any(one.split("[")[0] == address for one in failed)}
 

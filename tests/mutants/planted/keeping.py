@@ -178,9 +178,9 @@ KEEPING: Final = (
     Fault(
         "F51",
         "publishers/log/tailing.py",
-        "            if found is None or found[0].version > visible:",
-        "            if found is None or found[0].version >= visible:",
-        "a follower does not show the newest transaction",
+        'often = self._doubting or self._listener.kind == "poll"',
+        "often = self._doubting",
+        "a follower that nobody can notify looks seldom",
     ),
     Fault(
         "F158",

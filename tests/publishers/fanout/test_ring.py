@@ -103,6 +103,18 @@ def test_what_every_live_cursor_has_taken_leaves_the_ring():
     assert one.start == Position(2, 0)
 
 
+def test_a_full_ring_keeps_as_much_as_its_bound_allows():
+    """F64: what it has dropped does not count any more."""
+    one = ring(max_events=8)
+    behind, ahead = entered(one), entered(one)
+    for version in (1, 2):
+        assert one.link(chunk(version, 4), version - 1) == []
+    assert len(poll(one, ahead, 1)) == 4
+    assert one.link(chunk(3, 4), 2) == [behind]
+    assert (one.statistics().events, one.start) == (8, Position(2, 0))
+    assert len(poll(one, ahead, 3)) == 8
+
+
 def test_trimming_a_full_ring_keeps_what_is_newer():
     """D1: six changes through a ring of four, trimmed to the fifth, leave the fifth and sixth to be read."""
     one = ring(max_events=4)

@@ -101,6 +101,7 @@ def test_who_finds_what_he_was_not_told_of_looks_often_for_a_while():
 
 
 def test_who_cannot_hear_looks_often_for_ever():
+    """F51."""
     listener = Listener("poll")
     one, _ = following(listener, tail_poll=0.5, tail_idle=7.0)
     assert {look(one, listener)[0] for _ in range(50)} == {0.5}

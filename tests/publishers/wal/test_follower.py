@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import subprocess
 import sys
@@ -69,6 +70,22 @@ def test_a_follower_goes_through_rolls_and_reopenings(tmp_path):
     assert follower.epoch == 2
     assert follower.epochs == log.epochs
     assert contents(follower) == contents(log)
+    follower.close()
+    log.close()
+
+
+def test_what_a_follower_sees_never_moves_back(tmp_path):
+    """F50: HEAD, which is read where TAIL is gone, covers less than TAIL has told."""
+    log = opened(REAL, path=tmp_path)
+    follower = Follower.open(tmp_path)
+    commit(log, b"a")
+    commit(log, b"b")
+    assert follower.refresh() == 2
+    (tmp_path / "TAIL").unlink()
+    assert [follower.refresh(), follower.refresh()] == [2, 2]
+    assert contents(follower) == [(1, [b"a"]), (2, [b"b"])]
+    with contextlib.closing(Follower.open(tmp_path)) as other:
+        assert other.refresh() < 2
     follower.close()
     log.close()
 

@@ -248,6 +248,7 @@ def test_a_group_may_span_a_roll(path):
 
 
 def test_a_spooled_transaction_is_copied_in_as_one_version(path):
+    """F37: its frames continue each other, as whoever reads them checks."""
     settings = options(spool_bytes=5000)
     log = opened(REAL, settings, path=path)
     system = RealFileSystem()

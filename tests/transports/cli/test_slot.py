@@ -1,7 +1,10 @@
 """``penstock slot``: places that a log keeps for consumers, from the command line."""
 
+import errno
 import json
+import os
 import shutil
+import sys
 
 import pytest
 
@@ -245,6 +248,31 @@ def test_tail_goes_on_at_the_place_of_a_slot_and_acknowledges_what_it_printed(se
     assert main(["tail", url, "--slot", "stock", "--limit", "1"]) == 0
     (line,) = capfdbinary.readouterr().out.splitlines()
     assert json.loads(line)["key"] == "2"
+
+
+def test_tail_acknowledges_nothing_that_is_not_printed(served, monkeypatch, capsys):
+    """F101: what a buffer of the process holds has not left it."""
+
+    class Full:
+        def __init__(self):
+            self.buffer, self.waiting, self.refused = self, False, 0
+
+        def write(self, text):
+            self.waiting = True
+
+        def flush(self):
+            if self.waiting:
+                self.waiting = False
+                self.refused += 1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log, url = served
+    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    monkeypatch.setattr(sys, "stdout", full := Full())
+    assert main(["tail", url, "--slot", "stock", "--limit", "2"]) != 0
+    assert full.refused == 1
+    wait_until(lambda: log.slots.info("stock").owner is None)
+    assert log.slots.info("stock").position == Position(1)
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,7 @@ def test_late_requests_and_completes_are_ignored():
     "n", [0, -1, 2**31, 2**70, -(2**70), 10**4000, '"5"', '"many"', 1.5, "true", "null", "[1]", '{"n":1}']
 )
 def test_what_is_no_count_of_credits_ends_that_subscription_with_invalid_demand(n):
+    """F131: and what is one is demanded as it is."""
     made = acknowledged()
     entry, other = active(made, "a"), active(made, "b")
     effects = made.receive('{"type":"request","id":"a","n":' + str(n) + "}", 0.0)
