@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
@@ -15,7 +17,6 @@ from publishers.model.position import Position
 from publishers.slots import SlotStatistics
 from publishers.state import StateStatistics
 from publishers.store.log_entries import SYSTEM
-from publishers.wal import HoldStatistics
 from transports.codec.stored import stored_groups_json, stored_slots_json
 from transports.errors import shortened
 from transports.telemetry.latency import Latencies
@@ -25,20 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["place_json", "statistics"]
 
-_BOUNDS: Final = {
-    "ringEvents": "ring_events",
-    "ringBytes": "ring_bytes",
-    "queueBytes": "queue_bytes",
-    "replayBytes": "replay_bytes",
-    "withheldBytes": "deferred_bytes",
-    "snapshotBytes": "snapshot_bytes",
-    "reserveBytes": "reserve_bytes",
-    "producers": "producers",
-    "attachedWeight": "attached_weight",
-    "matchWeight": "match_weight",
-    "dispatchThreads": "dispatch_threads_max",
-}
-"""The log option that bounds each figure."""
+# The figures of a log under their own names, and the options that bound them.
+_FIGURES: Final = (
+    "epoch oldest head frames_read bytes_read durable appended withheld groups syncs sync_seconds segments nbytes space_low "
+    "reserve_bytes clock_ahead evaluations replay_waiting source_waiting dispatch_threads queued queue_bytes replay_bytes "
+    "withheld_bytes snapshot_bytes held_bytes producers lagging detached_count attached_weight match_weight publisher_count "
+    "subscription_count"
+)
+_BOUNDS: Final = "ring_events ring_bytes queue_bytes replay_bytes snapshot_bytes reserve_bytes producers attached_weight match_weight"
 # The criteria fields that reveal no values.
 _NAMES: Final = frozenset({"areas", "entity_types", "operations"})
 _LISTED: Final = 64
@@ -94,45 +89,25 @@ def _log_statistics(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
 def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict[str, Any]:
     options = log.options
     return {
-        "epoch": statistics.epoch,
-        "oldest": place_json(log, statistics.oldest),
-        "head": place_json(log, statistics.head),
+        **_told(log, statistics, _FIGURES),
+        **_told(log, options, "ring_events ring_bytes"),
         "watermark": statistics.head.version - 1,
-        "ringEvents": options.ring_events,
-        "ringBytes": options.ring_bytes,
-        "framesRead": statistics.frames_read,
-        "bytesRead": statistics.bytes_read,
-        "durable": statistics.durable,
-        "appended": statistics.appended,
-        "withheld": statistics.withheld,
         "published": {"changes": statistics.published_changes, "bytes": statistics.published_bytes},
-        "groups": statistics.groups,
-        "syncs": statistics.syncs,
-        "syncSeconds": statistics.sync_seconds,
-        "segments": statistics.segments,
-        "bytes": statistics.nbytes,
-        "spaceLow": statistics.space_low,
-        "reserveBytes": statistics.reserve_bytes,
-        "clockAhead": statistics.clock_ahead,
-        "evaluations": statistics.evaluations,
         "rings": {
             "events": statistics.ring_events,
             "bytes": statistics.ring_bytes,
             "fill": statistics.ring_fill,
         },
-        "replayWaiting": statistics.replay_waiting,
-        "sourceWaiting": statistics.source_waiting,
-        "dispatchThreads": statistics.dispatch_threads,
-        "queued": statistics.queued,
-        "bounds": {name: getattr(options, option) for name, option in _BOUNDS.items()},
-        **_lag(statistics.lag),
-        "queueBytes": statistics.queue_bytes,
-        "replayBytes": statistics.replay_bytes,
-        "withheldBytes": statistics.withheld_bytes,
-        "snapshotBytes": statistics.snapshot_bytes,
-        "heldBytes": statistics.held_bytes,
-        "producers": statistics.producers,
-        "holds": [_hold(log, one) for one in statistics.holds[:_HOLDS]],
+        "bounds": {
+            **_told(log, options, _BOUNDS),
+            "withheldBytes": options.deferred_bytes,
+            "dispatchThreads": options.dispatch_threads_max,
+        },
+        **_lag(log, statistics.lag),
+        "holds": [
+            _told(log, one, "name position held_bytes bytes_left seconds_left") | {"state": one.state.name}
+            for one in statistics.holds[:_HOLDS]
+        ],
         "holdStates": dict(Counter(one.state.value for one in statistics.holds)),
         **(
             _stored(log, discreet=discreet)
@@ -141,76 +116,60 @@ def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict
         ),
         **({} if statistics.state is None else {"compactedState": _state(log, statistics.state)}),
         "delivered": _delivered(statistics.delivered),
-        "lagging": statistics.lagging,
-        "detachedCount": statistics.detached_count,
-        "attachedWeight": statistics.attached_weight,
-        "matchWeight": statistics.match_weight,
-        "publisherCount": statistics.publisher_count,
-        "subscriptionCount": statistics.subscription_count,
         "publishers": [_publisher(log, one, discreet=discreet) for one in statistics.publishers],
     }
 
 
-def _lag(statistics: LagStatistics | None) -> dict[str, Any]:
+def _told(log: "ChangeLog", figures: Any, names: str) -> dict[str, Any]:
+    """The figures of these names, under the names of the wire: ``bytes_read`` is ``bytesRead``, and ``nbytes`` is ``bytes``."""
+    return {_wire_name(name): _plain(log, getattr(figures, name)) for name in names.split()}
+
+
+def _plain(log: "ChangeLog", value: Any) -> Any:
+    if isinstance(value, Position):
+        return place_json(log, value)
+    if isinstance(value, SubscriptionLag | Expiry):
+        return _told(log, value, " ".join(one.name for one in fields(value)))
+    return value.value if isinstance(value, Enum) else value
+
+
+def _wire_name(name: str) -> str:
+    first, *others = ("bytes" if name == "nbytes" else name).split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _lag(log: "ChangeLog", statistics: LagStatistics | None) -> dict[str, Any]:
     """The lag over all subscriptions."""
     if statistics is None:
         return {}
     return {
-        "lags": {f"{share:g}": _behind(lag) for share, lag in statistics.quantiles.items()},
-        "expiry": _expiry(statistics.expiry),
-        "holdExpiry": _expiry(statistics.hold_expiry),
+        "lags": {f"{share:g}": _plain(log, lag) for share, lag in statistics.quantiles.items()},
+        **_told(log, statistics, "expiry hold_expiry"),
     }
-
-
-def _behind(statistics: SubscriptionLag) -> dict[str, Any]:
-    return {
-        "versions": statistics.versions,
-        "changes": statistics.changes,
-        "bytes": statistics.nbytes,
-        "seconds": statistics.seconds,
-    }
-
-
-def _expiry(statistics: Expiry) -> dict[str, Any]:
-    return {"bytes": statistics.nbytes, "seconds": statistics.seconds}
 
 
 def _publisher(log: "ChangeLog", statistics: PublisherStatistics, *, discreet: bool) -> dict[str, Any]:
     ring = statistics.ring
+    detached = statistics.state is PublisherState.DETACHED
     return {
         "criteria": _criteria(statistics.criteria, discreet=discreet),
         "ring": {
-            "start": None if statistics.state is PublisherState.DETACHED else place_json(log, ring.start),
-            "events": ring.events,
-            "bytes": ring.nbytes,
-            "live": ring.live,
-            "evictedEvents": ring.evicted_events,
+            **_told(log, ring, "start events nbytes live evicted_events copied_events available_events"),
+            **({"start": None} if detached else {}),
             "acceptedEvents": ring.linked_events,
-            "copiedEvents": ring.copied_events,
-            "availableEvents": ring.available_events,
         },
         "standing": statistics.state.value,
-        "weight": statistics.weight,
-        "subscriptionCount": statistics.subscription_count,
+        **_told(log, statistics, "weight subscription_count"),
         "subscriptions": [_subscription(log, one) for one in statistics.subscriptions],
     }
 
 
 def _subscription(log: "ChangeLog", statistics: SubscriptionStatistics) -> dict[str, Any]:
     return {
-        "position": place_json(log, statistics.position),
-        "state": statistics.state.value,
-        "lag": statistics.lag,
-        "demand": statistics.demand,
-        "queued": statistics.queued,
+        **_told(log, statistics, "position state lag demand queued delivered"),
         "gating": statistics.max_lag is not None,
-        "behind": {
-            "versions": statistics.behind.versions,
-            "bytes": statistics.behind.nbytes,
-            "seconds": statistics.behind.seconds,
-        },
+        "behind": _told(log, statistics.behind, "versions nbytes seconds"),
         "walReads": statistics.reads,
-        "delivered": statistics.delivered,
     }
 
 
@@ -225,28 +184,10 @@ def _delivered(statistics: DeliveryStatistics) -> dict[str, Any]:
     }
 
 
-def _hold(log: "ChangeLog", statistics: HoldStatistics) -> dict[str, Any]:
-    return {
-        "name": statistics.name,
-        "position": place_json(log, statistics.position),
-        "state": statistics.state.name,
-        "heldBytes": statistics.held_bytes,
-        "bytesLeft": statistics.bytes_left,
-        "secondsLeft": statistics.seconds_left,
-    }
-
-
 def _slot(log: "ChangeLog", statistics: SlotStatistics) -> dict[str, Any]:
     return {
-        "position": place_json(log, statistics.position),
-        "state": statistics.state.value,
-        "generation": statistics.generation,
-        "paused": statistics.paused,
-        "lag": _behind(statistics.lag),
+        **_told(log, statistics, "position state generation paused lag held_bytes bytes_left seconds_left"),
         "history": None if statistics.history is None else statistics.history.name,
-        "heldBytes": statistics.held_bytes,
-        "bytesLeft": statistics.bytes_left,
-        "secondsLeft": statistics.seconds_left,
     }
 
 
@@ -289,35 +230,19 @@ def _criteria(criteria: Iterable[Mapping[str, Any]], *, discreet: bool) -> list[
 
 def _state(log: "ChangeLog", statistics: StateStatistics) -> dict[str, Any]:
     return {
-        "position": place_json(log, statistics.position),
-        "lag": _behind(statistics.behind),
-        "rows": statistics.rows,
-        "bytes": statistics.nbytes,
-        "batches": statistics.batches,
-        "rebuilds": statistics.rebuilds,
-        "failures": statistics.failures,
+        **_told(log, statistics, "position rows nbytes batches rebuilds failures"),
+        "lag": _plain(log, statistics.behind),
         "failed": statistics.failure is not None,
     }
 
 
 def group_json(log: "ChangeLog", statistics: GroupStatistics, *, discreet: bool = False) -> dict[str, Any]:
     """The statistics of a group as JSON; if ``discreet``, without the reasons of consumers."""
+    figures = "state floor head generation pending due parked dying acked redelivered dead lost lag"
     return {
-        "state": statistics.state.value,
-        "floor": place_json(log, statistics.floor),
-        "head": place_json(log, statistics.head),
-        "generation": statistics.generation,
+        **_told(log, statistics, figures),
         "consumers": len(statistics.consumers),
         "consumerNames": list(statistics.consumers[:_LISTED]),
-        "pending": statistics.pending,
-        "due": statistics.due,
-        "parked": statistics.parked,
-        "dying": statistics.dying,
-        "acked": statistics.acked,
-        "redelivered": statistics.redelivered,
-        "dead": statistics.dead,
-        "lost": statistics.lost,
-        "lag": _behind(statistics.lag),
         "lastError": None if discreet or statistics.last_error is None else shortened(statistics.last_error),
         "nextSeconds": statistics.next_in,
     }
