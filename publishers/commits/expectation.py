@@ -79,7 +79,7 @@ class ExpectedKeys:
         InvalidOption: If there are no keys or too many, or a pair is malformed.
     """
 
-    __slots__ = ("_predicate", "pairs")
+    __slots__ = ("_criterions", "_predicate", "pairs")
 
     def __init__(self, keys: Iterable[Key]) -> None:
         given = list(keys)
@@ -103,10 +103,13 @@ class ExpectedKeys:
         criterions.append(
             Criterion(areas={Area.DATA}, entity_types=set(by_type), operations={Operation.TRUNCATE})
         )
-        self._predicate = Predicate(Criteria.of(*criterions))
+        self._criterions = criterions
+        self._predicate: Predicate | None = None  # what is refused before a block is read needs none
 
     def touched(self, block: Block, since: Position) -> tuple[Position, str, str | None] | None:
         """Returns the first change at or behind a position that concerns the keys: its position, entity type and key."""
+        if self._predicate is None:
+            self._predicate = Predicate(Criteria.of(*self._criterions))
         for index in self._predicate.select(block):
             if (block.version, index) >= since:
                 return Position(block.version, index), block.entity_type(index) or "", _text(block.key(index))
@@ -165,8 +168,8 @@ class Expected(NamedTuple):
     Attributes:
         token: The position.
         keys: The keys that it names, or None.
-        spend: Called before each frame that is scanned for the keys, with the bytes that this costs; it may raise a
-            ``PenstockError``, which refuses the commit. None for no budget.
+        spend: Called with 0 before anything is read for the keys, and before each frame that is scanned with the bytes that this
+            costs; it may raise a ``PenstockError``, which refuses the commit. None for no budget.
     """
 
     token: PositionToken
@@ -300,6 +303,8 @@ class Expectation:
         if start.version > upto:
             return
         spend, frame = self._spend, None
+        if spend is not None:
+            spend(0)  # a writer that has nothing left costs no read
         try:
             location = reader.locate(*start)
             while (frame := reader.read(location)) is not None and frame.header.version <= upto:

@@ -16,7 +16,7 @@ from transports.resp.port import RespPort
 from transports.resp.replies import RespError, encode_reply
 from transports.server.tls import shown_by
 from transports.tcp.accepting import SILENT
-from transports.tcp.sockets import hold_little, send_at_once, unsent_by, wait_above
+from transports.tcp.sockets import hold_little, send_at_once, unsent_by, wait_above, writer_of
 from transports.tcp.turns import turns_of
 
 __all__ = ["ConnectionKeeper", "RespConnection"]
@@ -99,6 +99,7 @@ class RespConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Configures the transport of a new connection, and admits or refuses it."""
         self._transport = made = cast("asyncio.Transport", transport)
+        self._write = writer_of(made)
         peer = made.get_extra_info("peername")
         self._client.address = peer[0] if isinstance(peer, tuple) else None
         self._client.peer_certificate = shown_by(made)
@@ -237,7 +238,7 @@ class RespConnection(asyncio.Protocol):
 
     def _send(self) -> None:
         if self._gathered and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(self._gathered))
+            self._write(b"".join(self._gathered))
             self._port.unsent.note(self, self.unsent)
         self._gathered, self._gathered_bytes = [], 0
 

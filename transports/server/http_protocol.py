@@ -26,6 +26,7 @@ from transports.tcp.sockets import (
     send_at_once,
     unsent_by,
     wait_for_all,
+    writer_of,
 )
 from transports.tcp.turns import turns_of
 
@@ -50,6 +51,7 @@ class _Transport:
     def __init__(self, transport: asyncio.Transport, protocol: "HttpProtocol") -> None:
         self._transport = transport
         self._protocol = protocol
+        self.write = writer_of(transport)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

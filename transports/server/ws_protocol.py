@@ -35,6 +35,7 @@ from transports.tcp.sockets import (
     send_at_once,
     unsent_by,
     wait_above,
+    writer_of,
 )
 from transports.tcp.turns import turns_of
 
@@ -106,6 +107,7 @@ class LinkProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Configures the transport, on which an upgrade request is arriving."""
         self._transport = cast("asyncio.Transport", transport)
+        self._write = writer_of(self._transport)
         wait_above(self._transport, self.limits.high_water)
         send_at_once(transport)
         hold_little(transport, 2 * self.limits.high_water)
@@ -292,7 +294,7 @@ class LinkProtocol(asyncio.Protocol):
         if self._ended or self._transport.is_closing():
             return
         self._written += len(data)
-        self._transport.write(data)
+        self._write(data)
         left = unsent_by(self._transport)
         if left:
             self._watch.start()

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import socket
 import struct
 import termios
+from collections.abc import Callable
+from typing import Final
 
 __all__ = [
     "end_writing",
@@ -16,10 +19,17 @@ __all__ = [
     "unsent_by",
     "wait_above",
     "wait_for_all",
+    "writer_of",
 ]
 
 # The socket of a transport may not be TCP (a Unix domain socket, say), may be closed, or may be absent.
 _NO_TCP = (OSError, AttributeError)
+
+# Python's own ``send`` gives the interpreter up for a call that never waits.
+_send: Final = ctypes.PyDLL(None).send
+_send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
+_send.restype = ctypes.c_ssize_t
+_FLAGS: Final = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 def send_at_once(transport: asyncio.BaseTransport) -> None:
@@ -105,3 +115,33 @@ def held_by_kernel(transport: asyncio.BaseTransport) -> int:
     except _NO_TCP:
         return 0
     return int(held)
+
+
+def writer_of(transport: asyncio.Transport) -> Callable[[bytes], None]:
+    """Returns a function that writes to a transport without giving the interpreter up.
+
+    An event loop that gives it up for each of a thousand sockets waits for each behind every busy thread of the process. What
+    the kernel does not accept at once, and every error, is left to the transport; so is everything under TLS, and under
+    an event loop that does not write from Python.
+    """
+    taken = transport.get_extra_info("socket")
+    if not _writes_from_python(transport) or taken is None:
+        return transport.write
+    unsent, number = transport.get_write_buffer_size, taken.fileno
+
+    def write(data: bytes) -> None:
+        # A transport that is closing may still have its socket, but will have another one's number soon.
+        if data and not unsent() and not transport.is_closing():
+            sent = _send(number(), data, len(data), _FLAGS)
+            if sent == len(data):
+                return
+            if sent > 0:
+                data = data[sent:]
+        transport.write(data)
+
+    return write
+
+
+def _writes_from_python(transport: asyncio.Transport) -> bool:
+    """Whether the transport is that of asyncio for plain sockets, which has no public name."""
+    return type(transport) is getattr(asyncio.selector_events, "_SelectorSocketTransport", None)

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from unittest.mock import Mock, call
 from weakref import WeakSet
 
 import pytest
@@ -22,6 +23,7 @@ from penstock_cdc.errors import (
 )
 from penstock_cdc.mutations import schema
 from publishers import ChangeLog, Position, remove, truncate, upsert
+from publishers.commits import expectation
 from publishers.commits.expectation import FRAME_COST, Expectation, expected
 from publishers.wal.read.reader import Reader
 from tests.publishers.support import QUICK, Held, fill, in_threads, opened, order, scratch, wait_until
@@ -358,7 +360,7 @@ def test_nothing_is_scanned_behind_a_refused_predecessor():
             assert isinstance(last.accepted.exception(60), PredecessorFailed)
         assert not spent
         assert log.submit([order(1)], expect=expect).result().version == 4
-        assert len(spent) == 3
+        assert len(spent) == 1 + 3
 
 
 def test_a_budget_ends_a_scan_before_the_turn_and_at_it(monkeypatch):
@@ -368,8 +370,9 @@ def test_a_budget_ends_a_scan_before_the_turn_and_at_it(monkeypatch):
         fill(log, 3)
 
         def spend(nbytes):
-            assert nbytes > FRAME_COST
-            raise TooCostly("budget", nbytes, 1, "less", left=0)
+            if nbytes:
+                assert nbytes > FRAME_COST
+                raise TooCostly("budget", nbytes, 1, "less", left=0)
 
         expect = expected((place, [("order", "none")]))._replace(spend=spend)
         with pytest.raises(TooCostly):
@@ -378,6 +381,24 @@ def test_a_budget_ends_a_scan_before_the_turn_and_at_it(monkeypatch):
         with pytest.raises(TooCostly):
             log.commit([order(1)], expect=expect)
         assert log.commit([order(1)]).version == 4
+
+
+def test_a_writer_without_budget_costs_no_read_and_compiles_nothing(monkeypatch):
+    """F147: it may ask again as quickly as it likes."""
+    with opened() as log:
+        place = head(log)
+        fill(log, 3)
+        read, compiled = Mock(), Mock()
+        monkeypatch.setattr(Reader, "read", read)
+        monkeypatch.setattr(expectation, "Predicate", compiled)
+        nothing = Mock(side_effect=TooCostly("budget", 0, 1, "less", left=0))
+        for _ in range(20):
+            expect = expected((place, [("order", "none")]))._replace(spend=nothing)
+            with pytest.raises(TooCostly):
+                log.submit([order(1)], expect=expect)
+        assert nothing.mock_calls == [call(0)] * 20
+        assert not read.called
+        assert not compiled.called
 
 
 def test_what_was_looked_at_before_a_cut_is_looked_at_again(monkeypatch):
