@@ -51,7 +51,7 @@ def shared(place: Path, size: int, changes: int, *, durable: bool) -> Table:
         bound = max(size, 1)
         made = log.groups.create(
             name,
-            start="earliest",
+            since="earliest",
             ordering=ordering,
             max_ack_pending=bound,
             max_consumer_pending=bound,

@@ -63,7 +63,7 @@ def table(log: ChangeLog, place: Path, size: int) -> Table:
     def to(name: str) -> int:
         if "stock" in log.slots:
             log.slots.drop("stock")
-        log.slots.create("stock", start="earliest", granularity="change")
+        log.slots.create("stock", since="earliest", granularity="change")
         acks = seen = 0
         with log.slots.open("stock") as slot:
             for change in slot.changes():
@@ -103,7 +103,7 @@ def durable(log: ChangeLog, place: Path) -> Table:
 
     def slot() -> int:
         log.slots.drop("stock")
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
         with log.slots.open("stock") as opened:
             reader = iter(opened.changes())
             while opened.delivered.version < DURABLE + 1:

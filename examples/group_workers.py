@@ -25,7 +25,7 @@ def handle(delivery: GroupDelivery) -> None:
 def main() -> None:
     with ChangeLog.open(Path(tempfile.mkdtemp()) / "orders") as log:
         orders = Criterion(entity_types={"order"})
-        group = log.groups.create("pickers", orders, start="earliest", backoff=(0.01,))
+        group = log.groups.create("pickers", orders, since="earliest", backoff=(0.01,))
         with group.work("worker 1", handle, concurrency=2), group.work("worker 2", handle, concurrency=2):
             for state in ("new", "paid", "sent"):
                 log.commit([upsert("order", str(number), {"state": state}) for number in range(1, 6)])

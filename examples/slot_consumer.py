@@ -25,7 +25,7 @@ def main() -> None:
     path = Path(tempfile.mkdtemp()) / "orders"
     known = Deduplicator()
     with ChangeLog.open(path) as log:
-        log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+        log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
         for number in range(1, 6):
             log.commit([upsert("order", str(number), {"total": f"{number}.00"})])
         consume(log, known, 3)

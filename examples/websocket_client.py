@@ -13,7 +13,7 @@ async def follow(url: str) -> None:
     # prefetch bounds the demand: at most 8 orders are in flight at any time.
     async with connect(url, reconnect=True) as remote:
         feed = remote.changes(
-            Criterion(entity_types={"order"}), start="earliest", until=3, content=Content.BODY
+            Criterion(entity_types={"order"}), since="earliest", until=3, content=Content.BODY
         )
         async with flow.aiter(feed, prefetch=8) as orders:
             async for order in orders:

@@ -101,7 +101,7 @@ class ConsumerGroups:
         name: str,
         criteria: Criteria | Criterion | Iterable[Criterion] | None = None,
         *,
-        start: Any = Start.LATEST,
+        since: Any = Start.LATEST,
         **options: Any,
     ) -> ConsumerGroup:
         """Creates a group, durable on return. From then on the log holds history for it, within its caps.
@@ -109,21 +109,21 @@ class ConsumerGroups:
         Args:
             name: Its name: 1 to 64 small letters, digits, ``_`` and ``-``.
             criteria: The criteria of its changes, fixed for the life of the group; None for every change.
-            start: Its position, as ``since`` of ``ChangeLog.changes``; by default the next version.
+            since: Its position, as for ``ChangeLog.changes``; by default the next version.
             options: See `GroupSettings`.
 
         Raises:
             InvalidOption: If an argument is not valid.
             InvalidCriteria: If ``criteria`` are not valid.
             GroupExists: If there is a group of that name.
-            PositionError: If ``start`` is beyond the end of the log, or no longer kept.
+            PositionError: If ``since`` is beyond the end of the log, or no longer kept.
             TooCostly: If there are already as many groups as the option ``slots`` of the log allows.
             GroupUnwritten: If the disk has no room or fails; the group does not exist then.
         """
         check_slot_name(name)
         settings = GroupSettings.chosen(options)
         self._log.check()
-        wanted, position = Criteria.of(criteria), self._log.find(start)
+        wanted, position = Criteria.of(criteria), self._log.find(since)
         if not wanted.criterions:
             raise InvalidOption("criteria", criteria, "some that a change can fulfil")
         with self._making:
@@ -176,20 +176,20 @@ class ConsumerGroups:
         """The statistics of a group. Errors are those of `open`."""
         return self.open(name).info()
 
-    def reset(self, name: str, start: Any = Start.LATEST) -> GroupStatistics:
+    def seek(self, name: str, since: Any = Start.LATEST) -> GroupStatistics:
         """Moves a group to a position in any state; a lost or forked group serves again. Fences its consumers and drops pending ones.
 
         Args:
             name: The name of the group.
-            start: Its new position, as for `create`.
+            since: Its new position, as for `create`.
 
         Raises:
             NoSuchGroup: If there is none of that name.
-            PositionError: If ``start`` is beyond the end of the log, or no longer kept.
-            GroupUnwritten: If the disk has no room or fails. Whether the reset is stored is known once the log is opened again.
+            PositionError: If ``since`` is beyond the end of the log, or no longer kept.
+            GroupUnwritten: If the disk has no room or fails. Whether the new position is stored is known once the log is opened again.
         """
         group = self.open(name)
-        group.book.reset(self._log.find(start))
+        group.book.reset(self._log.find(since))
         group.notify(moved=True)
         return group.info()
 

@@ -56,7 +56,7 @@ class OperatedLog:
         """
         return self._operate(subscription_id, "RESUMED", methodcaller("resume"))
 
-    def reset(self, subscription_id: int, since: Since) -> bool:
+    def seek(self, subscription_id: int, since: Since) -> bool:
         """Moves a subscription to another position; from then on it receives what a fresh subscription there would.
 
         It takes effect between two signals, as ``ChangeSubscription.seek`` does, and calls ``on_seek(position)`` of the

@@ -404,7 +404,7 @@ class ReadableLog(OperatedLog):
         self._check_open()
         return self._places.at(moment)
 
-    def time_of(self, place: Position | int) -> datetime:
+    def time_of(self, position: Position | int) -> datetime:
         """Returns the commit time of a position or a version.
 
         Raises:
@@ -412,7 +412,7 @@ class ReadableLog(OperatedLog):
             HistoryPruned: If it is no longer kept.
         """
         self._check_open()
-        return self._places.time(place)
+        return self._places.time(position)
 
     def versions_of(
         self, producer: str | UUID | RemoteProducer, since: int, *, most: int = 10_000

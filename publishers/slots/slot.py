@@ -35,7 +35,7 @@ class SlotKeeper(Protocol):
         """Applies an acknowledgement."""
         ...
 
-    def seek(self, slot: "Slot", place: Any) -> Position:
+    def relocate(self, slot: "Slot", since: Any) -> Position:
         """Moves the slot, and raises its generation."""
         ...
 
@@ -140,7 +140,7 @@ class Slot:
             view, partial(self._subscribe, begin, self.criteria if criteria is None else criteria)
         )
 
-    def ack(self, place: Position | Change, *, durable: bool = False) -> bool:
+    def ack(self, position: Position | Change, *, durable: bool = False) -> bool:
         """Acknowledges all changes before a position, or up to and including a change.
 
         It is stored at most ``ack_sync`` later. Unless the slot has ``granularity="change"``, the stored position is the beginning of its
@@ -148,7 +148,7 @@ class Slot:
         that do not match are acknowledged too.
 
         Args:
-            place: The position, at most ``delivered``; or a delivered change.
+            position: The position, at most ``delivered``; or a delivered change.
             durable: Whether to wait until the acknowledgement is durable.
 
         Returns:
@@ -160,36 +160,35 @@ class Slot:
             Fenced, SlotLost: See the class.
         """
         check_switches(durable=durable)
-        if isinstance(place, Change):
-            position = behind_change(place)
+        if isinstance(position, Change):
+            position = behind_change(position)
         else:
-            check_position("place", place)
-            position = place
+            check_position("position", position)
         limit, reached = self._progress.reached(position)
         if position > max(limit, self.kept.place):
             self._keeper.check(self)  # which ``store`` does too
             raise AckAhead(self.name, position, limit)
         return self._keeper.store(self, reached, durable=durable)
 
-    def seek(self, place: Any) -> Position:
+    def seek(self, since: Any) -> Position:
         """Moves the slot forward or back, with a new generation; durable when it returns.
 
         A current subscription continues there, and its ``on_seek(position)`` is called. Changes that were delivered before can no longer be
         acknowledged.
 
         Args:
-            place: As ``since`` of ``ChangeLog.changes``.
+            since: As for ``ChangeLog.changes``.
 
         Returns:
             The position.
 
         Raises:
-            InvalidOption: If ``place`` is invalid.
+            InvalidOption: If ``since`` is invalid.
             PositionError: If it is beyond the end of the log, or its history was deleted.
             SlotsUnwritten: If the disk is full or fails; nothing has changed.
             Fenced, SlotLost: See the class.
         """
-        position = self._keeper.seek(self, place)
+        position = self._keeper.relocate(self, since)
         self._progress.seek(position)
         return position
 

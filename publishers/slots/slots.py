@@ -52,7 +52,7 @@ class Slots:
         name: str,
         criteria: Criteria | Criterion | Iterable[Criterion] | None = None,
         *,
-        start: Any = Start.LATEST,
+        since: Any = Start.LATEST,
         copy_from: str | None = None,
         granularity: Granularity = "transaction",
         paused: bool = False,
@@ -64,8 +64,8 @@ class Slots:
         Args:
             name: Its name: 1 to 64 small letters, digits, ``_`` and ``-``.
             criteria: Selects its changes; fixed. None for everything, or with ``copy_from`` for the criteria of that slot.
-            start: Its position, as ``since`` of ``ChangeLog.changes``; the next version by default.
-            copy_from: A slot whose position is used instead of ``start``.
+            since: Its position, as for ``ChangeLog.changes``; the next version by default.
+            copy_from: A slot whose position is used instead of ``since``.
             granularity: ``"change"`` stores positions inside a transaction, for huge transactions.
             paused: Whether it delivers nothing until `resume`, for example until its consumer has the state.
             keep_bytes: Most bytes of the log that are kept for it; None for the option ``slot_keep_bytes``.
@@ -75,8 +75,8 @@ class Slots:
             InvalidOption: If an argument is invalid.
             InvalidCriteria: If the criteria are invalid.
             SlotExists: If the name is in use.
-            NoSuchSlot, SlotLost, SlotForked: If ``copy_from`` names no slot, or one that needs a reset.
-            PositionError: If ``start`` is beyond the end of the log, or no longer kept.
+            NoSuchSlot, SlotLost, SlotForked: If ``copy_from`` names no slot, or one that is lost or forked.
+            PositionError: If ``since`` is beyond the end of the log, or no longer kept.
             TooCostly: If the log has ``slots`` of them, or their definitions exceed ``slot_journal_bytes``.
             SlotsUnwritten: If the disk is full or fails; then the slot was not created.
         """
@@ -85,7 +85,7 @@ class Slots:
             raise InvalidOption("granularity", granularity, "'transaction' or 'change'")
         check_switches(paused=paused)
         self._check()
-        wanted, position = self._beginning(criteria, start, copy_from)
+        wanted, position = self._beginning(criteria, since, copy_from)
         with self.book.journalling(position):
             if name in self.book.kept:
                 raise SlotExists(name)
@@ -133,7 +133,7 @@ class Slots:
             NoSuchSlot: If there is no such slot.
             Fenced: If ``generation`` is not the last one.
             SlotBusy: If a consumer has it open.
-            SlotLost, SlotForked: If its position cannot be read: bootstrap the consumer, then ``reset`` the slot.
+            SlotLost, SlotForked: If its position cannot be read: bootstrap the consumer, then ``seek``.
             SlotsUnwritten: If the disk is full or fails; nothing has changed.
         """
         check_switches(take_over=take_over)
@@ -155,21 +155,21 @@ class Slots:
         _fence(before, kept)
         return slot
 
-    def reset(self, name: str, start: Any = Start.LATEST) -> SlotStatistics:
+    def seek(self, name: str, since: Any = Start.LATEST) -> SlotStatistics:
         """Moves a slot that is not open; a lost or forked slot is usable again.
 
         Args:
             name: The slot.
-            start: Its new position, as for `create`.
+            since: Its new position, as for `create`.
 
         Raises:
             NoSuchSlot: If there is no such slot.
             SlotBusy: If a consumer has it open; use `Slot.seek`.
-            PositionError: If ``start`` is beyond the end of the log, or no longer kept.
+            PositionError: If ``since`` is beyond the end of the log, or no longer kept.
             SlotsUnwritten: If the disk is full or fails; nothing has changed.
         """
         self._check()
-        position = self._log.find(start)
+        position = self._log.find(since)
         with self.book.journalling(position):
             self._relocate(self._find(name), position, SlotEvent.RESET)
         return self.info(name)
@@ -301,10 +301,10 @@ class Slots:
             self._log.poke()
         return True
 
-    def seek(self, slot: Slot, place: Any) -> Position:
-        """See `SlotKeeper.seek`."""
+    def relocate(self, slot: Slot, since: Any) -> Position:
+        """See `SlotKeeper.relocate`."""
         self.check(slot)
-        position = self._log.find(place)
+        position = self._log.find(since)
         with self.book.journalling(position):
             with self.book.lock:
                 kept = self._check_current(slot)
@@ -385,12 +385,12 @@ class Slots:
             raise NoSuchSlot(name, self.book.kept)
         return kept
 
-    def _beginning(self, criteria: Any, start: Any, copy_from: str | None) -> tuple[Criteria, Position]:
+    def _beginning(self, criteria: Any, since: Any, copy_from: str | None) -> tuple[Criteria, Position]:
         if copy_from is None:
-            wanted, position = Criteria.of(criteria), self._log.find(start)
+            wanted, position = Criteria.of(criteria), self._log.find(since)
         else:
-            if start != Start.LATEST:
-                raise InvalidOption("start", start, "left out where copy_from is given")
+            if since != Start.LATEST:
+                raise InvalidOption("since", since, "left out where copy_from is given")
             with self.book.lock:
                 other = self._find(copy_from)
                 other.look()

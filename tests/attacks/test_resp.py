@@ -83,7 +83,7 @@ def test_replies_of_many_rows_are_made_on_threads(server, stock, watched, log, f
     """F147: what is pending, and what was claimed."""
     fill(2_000)
     client = stock(server)
-    log.groups.create("g", start=Start.EARLIEST, max_ack_pending=5_000)
+    log.groups.create("g", since=Start.EARLIEST, max_ack_pending=5_000)
     for number in range(10):
         assert len(client.execute_command("CDC.GROUP", "READ", "shop", "g", f"c{number}", 2_000)) == 200
     turns = watched(server)

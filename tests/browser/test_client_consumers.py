@@ -6,7 +6,7 @@ from transports import Grant, LogAction
 
 def test_a_slot_is_read_and_acknowledged_over_lost_connections(place, tab, wait_for):
     """F74: with the generation that it has, nothing missing and nothing twice, and given back when the loop is left."""
-    place.log.slots.create("stock", Criterion(entity_types={"flight"}), start="earliest")
+    place.log.slots.create("stock", Criterion(entity_types={"flight"}), since="earliest")
     place.log.slots.create("bills")
     place.authorise = Grant({LogAction.CONSUME}, slots=["stock"])
     place.commit(30)
@@ -56,7 +56,7 @@ def test_a_slot_is_read_and_acknowledged_over_lost_connections(place, tab, wait_
 
 def test_a_consumer_of_a_group_reads_and_acknowledges_over_lost_connections(place, tab, wait_for):
     """F75 to F80, F84: each delivery once, what was refused again, and what another one has is refused."""
-    group = place.log.groups.create("pickers", Criterion(entity_types={"flight"}), start="earliest")
+    group = place.log.groups.create("pickers", Criterion(entity_types={"flight"}), since="earliest")
     place.authorise = Grant({LogAction.CONSUME}, groups=["pick*"])
     place.commit(30)
     place.restart()

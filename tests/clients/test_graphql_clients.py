@@ -218,7 +218,7 @@ async def test_a_stock_client_acknowledges_what_a_slot_gives_it_and_goes_on_behi
     given = 'subscription { onSlot(slot: {name: "stock", opening: "one"}) { cursor key } }'
     acknowledge = """mutation ($cursor: Cursor!) {
       ackSlot(slot: "stock", opening: "one", cursor: $cursor, durable: true) { cursor } }"""
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest", granularity="change")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest", granularity="change")
     log.commit([upsert("order", str(number), {}) for number in range(4)])
     for expected in (["0", "1", "2", "3"], ["2", "3"]):
         with serve(log, authorise=Grant({LogAction.CONSUME}, slots=["stock"])) as server:
@@ -247,7 +247,7 @@ async def test_a_stock_client_need_not_wait_until_its_consumer_has_joined(log):
     given = "subscription ($consumer: ConsumerInput!) { onDelivery(consumer: $consumer) { at } }"
     acknowledge = """mutation ($consumer: ConsumerInput!, $at: [Cursor!]!) {
       ackDeliveries(consumer: $consumer, at: $at) }"""
-    log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest")
+    log.groups.create("pickers", Criterion(entity_types={"order"}), since="earliest")
     log.commit([upsert("customer", "1", {}), upsert("order", "1", {})])
     nothing = str(log.token(Position(1, 1)))
     allowed = Grant({LogAction.CONSUME}, groups=["pickers"])
@@ -275,7 +275,7 @@ async def test_a_stock_client_works_for_a_group_and_goes_on_with_what_it_had_aft
     acknowledge = """mutation ($consumer: ConsumerInput!, $at: [Cursor!]!) {
       ackDeliveries(consumer: $consumer, at: $at, durable: true) }"""
     consumer = {"group": "pickers", "consumer": "one", "opening": "x"}
-    log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest")
+    log.groups.create("pickers", Criterion(entity_types={"order"}), since="earliest")
     log.commit([upsert("order", str(number), {}) for number in range(4)])
     allowed = Grant({LogAction.CONSUME}, groups=["pickers"])
     with serve(log, authorise=allowed, limits=Limits(group_grace=600.0)) as server:

@@ -195,7 +195,7 @@ def acknowledge(path: str, options: dict, durable: int) -> None:
     """A consumer of a slot in the process that writes; each ``durable``-th acknowledgement is waited for."""
     log = ChangeLog.open(path, **options)
     if "stock" not in log.slots:
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
     slot = log.slots.open("stock")
     say("open", slot.generation, *slot.position)
 
@@ -217,7 +217,7 @@ def share(path: str, options: dict, consumers: int) -> None:
     names = ["g0", "g1", "g2"]
     for name in names:
         if name not in log.groups:
-            log.groups.create(name, start="earliest", ack_wait=3_600.0)  # however slow the machine
+            log.groups.create(name, since="earliest", ack_wait=3_600.0)  # however slow the machine
 
     def consume(name: str, number: int) -> None:
         member = log.groups.join(name, f"consumer{number}")

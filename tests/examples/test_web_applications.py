@@ -94,7 +94,7 @@ async def test_orders_that_are_put_are_followed_until_the_server_stops(example, 
     options = ["--ws", "penstock_cdc:LinkProtocol"] if ours else []
     async with uvicorn(example, tmp_path, *options) as running:
         async with connect(f"ws://127.0.0.1:{running.port}/live/ws", reconnect=False) as remote:
-            feed = remote.changes(start="earliest", content=Content.BODY)
+            feed = remote.changes(since="earliest", content=Content.BODY)
             async with flow.aiter(feed, prefetch=8) as changes:
                 assert await put(running.port, "42", {"total": "10.00"}) == {"version": 1}
                 told = [await anext(changes) for _ in range(2)]

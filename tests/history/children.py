@@ -75,7 +75,7 @@ def served(log: ChangeLog, ports: list[int]) -> list[Any]:
     from transports import Grant, LogAction, serve, serve_resp
 
     if GROUP not in log.groups:
-        log.groups.create(GROUP, Criterion(entity_types=GROUP_TYPES), start="earliest")
+        log.groups.create(GROUP, Criterion(entity_types=GROUP_TYPES), since="earliest")
     everything = Grant(set(LogAction), groups={"*"})
     port, resp = ports
     return [serve(log, port=port, authorise=everything), serve_resp(log, port=resp, authorise=everything)]

@@ -111,12 +111,11 @@ class Party:
         guest.cursor = since
         feed = self.log.changes(
             *criteria(wish),
-            since=since,
-            start=start,
+            since=start if since is None else since,
             content=content,
             window=self.chance.choice([2, 7, 256]),
             on_gap="jump",
-            heartbeat_ms=500,
+            heartbeat=0.5,
         )
         self.guests.append(guest)
         feed.subscribe(guest)

@@ -210,7 +210,7 @@ class Company:
         """One more, of a slot, which goes on where it had acknowledged in the last life."""
         slots = self.log.slots
         if name not in slots:
-            slots.create(name, start="earliest")
+            slots.create(name, since="earliest")
         slot = slots.open(name)
         own = f"{self.life}.{next(self.numbers)}.slot"
         before = next((one for one in places if one.endswith(".slot")), None)

@@ -77,7 +77,7 @@ class SlotCase(Case):
         super().__init__(run)
         self.names = ["one", "two"]
         for name in self.names:
-            self.log.slots.create(name, ORDERS, start="earliest")
+            self.log.slots.create(name, ORDERS, since="earliest")
         fill(self.log, 3)
         self.slots = [self.log.slots.open(name) for name in self.names]
         self.moved: set[str] = set()
@@ -157,7 +157,7 @@ class GroupCase(Case):
 
     def __init__(self, run: Scheduler) -> None:
         super().__init__(run)
-        self.group = self.log.groups.create("stock", ORDERS, start="earliest", ack_wait=1.0)
+        self.group = self.log.groups.create("stock", ORDERS, since="earliest", ack_wait=1.0)
         fill(self.log, 4)
         self.members = [self.group.join(name) for name in "ab"]
         self.acked: list[Position] = []

@@ -111,7 +111,7 @@ class Case:
         self.run, self.limits = run, limits
         self.log = ChangeLog.open("/log", filesystem=Disk(), clock=Time(), **QUICK)
         for name in NAMES:
-            self.log.slots.create(name, Criterion(), start="earliest")
+            self.log.slots.create(name, Criterion(), since="earliest")
         self.loop = Loop()
         self.pools = Pools(limits)
         self.leases = SlotLeases(limits, self.pools)

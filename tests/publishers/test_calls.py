@@ -233,7 +233,7 @@ def test_a_change_that_a_group_gives_and_that_is_acknowledged_enters_few_functio
     with opened(sync="os") as log:
         log.commit([upsert("order", str(number), b'{"n":1}') for number in range(count)])
         bounds = {"max_ack_pending": count, "max_consumer_pending": count, "max_bytes": 2**30}
-        group = log.groups.create("g", start="earliest", ordering=ordering, **bounds)
+        group = log.groups.create("g", since="earliest", ordering=ordering, **bounds)
         with group.join("one") as worker:
 
             def work():

@@ -26,7 +26,7 @@ async def main(url: str, seconds: float) -> None:
     async def read() -> None:
         async with (
             connect(url, reconnect=True, token=token, on_wait=lost) as log,
-            flow.aiter(log.changes(start="earliest", window=64)) as changes,
+            flow.aiter(log.changes(since="earliest", window=64)) as changes,
         ):
             async for change in changes:
                 if [change.version, change.index] != told["next"]:

@@ -120,8 +120,8 @@ class Remote(Placed, PublisherVerification):
 
     def make_publisher(self, n):
         if not n:
-            return self.remote.changes(NOTHING, start="earliest", until=1)
-        return self.remote.changes(ORDERS, start="earliest", until=None if n == ENDLESS else n)
+            return self.remote.changes(NOTHING, since="earliest", until=1)
+        return self.remote.changes(ORDERS, since="earliest", until=None if n == ENDLESS else n)
 
     def make_failed_publisher(self):
         return self.remote.changes(ORDERS, log="there is none of this name")

@@ -25,7 +25,7 @@ def log():
     with ChangeLog.open(path / "log", **QUICK) as log:
         log.commit([upsert("order", str(number), {"n": str(number)}) for number in range(PLENTY)])
         log.groups.create(
-            "consumers", start="earliest", max_consumer_pending=PLENTY, max_ack_pending=PLENTY, batch=PLENTY
+            "consumers", since="earliest", max_consumer_pending=PLENTY, max_ack_pending=PLENTY, batch=PLENTY
         )
         Groups.log = Remote.log = log
         yield
@@ -75,7 +75,7 @@ class Groups(Placed, PublisherVerification):
 
     def joined(self):
         """A consumer of the group, at its beginning; whatever was delivered before is forgotten."""
-        self.log.groups.reset("consumers", "earliest")
+        self.log.groups.seek("consumers", "earliest")
         return self.log.groups.join("consumers", "one")
 
     def make_publisher(self, n):
@@ -159,7 +159,7 @@ class Remote(Placed, PublisherVerification):
         cls.stack.callback(lambda: call(cls.remote.close()))
 
     def make_publisher(self, n):
-        self.log.groups.reset("consumers", "earliest")
+        self.log.groups.seek("consumers", "earliest")
         member = self.remote.group("consumers", "one")
         if n == ENDLESS:
             return member.deliveries()

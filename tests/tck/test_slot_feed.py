@@ -20,7 +20,7 @@ def log():
     with ChangeLog.open(path / "log", **QUICK) as log:
         for number in range(PLENTY):
             log.commit([upsert("order", str(number), {"n": str(number)})])
-        log.slots.create("consumer", Criterion(entity_types={"order"}), start="earliest")
+        log.slots.create("consumer", Criterion(entity_types={"order"}), since="earliest")
         Slots.log = log
         yield
     shutil.rmtree(path, ignore_errors=True)

@@ -14,7 +14,7 @@ VERSIONS = 30
 
 
 async def read(remote, content):
-    feed = remote.changes(start="earliest", until=VERSIONS, content=content)
+    feed = remote.changes(since="earliest", until=VERSIONS, content=content)
     async with asyncio.timeout(60), flow.aiter(feed) as changes:
         return [change async for change in changes]
 

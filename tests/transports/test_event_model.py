@@ -83,7 +83,7 @@ def past(log):
 async def remote(serving, since="earliest"):
     """Everything of the first version, as our client gets it over a WebSocket."""
     async with connect(serving().url) as client:
-        feed = client.changes(start=since, until=1, content=Content.BODY)
+        feed = client.changes(since=since, until=1, content=Content.BODY)
         async with iterate(feed) as changes:
             return [change async for change in changes]
 
@@ -301,7 +301,7 @@ async def test_text_is_asked_for_over_a_web_socket_and_in_history(log, serving):
     log.commit([upsert("row", "1", body)])
     told = {"n": str(2**53 + 1), "m": 2**53}
     async with connect(serving().url) as client:
-        feed = client.changes(start="earliest", until=1, content=Content.BODY, integers=Integers.TEXT)
+        feed = client.changes(since="earliest", until=1, content=Content.BODY, integers=Integers.TEXT)
         async with iterate(feed) as changes:
             assert [change.body async for change in changes][1] == told
         with pytest.raises(InvalidOption):

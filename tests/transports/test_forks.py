@@ -90,7 +90,7 @@ async def test_a_client_is_refused_in_a_child_and_goes_on_in_the_parent(serving,
     server, probe = serving(), Probe(demand=100)
     before = connect(server.url)
     async with connect(server.url) as remote:
-        feed = remote.changes(start="earliest")
+        feed = remote.changes(since="earliest")
         feed.subscribe(probe)
         await until(lambda: probe.subscription is not None)
         fill(1)

@@ -16,7 +16,7 @@ WORKER = Grant({LogAction.CONSUME}, groups=["pick*"])
 
 @pytest.fixture
 def group(log):
-    return log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest", ack_wait=600.0)
+    return log.groups.create("pickers", Criterion(entity_types={"order"}), since="earliest", ack_wait=600.0)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ async def test_a_remote_subscriber_is_paused_resumed_and_reset_where_it_is_serve
         try:
             async with connect(server.url) as remote:
                 held, other = Reader(), Reader()
-                remote.changes(window=4, heartbeat_ms=20).subscribe(held)
+                remote.changes(window=4, heartbeat=0.02).subscribe(held)
                 await until(lambda: held.subscription and log.statistics().subscriptions)
                 (one,) = log.statistics().subscriptions
                 remote.changes().subscribe(other)
@@ -62,7 +62,7 @@ async def test_a_remote_subscriber_is_paused_resumed_and_reset_where_it_is_serve
                 assert log.position_of(held.subscription.cursor) == Position(6)
                 assert log.resume(one.id)
                 await until(lambda: held.positions == expected(1, 35))
-                assert log.reset(one.id, Position(20))
+                assert log.seek(one.id, Position(20))
                 await until(lambda: held.positions == expected(1, 35) + expected(20, 35))
                 await log.commit_async([upsert("order", "last", {})])
                 await until(lambda: held.positions[-4:] == expected(35, 36))

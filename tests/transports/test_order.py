@@ -17,7 +17,7 @@ QUICKLY = Backoff(first=0.01, limit=0.05)
 
 async def read(remote, *wishes, until, prefetch):
     """What one remote subscriber gets from the beginning up to a version."""
-    feed = remote.changes(*wishes, start="earliest", until=until, content=Content.BODY)
+    feed = remote.changes(*wishes, since="earliest", until=until, content=Content.BODY)
     async with asyncio.timeout(DEADLINE), flow.aiter(feed, prefetch=prefetch) as changes:
         return [change async for change in changes]
 

@@ -51,7 +51,7 @@ class World:
     def __init__(self, path):
         self.path = path
         self.log = ChangeLog.open(path, sync="os")
-        self.log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+        self.log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
         self.begin()
         self.consumers = [Consumer() for _ in range(3)]
         self.holder = None

@@ -11,7 +11,7 @@ CONSUMER = Grant({LogAction.CONSUME}, slots=["stock*"])
 
 @pytest.fixture
 def slots(log):
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
     return log.slots
 
 
@@ -348,7 +348,7 @@ async def test_a_slot_is_taken_away_with_the_grant(serving, dial, slots, log, un
 
 async def test_heavy_criteria_of_a_slot_are_compiled_on_a_thread(serving, dial, log, until):
     """And what they weigh counts as that of any subscription."""
-    log.slots.create("stock", Criterion(keys={str(number) for number in range(300)}), start="earliest")
+    log.slots.create("stock", Criterion(keys={str(number) for number in range(300)}), since="earliest")
     put(log, "1", "x", "2")
     async with dial(serving(authorise=CONSUMER).url) as wire:
         await wire.init()

@@ -226,11 +226,11 @@ def _create(chosen: argparse.Namespace) -> int:
     if (url := url_of(chosen.directory)) is not None:
         wanted = () if criteria is None else (criteria,)
         place = _place(
-            asked_of(chosen, url, lambda groups: groups.create(chosen.name, *wanted, start=since, **options))
+            asked_of(chosen, url, lambda groups: groups.create(chosen.name, *wanted, since=since, **options))
         )
     else:
         with existing(chosen) as log:
-            place = log.groups.create(chosen.name, criteria, start=since, **options).info().floor
+            place = log.groups.create(chosen.name, criteria, since=since, **options).info().floor
     document = {"created": chosen.name, "position": str(place)}
     show(chosen, document, [f"group {chosen.name} is created at {place}"])
     return _DONE
@@ -239,11 +239,11 @@ def _create(chosen: argparse.Namespace) -> int:
 def _reset(chosen: argparse.Namespace) -> int:
     wanted = start_of_text("PLACE", chosen.place)
     if (url := url_of(chosen.directory)) is not None:
-        info = asked_of(chosen, url, lambda groups: groups.reset(chosen.name, wanted))
+        info = asked_of(chosen, url, lambda groups: groups.seek(chosen.name, wanted))
         place, generation = _place(info), info["generation"]
     else:
         with existing(chosen) as log:
-            moved = log.groups.reset(chosen.name, wanted)
+            moved = log.groups.seek(chosen.name, wanted)
         place, generation = moved.floor, moved.generation
     document = {"moved": chosen.name, "position": str(place), "generation": generation}
     show(chosen, document, [f"group {chosen.name} is moved to {place}"])

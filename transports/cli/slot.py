@@ -136,7 +136,7 @@ def _create(chosen: argparse.Namespace) -> int:
             place = log.slots.create(
                 chosen.name,
                 criteria_of(chosen),
-                start=since,
+                since=since,
                 granularity=chosen.granularity,
                 paused=chosen.paused,
             ).position
@@ -149,7 +149,7 @@ def _create_afar(slots: RemoteSlots, *, chosen: argparse.Namespace, since: Since
     return slots.create(
         chosen.name,
         criteria_of(chosen),
-        start=since,
+        since=since,
         granularity=chosen.granularity,
         paused=chosen.paused,
     )
@@ -163,7 +163,7 @@ def _seek(chosen: argparse.Namespace) -> int:
         place = _place(moved)
     else:
         with existing(chosen) as log:
-            moved = log.slots.reset(chosen.name, wanted)
+            moved = log.slots.seek(chosen.name, wanted)
         place = moved.position
     document = {"moved": moved.name, "position": str(place), "generation": moved.generation}
     show(chosen, document, [f"slot {moved.name} is at {place} now"])

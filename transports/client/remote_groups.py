@@ -39,20 +39,20 @@ class RemoteGroups:
         return RemoteGroups(self._ask, log)
 
     async def create(
-        self, name: str, *criteria: Criterion | Criteria, start: Since = None, **options: Any
+        self, name: str, *criteria: Criterion | Criteria, since: Since = None, **options: Any
     ) -> dict[str, Any]:
         """Creates a group; durable when it returns.
 
         Args:
             name: Its name.
             *criteria: Select its changes; none for all changes.
-            start: Its position, as ``since`` of ``RemoteLog.changes``; the next version by default.
+            since: Its position, as for ``RemoteLog.changes``; the next version by default.
             options: As for ``log.groups.create``.
 
         Raises:
             InvalidOption: If an argument is invalid; the server checks the options.
         """
-        fields: dict[str, Any] = {**start_json(start), "options": options}
+        fields: dict[str, Any] = {**start_json(since), "options": options}
         if criteria:
             fields["criteria"] = Criteria.of(*criteria).to_json()
         return await self._one("create", name, **fields)
@@ -61,9 +61,9 @@ class RemoteGroups:
         """The statistics of a group, as ``/statistics`` has them: floor, head, consumers, pending, dead, lag and others."""
         return await self._one("info", name)
 
-    async def reset(self, name: str, place: Since) -> dict[str, Any]:
+    async def seek(self, name: str, since: Since) -> dict[str, Any]:
         """Moves a group in any state; all its consumers are fenced."""
-        return await self._one("reset", name, **start_json(place))
+        return await self._one("reset", name, **start_json(since))
 
     async def pause(self, name: str) -> dict[str, Any]:
         """Stops the deliveries of a group until it is resumed, also over restarts."""

@@ -40,7 +40,7 @@ from transports.client.remote_slots import RemoteSlots
 from transports.client.urls import check_websocket_url
 from transports.codec.appends import expect_json
 from transports.codec.changes import changes_json
-from transports.codec.messages import view_json
+from transports.codec.messages import milliseconds, view_json
 from transports.codec.replies import RemoteCommit, RemoteModelChange
 from transports.codec.starts import start_json
 from transports.errors import ConnectionLost, RemoteError
@@ -63,7 +63,6 @@ class RemoteReading(TypedDict, total=False):
     """Start, end and form of the changes to read; see ``RemoteLog.changes``."""
 
     since: Since
-    start: Since
     until: int | None
     content: Content
     images: Images
@@ -73,12 +72,12 @@ class RemoteReading(TypedDict, total=False):
     log: str | None
     window: int
     batch_events: int | None
-    linger_ms: int
+    linger: float
     on_lag: Literal["resync", "fail"]
     on_gap: OnGap
     whole: bool
     snapshot: SnapshotMode | None
-    heartbeat_ms: int | None
+    heartbeat: float | None
 
 
 class RemoteCommitting(TypedDict, total=False):
@@ -186,7 +185,6 @@ class RemoteLog:
         self,
         *criteria: Criterion | Criteria | None,
         since: Since = None,
-        start: Since = None,
         until: int | None = None,
         content: Content = Content.HEADER,
         images: Images = Images.WRITTEN,
@@ -196,12 +194,12 @@ class RemoteLog:
         log: str | None = None,
         window: int = 256,
         batch_events: int | None = None,
-        linger_ms: int = 0,
+        linger: float = 0.0,
         on_lag: Literal["resync", "fail"] = "resync",
         on_gap: OnGap = "fail",
         whole: bool = False,
         snapshot: SnapshotMode | None = None,
-        heartbeat_ms: int | None = None,
+        heartbeat: float | None = None,
         as_: type[Any] | Mapping[str, type[Any]] | None = None,
     ) -> RemoteFeed | ModelFeed[Any]:
         """Makes a publisher of remote changes.
@@ -211,7 +209,6 @@ class RemoteLog:
             since: The start, as for ``ChangeLog.changes``: a cursor of a change, a subscription or a log, a version, a time,
                 the id of a transaction, ``"earliest"`` or ``"latest"``. None is the next version. ``"state"``: first the
                 current entities as rows of operation READ, then every change after them.
-            start: Another name of ``since``, as the wire calls it for values that are not cursors.
             until: The last version, after which the subscription completes.
             content: HEADER or BODY.
             images: The images that BODY includes.
@@ -221,22 +218,20 @@ class RemoteLog:
             log: The name of the log; may be omitted if the server has one.
             window: The most events in flight or buffered for one subscriber.
             batch_events: The most events in one message.
-            linger_ms: Milliseconds that the server may wait to put more events into one message.
+            linger: Seconds that the server may wait to put more events into one message.
             on_lag: What to do when the log has moved on: read from its history, or end with ``LAGGED``.
             on_gap: What to do where history is missing: end, or resume behind it and call the subscriber's ``on_gap(gap)``,
                 or a callable that is given instead; ``gap`` is a ``RemoteGap``.
             whole: Whether a start inside a transaction sends it from its beginning.
             snapshot: When rows are delivered, as for ``ChangeLog.changes``: from the sources that the server names for the
                 log, or from the state that it keeps.
-            heartbeat_ms: The longest silence in milliseconds until the server sends the cursor; 0 for never.
+            heartbeat: The longest silence in seconds until the server sends the cursor; 0 for never.
             as_: As for ``ChangeLog.changes``: the class of ``body`` and ``before``, or the class by entity type.
 
         Raises:
             InvalidOption: If ``window`` is out of range, ``since`` is not a start position, or ``fields`` or ``mask`` has
                 invalid paths. The server checks the rest.
         """
-        if since is not None and start is not None:
-            raise InvalidOption("start", start, "left out where since is given")
         if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window <= CREDITS_MAX:
             raise InvalidOption("window", window, f"a whole number from 1 to {CREDITS_MAX}")
         models = None if as_ is None else Models(as_, RemoteModelChange)
@@ -246,14 +241,14 @@ class RemoteLog:
             "log": log,
             "criteria": Criteria.of(*criteria).to_json() or [{}],
             **view_json(View.of(content, images, fields=fields, mask=mask, integers=integers)),
-            **start_json(since if start is None else start),
+            **start_json(since),
             "until": until,
-            "batch": {"maxEvents": batch_events, "lingerMs": linger_ms},
+            "batch": {"maxEvents": batch_events, "lingerMs": milliseconds("linger", linger)},
             "onLag": on_lag,
             "onGap": "jump" if callable(on_gap) else on_gap,
             "whole": whole or None,
             "snapshot": snapshot,
-            "heartbeatMs": heartbeat_ms,
+            "heartbeatMs": None if heartbeat is None else milliseconds("heartbeat", heartbeat),
         }
         request = {name: value for name, value in payload.items() if value is not None}
         feed = RemoteFeed(self, request, window=window, on_gap=on_gap)

@@ -15,7 +15,7 @@ from publishers.slots.slots import check_slot_name
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
 from transports.client.remote_feed import FeedConnection, RemoteFeed, RemoteSubscription
-from transports.codec.messages import view_json
+from transports.codec.messages import milliseconds, view_json
 from transports.codec.replies import RemoteChange
 from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
@@ -72,8 +72,8 @@ class RemoteSlot:
         integers: Integers = Integers.NUMBER,
         window: int = 256,
         batch_events: int | None = None,
-        linger_ms: int = 0,
-        heartbeat_ms: int | None = None,
+        linger: float = 0.0,
+        heartbeat: float | None = None,
     ) -> RemoteFeed:
         """The changes from the position of the slot on, as a publisher; for one subscriber at a time.
 
@@ -88,8 +88,8 @@ class RemoteSlot:
             integers: How integers beyond 53 bits are represented.
             window: The most events in flight or buffered.
             batch_events: The most events in one message.
-            linger_ms: How long the server may wait to fill a message, in milliseconds.
-            heartbeat_ms: The longest silence before the server sends a heartbeat with the cursor, in milliseconds; 0 for none.
+            linger: Seconds that the server may wait to fill a message.
+            heartbeat: The longest silence in seconds before the server sends a heartbeat with the cursor; 0 for none.
 
         Raises:
             InvalidOption: If ``window`` is out of its range, or ``fields`` or ``mask`` has no paths.
@@ -99,8 +99,8 @@ class RemoteSlot:
         payload: dict[str, Any] = {
             "log": self._of,
             **view_json(View.of(content, images, fields=fields, mask=mask, integers=integers)),
-            "batch": {"maxEvents": batch_events, "lingerMs": linger_ms},
-            "heartbeatMs": heartbeat_ms,
+            "batch": {"maxEvents": batch_events, "lingerMs": milliseconds("linger", linger)},
+            "heartbeatMs": None if heartbeat is None else milliseconds("heartbeat", heartbeat),
         }
         request = {name: value for name, value in payload.items() if value is not None}
         return _SlotFeed(self, self._log, request, window=window)
@@ -115,23 +115,23 @@ class RemoteSlot:
         """The cursor of the next change that is not acknowledged, as the server last reported; None before."""
         return None if self._subscription is None else self._subscription.slot.cursor
 
-    def ack(self, place: RemoteChange | str) -> None:
-        """Acknowledges every change up to and including ``place``, or every change before a cursor; from any thread.
+    def ack(self, position: RemoteChange | str) -> None:
+        """Acknowledges every change up to and including ``position``, or every change before a cursor; from any thread.
 
         The acknowledgement is sent at once, or together with later ones within 0.2 s. One before an earlier acknowledgement has no effect.
 
         Raises:
-            InvalidOption: If ``place`` is neither a change nor a text.
+            InvalidOption: If ``position`` is neither a change nor a text.
             AckAhead: If the change was not delivered.
             PositionMalformed: If the text is no cursor.
             ConnectionLost, RemoteError: If the slot is no longer open.
             LogForked: In a child of ``fork``.
         """
         subscription = self._open()
-        if subscription.note(place, durable=False)[1]:
+        if subscription.note(position, durable=False)[1]:
             loop_executor(self._log.loop).submit(subscription.send)
 
-    async def ack_durably(self, place: RemoteChange | str) -> None:
+    async def ack_durably(self, position: RemoteChange | str) -> None:
         """Acknowledges as ``ack`` does, and returns when the acknowledgement survives a crash of the server; on the loop of the connection.
 
         Raises:
@@ -139,7 +139,7 @@ class RemoteSlot:
             InvalidOption, AckAhead, PositionMalformed, ConnectionLost, LogForked: As ``ack``.
         """
         subscription = self._open()
-        number, unpaced = subscription.note(place, durable=True)
+        number, unpaced = subscription.note(position, durable=True)
         await subscription.stored(number, unpaced=unpaced)
 
     async def close(self) -> None:
@@ -209,16 +209,16 @@ class _SlotSubscription(RemoteSubscription):
         self._paced = False  # whether a call of `send` is due, which sends what is noted until then
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
-    def note(self, place: RemoteChange | str, *, durable: bool) -> tuple[int, bool]:
+    def note(self, given: RemoteChange | str, *, durable: bool) -> tuple[int, bool]:
         """Notes an acknowledgement; returns its number, and whether the caller must call `send`.
 
         Raises:
-            InvalidOption: If ``place`` is neither a change nor a text.
+            InvalidOption: If ``given`` is neither a change nor a text.
             AckAhead: If the change was not delivered.
         """
-        if not isinstance(place, (RemoteChange, str)):
-            raise InvalidOption("place", place, "a change that came from this slot, or a cursor as text")
-        cursor = place if isinstance(place, str) else place.cursor
+        if not isinstance(given, (RemoteChange, str)):
+            raise InvalidOption("position", given, "a change that came from this slot, or a cursor as text")
+        cursor = given if isinstance(given, str) else given.cursor
         position = PositionToken.parse(cursor).position
         delivered = Position(1) if self.cursor is None else PositionToken.parse(self.cursor).position
         if position > delivered:

@@ -51,7 +51,7 @@ class RemoteSlots:
         self,
         name: str,
         *criteria: Criterion | Criteria,
-        start: Since = None,
+        since: Since = None,
         copy_from: str | None = None,
         granularity: Granularity = "transaction",
         paused: bool = False,
@@ -61,7 +61,7 @@ class RemoteSlots:
         Args:
             name: The name of the slot.
             *criteria: The changes that the slot delivers; without, all of them, or with ``copy_from`` those of that slot.
-            start: The first position, as ``since`` of ``RemoteLog.changes``; the next version by default.
+            since: The first position, as for ``RemoteLog.changes``; the next version by default.
             copy_from: A slot whose position is copied instead.
             granularity: ``"change"`` keeps positions inside a transaction; ``"transaction"`` does not.
             paused: Whether the slot delivers nothing until `resume`.
@@ -69,7 +69,7 @@ class RemoteSlots:
         Raises:
             InvalidOption: If an argument is malformed; the server checks the rest.
         """
-        fields: dict[str, Any] = start_json(start)
+        fields: dict[str, Any] = start_json(since)
         if granularity not in ("transaction", "change"):
             raise InvalidOption("granularity", granularity, "'transaction' or 'change'")
         check_switches(paused=paused)
@@ -82,14 +82,14 @@ class RemoteSlots:
             fields["copyFrom"] = copy_from
         return await self._one("create", name, granularity=granularity, **fields)
 
-    async def seek(self, name: str, place: Since) -> SlotInfo:
+    async def seek(self, name: str, since: Since) -> SlotInfo:
         """Moves a slot that no consumer has open, also a lost one; durable when it returns.
 
         Args:
             name: The name of the slot.
-            place: The new position, as ``since`` of ``RemoteLog.changes``.
+            since: The new position, as for ``RemoteLog.changes``.
         """
-        return await self._one("seek", name, **start_json(place))
+        return await self._one("seek", name, **start_json(since))
 
     async def pause(self, name: str) -> SlotInfo:
         """Pauses the deliveries of a slot until `resume`, also across restarts of the server."""

@@ -5,6 +5,7 @@ closes the connection. An error in the request or the demand of one subscription
 nothing else. Unknown fields are ignored, except in a criterion.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, cast, get_args
@@ -14,7 +15,7 @@ import msgspec
 
 from publishers.criteria.cost import Cost, weigh, weigh_json
 from publishers.criteria.criteria import Criteria
-from publishers.errors import InvalidCriteria, TooCostly
+from publishers.errors import InvalidCriteria, InvalidOption, TooCostly
 from publishers.model.position import Position, Start
 from publishers.snapshots import SnapshotMode
 from publishers.views.view import Content, Images, Integers, View
@@ -45,6 +46,7 @@ __all__ = [
     "SubscribeRequest",
     "check_weight",
     "encode",
+    "milliseconds",
     "parse",
     "view_json",
 ]
@@ -236,6 +238,17 @@ _encoder: Final = msgspec.json.Encoder()
 def encode(message: Mapping[str, Any]) -> bytes:
     """Returns the JSON of a message."""
     return _encoder.encode(message)
+
+
+def milliseconds(name: str, seconds: object) -> int:
+    """Returns a duration as messages have it.
+
+    Raises:
+        InvalidOption: If it is no number of seconds of at least 0.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise InvalidOption(name, seconds, "seconds, at least 0")
+    return round(seconds * 1000)
 
 
 def view_json(view: View) -> dict[str, Any]:

@@ -104,7 +104,7 @@ async def _create(port: RespPort, client: RespClient, given: CommandArguments) -
         if isinstance(start, Position) and start < oldest:
             raise HistoryPruned(oldest)
         named.grant.check_room(named.log, "groups")
-        named.log.groups.create(named.group, criteria, start=start, **options)
+        named.log.groups.create(named.group, criteria, since=start, **options)
         return _OK
 
     return await port.scan(client, work)

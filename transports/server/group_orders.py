@@ -39,7 +39,7 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
     if order.do == "create":
         grant.check_room(log, "groups")
         options = msgspec.structs.asdict(order.settings)
-        made = log.groups.create(order.name, order.criteria, start=order.start, **options)
+        made = log.groups.create(order.name, order.criteria, since=order.start, **options)
         return _outcome(name, log, made.info(), changed=True)
     group = log.groups.open(order.name)
     match order.do:
@@ -58,7 +58,7 @@ def carry_out_group(name: str, log: "ChangeLog", grant: Grant, order: GroupOrder
             log.groups.drop(order.name)
             return {"log": name, "name": order.name}
         case "reset":
-            return _outcome(name, log, log.groups.reset(order.name, order.start), changed=True)
+            return _outcome(name, log, log.groups.seek(order.name, order.start), changed=True)
         case _:
             changed = group.pause() if order.do == "pause" else group.resume()
     return _outcome(name, log, group.info(), changed=changed)

@@ -74,12 +74,12 @@ def _done(log: "ChangeLog", order: SlotOrder) -> SlotStatistics:
     slots = log.slots
     match order.do:
         case "create":
-            where = {"copy_from": order.copy_from} if order.copy_from else {"start": order.start}
+            where = {"copy_from": order.copy_from} if order.copy_from else {"since": order.start}
             return slots.create(
                 order.name, order.criteria, granularity=order.granularity, paused=order.paused, **where
             )
         case "seek":
-            return slots.reset(order.name, order.start)
+            return slots.seek(order.name, order.start)
         case "pause":
             slots.pause(order.name)
         case "resume":

@@ -178,7 +178,7 @@ class SinkIntake:
 
     def _make(self, start: Any) -> None:
         with contextlib.suppress(SlotExists):
-            self._log.slots.create(self._name, self._options.criteria, start=start, granularity="change")
+            self._log.slots.create(self._name, self._options.criteria, since=start, granularity="change")
         forget_restored_place(_FILES, self._log.path, self._name)
 
     def _restored(self) -> Position | None:
@@ -299,7 +299,7 @@ class SinkIntake:
             elif self.supply is not None:
                 self.supply.drop()
         elif self._name in slots:
-            position = slots.reset(self._name, place).position
+            position = slots.seek(self._name, place).position
         else:
             restored = self._restored()
             self._make(place)
@@ -336,7 +336,7 @@ class SinkIntake:
         """Carries rows in place of lost history."""
         self.notes.write(rows=RowsNote(held=True))
         if self._name in self._log.slots:
-            self._log.slots.reset(self._name, Start.LATEST)
+            self._log.slots.seek(self._name, Start.LATEST)
         else:
             self._make(Start.LATEST)
 

@@ -94,31 +94,31 @@ class SinkRunner:
         """Resumes the sink at once, also with changes that the target refused or that wait for their next attempt."""
         return self._orders.give(self.machine.resume)
 
-    def seek(self, place: Any) -> Future[Position]:
+    def seek(self, since: Any) -> Future[Position]:
         """Moves the sink forward or back; a lost sink works again.
 
         Args:
-            place: As ``since`` of ``ChangeLog.changes``.
+            since: As for ``ChangeLog.changes``.
 
         Returns:
             The position. The future raises ``PositionError`` for a position that cannot be read; nothing has changed then.
         """
-        return self._orders.give(lambda: self.machine.seek(place))
+        return self._orders.give(lambda: self.machine.seek(since))
 
     def switch_off(self) -> Future[None]:
         """Stops sending and retains no history until ``switch_on``, also across restarts. The target then gets the missing range as a gap."""
         return self._orders.give(self.machine.switch_off)
 
-    def switch_on(self, place: Any = Start.LATEST) -> Future[Position]:
+    def switch_on(self, since: Any = Start.LATEST) -> Future[Position]:
         """Starts the sink after ``switch_off``; the first batch carries the gap, and the status shows it until that batch is confirmed.
 
         Args:
-            place: The position to start at, as ``since`` of ``ChangeLog.changes``; the next version by default.
+            since: The position to start at, as for ``ChangeLog.changes``; the next version by default.
 
         Returns:
             The position. The future raises ``PositionError`` for a position that cannot be read; nothing has changed then.
         """
-        return self._orders.give(lambda: self.machine.switch_on(place))
+        return self._orders.give(lambda: self.machine.switch_on(since))
 
     def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> Future[None]:
         """Sends rows of the current state once more, with the changes between them, and then changes again: to repair a target.

@@ -36,7 +36,7 @@ _TICK: Final = 0.1  # seconds between two reports
 _DAWDLE: Final = 8
 # A slow subscriber requests more once the log has three times as many versions as it has received: it lags even a slow Spark.
 _LAG: Final = 3
-_HEARTBEAT_MS: Final = 500
+_HEARTBEAT: Final = 0.5  # seconds
 # The client reconnects to a live server within a second or two; it gives up if the server is dead.
 _PATIENCE: Final = Backoff(first=0.1, limit=1.0, attempts=6)
 
@@ -66,13 +66,12 @@ class Watcher:
         cursor = self.reception.place.cursor
         feed = log.changes(
             self._wanted.criterion,
-            since=cursor,
-            start="earliest" if cursor is None else None,
+            since="earliest" if cursor is None else cursor,
             content=Content.BODY,
             log=LOG,
             window=_WINDOW,
             batch_events=_MESSAGE_EVENTS,
-            heartbeat_ms=_HEARTBEAT_MS,
+            heartbeat=_HEARTBEAT,
         )
         feed.subscribe(self)
 

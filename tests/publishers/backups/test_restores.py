@@ -77,12 +77,12 @@ def test_exactly_once_goes_on_from_what_was_restored(log, target, tmp_path):
 def test_the_places_of_slots_go_with_a_backup_and_slots_do_not(log, target, tmp_path):
     """F144, F178: as of the newest backup, also through a restored log; a journal that is damaged stops no backup."""
     grow(log, 3)
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     log.slots.create("other")
     backup(log.path, target)
     assert read_places(target) == {"stock": str(log.token(log.oldest)), "other": str(log.token(log.head))}
     log.slots.drop("other")
-    log.slots.reset("stock")
+    log.slots.seek("stock")
     grow(log, 1)
     backup(log.path, target)
     place = {"stock": str(log.token(Position(4)))}

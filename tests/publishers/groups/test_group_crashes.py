@@ -122,7 +122,7 @@ class Crashes(RuleBasedStateMachine):
         self.generation = 0
         self.floor = Position(1)
         self.open_log()
-        self.groups.create("g", start="earliest", **self.options())
+        self.groups.create("g", since="earliest", **self.options())
         self.stored = []
 
     def options(self):

@@ -40,7 +40,7 @@ def subscribed(member, first=0, executor=None):
 
 def test_no_more_is_taken_from_the_group_than_was_requested(log):
     """F75, F82."""
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     log.commit([order(n) for n in range(9)])
     one, two = group.join("one"), group.join("two")
     probe = subscribed(one, 2)
@@ -85,7 +85,7 @@ def test_a_subscriber_waits_for_commits_refusals_time_outs_and_for_a_pause_to_en
 
 def test_what_was_read_and_not_given_counts_as_not_delivered(log):
     """F163."""
-    group = log.groups.create("stock", start="earliest", max_deliver=1)
+    group = log.groups.create("stock", since="earliest", max_deliver=1)
     log.commit([order(n) for n in range(5)])
     member = group.join("one")
     pool = Held()
@@ -123,7 +123,7 @@ class Held:
 
 def test_it_completes_when_the_consumer_leaves_and_fails_when_it_has_joined_again(log):
     """F84."""
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     first = group.join("one")
     left = subscribed(first, 1)
     first.leave()
@@ -139,7 +139,7 @@ def test_it_completes_when_the_consumer_leaves_and_fails_when_it_has_joined_agai
 def test_it_fails_when_the_group_is_lost_and_when_the_log_is_closed():
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        group = log.groups.create("stock", start="earliest")
+        group = log.groups.create("stock", since="earliest")
         lost = subscribed(group.join("one"), 1)
         with group.book.lock:
             group.book.state = GroupState.LOST
@@ -166,7 +166,7 @@ def subscribed_after(group):
 
 def test_a_loop_takes_deliveries_and_a_coroutine_too(log):
     """F75."""
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     log.commit([order(n) for n in range(40)])
     found = []
     with group.join("one") as member:
@@ -192,7 +192,7 @@ def test_a_loop_takes_deliveries_and_a_coroutine_too(log):
 
 
 def test_what_is_read_while_its_subscription_ends_goes_back(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest", max_deliver=1)
+    group = log.groups.create("stock", since="earliest", max_deliver=1)
     log.commit([order(0)])
     member = group.join("one")
     deliver, reading, go_on = group.deliver, threading.Event(), threading.Event()

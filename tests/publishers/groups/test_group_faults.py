@@ -39,7 +39,7 @@ def once(monkeypatch, owner, name, act):
 
 
 def test_what_was_taken_before_a_read_fails_counts_as_not_delivered(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest", max_deliver=1)
+    group = log.groups.create("stock", since="earliest", max_deliver=1)
     log.commit([order(n) for n in range(2)])
     member = group.join("one")
     assert keys(member.read(1, wait=0)) == [0]
@@ -55,7 +55,7 @@ def test_what_was_taken_before_a_read_fails_counts_as_not_delivered(log, monkeyp
 
 
 def test_history_that_does_not_fit_keeps_its_count(log):
-    group = log.groups.create("stock", start="earliest", max_deliver=2, max_bytes=1024)
+    group = log.groups.create("stock", since="earliest", max_deliver=2, max_bytes=1024)
     log.commit([upsert("order", str(n), {"text": "x" * 600}) for n in range(3)])
     member = group.join("one")
     for n in range(3):
@@ -67,7 +67,7 @@ def test_history_that_does_not_fit_keeps_its_count(log):
 
 
 def test_a_durable_acknowledgement_is_durable_although_another_consumer_reads_on(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     log.commit([order(0)])
     one, two = group.join("one"), group.join("two")
     found = one.read(wait=0)
@@ -96,7 +96,7 @@ def test_an_acknowledgement_that_its_consumer_writes_is_written_once(monkeypatch
     """However many there are, the housekeeping is not woken for them, and leaves them to the thread that writes."""
     with opened(ack_every=2) as log:
         log.commit([order(n) for n in range(3)])
-        group = log.groups.create("stock", start="earliest")
+        group = log.groups.create("stock", since="earliest")
         worker, writes = group.join("one"), []
         found = worker.read(wait=0)
         append = group.book._journal.append
@@ -114,12 +114,12 @@ def test_an_acknowledgement_that_its_consumer_writes_is_written_once(monkeypatch
 
 
 def test_a_reset_while_acknowledgements_are_written_holds_its_history(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     log.commit([order(0)])
     log.commit([order(1)])
     member = group.join("one")
     member.ack(*member.read(wait=0))
-    resets = threading.Thread(target=lambda: log.groups.reset("stock", "earliest"))
+    resets = threading.Thread(target=lambda: log.groups.seek("stock", "earliest"))
 
     def reset():
         machine = group.book.machine
@@ -137,7 +137,7 @@ def test_a_reset_while_acknowledgements_are_written_holds_its_history(log, monke
 def test_a_group_that_was_dropped_meanwhile_stays_dropped(monkeypatch, writes):
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        group = log.groups.create("stock", start="earliest")
+        group = log.groups.create("stock", since="earliest")
         log.commit([order(0)])
         member = group.join("one")
         member.ack(*member.read(wait=0))
@@ -161,10 +161,10 @@ def test_a_group_that_was_dropped_meanwhile_stays_dropped(monkeypatch, writes):
 
 
 def test_a_reset_while_a_read_fails_counts_nothing_twice(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest", ack="none")
+    group = log.groups.create("stock", since="earliest", ack="none")
     log.commit([order(0)])
     member = group.join("one")
-    once(monkeypatch, group._supply, "fetch", lambda: log.groups.reset("stock", "earliest"))
+    once(monkeypatch, group._supply, "fetch", lambda: log.groups.seek("stock", "earliest"))
     with pytest.raises(ConsumerFenced):
         member.read(wait=0)
     assert group.info().pending == 0
@@ -174,7 +174,7 @@ def test_a_reset_while_a_read_fails_counts_nothing_twice(log, monkeypatch):
 
 
 def test_deliveries_are_given_although_a_dead_letter_cannot_be_written(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest", max_deliver=1, breaker=False)
+    group = log.groups.create("stock", since="earliest", max_deliver=1, breaker=False)
     log.commit([order(0)])
     member = group.join("one")
     assert keys(member.read(wait=0)) == [0]
@@ -200,7 +200,7 @@ def test_deliveries_are_given_although_a_dead_letter_cannot_be_written(log, monk
 def test_a_tripped_group_is_tripped_after_a_restart():
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        group = log.groups.create("stock", start="earliest", max_deliver=1)
+        group = log.groups.create("stock", since="earliest", max_deliver=1)
         log.commit([order(n) for n in range(101)])
         member = group.join("one")
         for one in member.read(101, wait=0):
@@ -217,7 +217,7 @@ def test_a_child_of_fork_writes_nothing():
 
 
 def fork_and_leave(log):
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     log.commit([order(0), order(1)])
     member = group.join("one")
     found = member.read(wait=0)
@@ -253,7 +253,7 @@ class Small:
     ("room", "told"), [(1_000, ("1", True)), (300, ("1", False)), (100, None)], ids=["all", "bare", "none"]
 )
 def test_a_letter_that_is_too_large_leaves_out_what_the_log_has(log, room, told):
-    group = log.groups.create("stock", Criterion(entity_types={"order"}), start="earliest", ack="transaction")
+    group = log.groups.create("stock", Criterion(entity_types={"order"}), since="earliest", ack="transaction")
     open_log = group.dead._open
     group.dead._open = lambda: Small(open_log(), room)
     log.commit([upsert("order", "1", {"text": "x" * 400})])
@@ -267,7 +267,7 @@ def test_a_letter_that_is_too_large_leaves_out_what_the_log_has(log, room, told)
 
 
 def test_dead_letters_are_opened_once(log):
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     log.commit([order(0)])
     member = group.join("one")
     (one,) = member.read(wait=0)
@@ -289,7 +289,7 @@ def test_dead_letters_are_opened_once(log):
 def test_nothing_is_written_behind_the_end_of_the_log():
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        group = log.groups.create("stock", start="earliest")
+        group = log.groups.create("stock", since="earliest")
         log.commit([order(0)])
         member = group.join("one")
         found = member.read(wait=0)
@@ -305,7 +305,7 @@ def test_nothing_is_written_behind_the_end_of_the_log():
 
 @pytest.mark.parametrize("only_ids", [False, True])
 def test_what_was_claimed_and_not_given_counts_as_not_delivered(log, monkeypatch, only_ids):
-    group = log.groups.create("stock", start="earliest", max_deliver=3)
+    group = log.groups.create("stock", since="earliest", max_deliver=3)
     log.commit([order(0)])
     group.join("one").read(wait=0)
     member = group.join("two")
@@ -324,7 +324,7 @@ def test_what_was_claimed_and_not_given_counts_as_not_delivered(log, monkeypatch
 def test_history_that_was_gone_before_a_restart_is_a_gap_like_any_other(policy, caplog):
     path = scratch() / "log"
     with ChangeLog.open(path, **{**RETAIN, **QUICK}) as log:
-        log.groups.create("slow", start="earliest", keep_bytes=0, on_gap=policy)
+        log.groups.create("slow", since="earliest", keep_bytes=0, on_gap=policy)
         journals = {one: one.read_bytes() for one in (path / "groups" / "slow").iterdir()}
         for n in range(40):
             log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
@@ -346,7 +346,7 @@ def test_a_group_reads_on_behind_a_restart_although_what_it_has_done_is_deleted_
     """F78: it reads again from the first change that was not done, and goes on at the next one."""
     path = scratch() / "log"
     with ChangeLog.open(path, **{**RETAIN, **QUICK}) as log:
-        log.groups.create("slow", start="earliest", max_bytes=100_000)
+        log.groups.create("slow", since="earliest", max_bytes=100_000)
         one = log.groups.open("slow").join("one")
         for n in range(40):
             log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
@@ -366,7 +366,7 @@ def test_a_consumer_that_waits_is_not_absent_however_long_it_waits():
     """F78."""
     clock = Clock()
     with opened(clock=clock) as log:
-        group = log.groups.create("stock", start="earliest", consumer_ttl=60.0)
+        group = log.groups.create("stock", since="earliest", consumer_ttl=60.0)
         waiting, _other = group.join("one"), group.join("two")
         found = []
         reader = threading.Thread(target=lambda: found.extend(waiting.read(wait=1e6)))
@@ -388,7 +388,7 @@ def test_what_is_due_happens_although_no_consumer_reads():
     """F78, F81: time-outs, consumers that are gone, and dead letters, by the housekeeping alone."""
     clock = Clock()
     with opened(clock=clock) as log:
-        group = log.groups.create("stock", start="earliest", consumer_ttl=60.0, ack_wait=30.0, max_deliver=2)
+        group = log.groups.create("stock", since="earliest", consumer_ttl=60.0, ack_wait=30.0, max_deliver=2)
         log.commit([order(0)])
         member = group.join("one")
         (one,) = member.read(wait=0)
@@ -405,7 +405,7 @@ def test_what_is_due_happens_although_no_consumer_reads():
 
 
 def test_a_dead_letter_that_the_housekeeping_cannot_write_is_tried_again(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     log.commit([order(0)])
     member = group.join("one")
     (one,) = member.read(wait=0)
@@ -427,7 +427,7 @@ def test_a_group_that_is_tripped_by_timeouts_says_so_although_no_consumer_reads(
     """F81."""
     clock = Clock()
     with opened(clock=clock) as log:
-        group = log.groups.create("stock", start="earliest", max_deliver=1, max_consumer_pending=1000)
+        group = log.groups.create("stock", since="earliest", max_deliver=1, max_consumer_pending=1000)
         log.commit([order(n) for n in range(101)])
         group.join("one").read(101, wait=0)
         clock.now += 31_000_000
@@ -436,7 +436,7 @@ def test_a_group_that_is_tripped_by_timeouts_says_so_although_no_consumer_reads(
 
 
 def test_a_group_whose_place_is_of_another_history_does_nothing(log):
-    group = log.groups.create("stock", start="earliest", ack_wait=0.001)
+    group = log.groups.create("stock", since="earliest", ack_wait=0.001)
     log.commit([order(0)])
     group.join("one").read(wait=0)
     with group.book.lock:
@@ -446,7 +446,7 @@ def test_a_group_whose_place_is_of_another_history_does_nothing(log):
 
 
 def test_consumers_that_join_at_once_are_not_more_than_there_may_be(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest", max_consumers=1)
+    group = log.groups.create("stock", since="earliest", max_consumers=1)
     raise_generation, joined = group.book.raise_generation, []
 
     def raised():
@@ -464,7 +464,7 @@ def test_consumers_that_join_at_once_are_not_more_than_there_may_be(log, monkeyp
 
 
 def test_of_two_that_join_at_once_the_newer_generation_counts(log, monkeypatch):
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     log.commit([order(0)])
     newer, raise_generation = [], group.book.raise_generation
 
@@ -486,7 +486,7 @@ def test_of_two_that_join_at_once_the_newer_generation_counts(log, monkeypatch):
 def test_dead_letters_are_not_opened_again_behind_the_end(ends):
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        group = log.groups.create("stock", start="earliest")
+        group = log.groups.create("stock", since="earliest")
         log.commit([order(0)])
         member = group.join("one")
         assert member.term(member.read(wait=0)[0], "bad")

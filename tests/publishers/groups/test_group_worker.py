@@ -43,7 +43,7 @@ class Desk:
 
 def test_changes_of_one_key_are_handled_one_after_the_other_and_others_side_by_side(log):
     """F83, F75."""
-    group = log.groups.create("stock", start="earliest")
+    group = log.groups.create("stock", since="earliest")
     desk = Desk()
     desk.hold = {"1": threading.Event(), "2": threading.Event()}
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_changes_of_one_key_are_handled_one_after_the_other_and_others_side_by_s
 @pytest.mark.parametrize("ack", ["explicit", "transaction"])
 def test_what_a_function_raises_for_comes_again_before_the_later_ones_of_its_key(log, ack):
     """F80, F83."""
-    group = log.groups.create("stock", start="earliest", backoff=(0.0,), ack=ack)
+    group = log.groups.create("stock", since="earliest", backoff=(0.0,), ack=ack)
     desk = Desk()
     desk.fail = {"1": 2}
     for _ in range(4):
@@ -78,7 +78,7 @@ def test_what_a_function_raises_for_comes_again_before_the_later_ones_of_its_key
 
 def test_what_always_fails_becomes_a_dead_letter_that_tells_why(log):
     """F81: a function that wants to end the process, too."""
-    group = log.groups.create("stock", start="earliest", backoff=(0.0,), max_deliver=2)
+    group = log.groups.create("stock", since="earliest", backoff=(0.0,), max_deliver=2)
     log.commit([order(1)])
 
     def end(_):
@@ -94,7 +94,7 @@ def test_a_function_that_takes_long_keeps_its_delivery_and_one_that_is_stuck_doe
     """F80, F78."""
     clock = Clock()
     with opened(clock=clock) as log:
-        group = log.groups.create("stock", start="earliest", ack_wait=0.3, consumer_ttl=1e6)
+        group = log.groups.create("stock", since="earliest", ack_wait=0.3, consumer_ttl=1e6)
         desk = Desk()
         desk.hold = {"1": threading.Event()}
         log.commit([order(1)])
@@ -119,7 +119,7 @@ def test_a_function_that_takes_long_keeps_its_delivery_and_one_that_is_stuck_doe
 
 def test_a_worker_that_stops_gives_back_what_it_has_not_handled_uncounted(log):
     """F163: at the last attempt, too; what runs is waited for, and given back if it takes too long."""
-    group = log.groups.create("stock", start="earliest", max_deliver=1)
+    group = log.groups.create("stock", since="earliest", max_deliver=1)
     desk = Desk()
     desk.hold = {"1": threading.Event()}
     log.commit([order(1)])
@@ -138,7 +138,7 @@ def test_a_worker_that_stops_gives_back_what_it_has_not_handled_uncounted(log):
 def test_a_worker_ends_with_what_ended_its_consumer():
     """F84."""
     with opened() as log:
-        group = log.groups.create("stock", start="earliest")
+        group = log.groups.create("stock", since="earliest")
         worker = group.work("one", print)
         group.join("one")
         with pytest.raises(ConsumerFenced):
@@ -151,7 +151,7 @@ def test_a_worker_ends_with_what_ended_its_consumer():
 
 
 def test_what_is_another_consumers_by_now_is_left_to_that(log, caplog):
-    group = log.groups.create("stock", start="earliest", ordering="none")
+    group = log.groups.create("stock", since="earliest", ordering="none")
     desk = Desk()
     desk.hold = {"1": threading.Event()}
     log.commit([order(1)])

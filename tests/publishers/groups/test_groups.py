@@ -34,7 +34,7 @@ def keys(deliveries):
 
 def test_each_change_goes_to_one_consumer_and_all_are_given(log):
     """F75, F76, F86."""
-    group = log.groups.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    group = log.groups.create("stock", Criterion(entity_types={"order"}), since="earliest")
     log.commit([order(n) for n in range(50)])
     one, two = group.join("one"), group.join("two")
     got = Counter()
@@ -88,7 +88,7 @@ def test_what_was_acknowledged_durably_never_comes_again_and_everything_else_doe
     """F85, F84, F78: over a restart; the floor holds the history, and nothing beyond."""
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        group = log.groups.create("stock", start="earliest", max_deliver=3)
+        group = log.groups.create("stock", since="earliest", max_deliver=3)
         log.commit([order(n) for n in range(6)])
         member = group.join("one")
         found = member.read(4, wait=0)
@@ -106,7 +106,7 @@ def test_what_was_acknowledged_durably_never_comes_again_and_everything_else_doe
         member.ack(*again)
     with ChangeLog.open(path, **QUICK) as log:
         assert log.groups.info("stock").floor == log.head
-        log.groups.reset("stock", "earliest")
+        log.groups.seek("stock", "earliest")
         assert keys(log.groups.join("stock", "one").read(wait=0)) == [0, 1, 2, 3, 4, 5]
 
 
@@ -114,7 +114,7 @@ def test_pending_deliveries_are_listed_claimed_and_lengthened():
     """F77, F79, F80."""
     clock = Clock()
     with opened(clock=clock) as log:
-        group = log.groups.create("stock", start="earliest")
+        group = log.groups.create("stock", since="earliest")
         log.commit([order(n) for n in range(4)])
         one, two = group.join("one"), group.join("two")
         found = one.read(3, wait=0)
@@ -147,7 +147,7 @@ def test_pending_deliveries_are_listed_claimed_and_lengthened():
 
 def test_what_cannot_be_handled_becomes_a_dead_letter(log):
     """F81, F163: inspect, replay, discard; over a restart too."""
-    group = log.groups.create("stock", start="earliest", max_deliver=2, backoff=(0.0,))
+    group = log.groups.create("stock", since="earliest", max_deliver=2, backoff=(0.0,))
     log.commit([order(n) for n in range(3)])
     member = group.join("one")
     while found := member.read(wait=0):
@@ -185,7 +185,7 @@ def test_what_cannot_be_handled_becomes_a_dead_letter(log):
 
 def test_a_group_whose_deliveries_mostly_fail_stops_and_says_so(log, caplog):
     """F81: the breaker, over a restart."""
-    group = log.groups.create("stock", start="earliest", max_deliver=1)
+    group = log.groups.create("stock", since="earliest", max_deliver=1)
     log.commit([order(n) for n in range(120)])
     member = group.join("one")
     for one in member.read(wait=0):
@@ -203,7 +203,7 @@ def test_a_group_whose_deliveries_mostly_fail_stops_and_says_so(log, caplog):
 
 def test_a_reader_waits_for_a_commit_for_an_acknowledgement_and_for_its_time(log):
     """F78, F82, F83: and is not held up by the clock."""
-    group = log.groups.create("stock", start="earliest", ordering="global", ack_wait=0.05)
+    group = log.groups.create("stock", since="earliest", ordering="global", ack_wait=0.05)
     one, two = group.join("one"), group.join("two")
     found = []
 
@@ -235,7 +235,7 @@ def test_a_reader_waits_for_a_commit_for_an_acknowledgement_and_for_its_time(log
 @pytest.mark.parametrize("ack", ["transaction", "all", "none"])
 def test_what_an_acknowledgement_is_of(log, ack):
     """F76."""
-    group = log.groups.create("stock", start="earliest", ack=ack)
+    group = log.groups.create("stock", since="earliest", ack=ack)
     for n in range(3):
         log.commit([order(2 * n), order(2 * n + 1)])
     member = group.join("one")
@@ -262,7 +262,7 @@ def test_what_an_acknowledgement_is_of(log, ack):
 def test_where_retention_took_what_was_not_done_the_group_stops_or_goes_on_loudly(policy, caplog):
     path = scratch() / "log"
     with ChangeLog.open(path, **{**RETAIN, **QUICK}) as log:
-        group = log.groups.create("slow", start="earliest", keep_bytes=0, on_gap=policy)
+        group = log.groups.create("slow", since="earliest", keep_bytes=0, on_gap=policy)
         log.commit([order(0)])
         member = group.join("one")
         (first,) = member.read(1, wait=0)
@@ -273,7 +273,7 @@ def test_where_retention_took_what_was_not_done_the_group_stops_or_goes_on_loudl
             with pytest.raises(GroupLost, match="slow"):
                 member.read(wait=0)
             assert group.info().state is GroupState.LOST
-            log.groups.reset("slow")
+            log.groups.seek("slow")
             assert group.info().state is GroupState.SERVING
             return
         found = member.read(1, wait=0)

@@ -20,7 +20,7 @@ def commit(log, *keys):
 
 def test_what_any_consumer_has_is_acknowledged_once(log):
     """F75: also what has no consumer any more; what was not delivered is passed over."""
-    group = log.groups.create("g", start="earliest")
+    group = log.groups.create("g", since="earliest")
     commit(log, "a", "b", "c", "d")
     one, two = group.join("one"), group.join("two")
     first, second, third = one.read(1, wait=0)[0], two.read(1, wait=0)[0], two.read(1, wait=0)[0]
@@ -34,7 +34,7 @@ def test_what_any_consumer_has_is_acknowledged_once(log):
 def test_a_delivery_of_before_a_restart_can_be_acknowledged_behind_it(tmp_path):
     """F75."""
     with ChangeLog.open(tmp_path / "kept") as log:
-        group = log.groups.create("g", start="earliest")
+        group = log.groups.create("g", since="earliest")
         commit(log, "a", "b")
         first, second = (one.position for one in group.join("one").read(wait=0))
         group.book.flush()
@@ -47,7 +47,7 @@ def test_a_delivery_of_before_a_restart_can_be_acknowledged_behind_it(tmp_path):
 
 def test_an_acknowledgement_of_all_needs_its_consumer(log):
     """F75."""
-    group = log.groups.create("g", start="earliest", ack="all")
+    group = log.groups.create("g", since="earliest", ack="all")
     commit(log, "a")
     (delivery,) = group.join("one").read(wait=0)
     with pytest.raises(InvalidOption, match="consumer"):
@@ -56,7 +56,7 @@ def test_an_acknowledgement_of_all_needs_its_consumer(log):
 
 def test_a_consumer_that_waits_on_no_thread_is_told(log):
     """F75: of a change, of what another gives back, and by when something is due; not when it has ended that."""
-    group = log.groups.create("g", start="latest", ack_wait=1000.0)
+    group = log.groups.create("g", since="latest", ack_wait=1000.0)
     told = threading.Event()
     one, two = group.join("one"), group.join("two")
     due, end = one.watch(told.set)

@@ -223,7 +223,7 @@ def test_a_page_of_large_changes_makes_few_beyond_its_bound(log, monkeypatch):
         return changes(block, indices, view)
 
     monkeypatch.setattr(Block, "changes", counted)
-    group = log.groups.create("stock", start="earliest", max_bytes=250_000)
+    group = log.groups.create("stock", since="earliest", max_bytes=250_000)
     with group.join("one") as worker:
         assert len(worker.read(1, wait=0)) == 1
     assert 2 <= len(made) <= 6

@@ -73,7 +73,7 @@ class HeldWorld(World):
         place = Position(self.chance.randint(1, self.log.head.version))
         if watcher in self.given:
             self.given[watcher] = 10**6  # counted anew from where it is told
-        assert self.log.reset(watcher.subscription.id, place) or watcher.subscription.ended
+        assert self.log.seek(watcher.subscription.id, place) or watcher.subscription.ended
         self.resets += 1
 
     def check(self):
@@ -349,7 +349,7 @@ def test_operating_on_nobody_says_so(log):
     for nobody in (gone, -1):
         assert not log.pause(nobody)
         assert not log.resume(nobody)
-        assert not log.reset(nobody, None)
+        assert not log.seek(nobody, None)
         assert not log.unsubscribe(nobody)
 
 
@@ -377,7 +377,7 @@ def test_a_reset_starts_where_told(ring, paused):
         for since, place in places.items():
             if paused:
                 log.pause(one.id)
-            assert log.reset(one.id, since)
+            assert log.seek(one.id, since)
             wait_until(lambda place=place: probe.sought[-1:] == [place], probe.state)
             if paused:
                 assert probe.since == []
@@ -397,7 +397,7 @@ def test_a_reset_to_where_nothing_can_be_read_is_refused_and_moves_nobody(log):
     where = probe.subscription.position
     for since, error in ((Position(99), PositionAhead), (True, InvalidOption), ("nowhere", Exception)):
         with pytest.raises(error):
-            log.reset(probe.subscription.id, since)
+            log.seek(probe.subscription.id, since)
     assert probe.subscription.position == where
     assert not probe.terminals
 
@@ -437,7 +437,7 @@ def test_the_system_log_tells_what_an_operator_did():
         store.system.pause(auditor.subscription.id)
         other = Probe(first=1)
         log.changes().subscribe(other, executor=flow.INLINE)
-        log.reset(other.subscription.id, "earliest")
+        log.seek(other.subscription.id, "earliest")
         assert len(auditor.changes) == 3
         store.system.resume(auditor.subscription.id)
         assert [change.meta["event"] for change in auditor.changes[3:]] == ["RESET"]

@@ -44,7 +44,7 @@ def move_past(log, versions=400):
 
 def test_a_further_subscription_of_an_opening_begins_with_what_was_not_acknowledged(log):
     """F34, F74: however much the one before had been given."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 5)
     with log.slots.open("stock") as slot:
         first = take(slot, 7)
@@ -56,7 +56,7 @@ def test_a_further_subscription_of_an_opening_begins_with_what_was_not_acknowled
 
 def test_an_acknowledgement_never_goes_back_nor_beyond_what_was_delivered(log):
     """F74: what lies before the place is ignored, what was not delivered is refused."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 5)
     with log.slots.open("stock") as slot:
         for ahead in (Position(1, 1), Position(6), Position(99)):
@@ -82,7 +82,7 @@ def test_an_acknowledgement_never_goes_back_nor_beyond_what_was_delivered(log):
 
 def test_what_does_not_match_is_acknowledged_too(log):
     """F74: a rare predicate pins no history."""
-    log.slots.create("rare", Criterion(entity_types={"rare"}), start="earliest")
+    log.slots.create("rare", Criterion(entity_types={"rare"}), since="earliest")
     fill(log, 3)
     with log.slots.open("rare") as slot:
         probe = caught_up(slot, log)
@@ -99,7 +99,7 @@ def test_what_does_not_match_is_acknowledged_too(log):
 
 def test_batches_are_noted_before_they_are_given(log):
     """F74: a subscriber of batches may acknowledge the batch that it is given."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 4, 2)
 
     class Batches(Probe):
@@ -134,7 +134,7 @@ def test_a_dropped_slot_holds_nothing_and_does_not_come_back():
 def test_history_stays_until_the_consumer_has_acknowledged_it_durably():
     """F126, F45: nothing behind a stored place is deleted, and it goes once the place has moved on."""
     with opened(**RETAIN, ack_sync=3600.0) as log:
-        log.slots.create("slow", start="earliest")
+        log.slots.create("slow", since="earliest")
         with log.slots.open("slow") as slot:
             move_past(log)
             probe = caught_up(slot, log)
@@ -154,7 +154,7 @@ def test_a_lost_slot_is_told_loudly_and_names_the_bootstrap(caplog, quiet):
     """F92, F74: the subscription ends, all calls are refused, a restart remembers it, and a reset makes it good again."""
     path = scratch() / "log"
     with ChangeLog.open(path, **RETAIN, **QUICK) as log:
-        log.slots.create("slow", start="earliest", keep_bytes=100_000)
+        log.slots.create("slow", since="earliest", keep_bytes=100_000)
         slot = log.slots.open("slow")
         probe = served(slot, demand=1)
         while slot.position and log.slots.info("slow").state is not SlotState.LOST:
@@ -183,9 +183,9 @@ def test_a_lost_slot_is_told_loudly_and_names_the_bootstrap(caplog, quiet):
         with pytest.raises(SlotLost):
             log.slots.open("lost")
         with pytest.raises(HistoryPruned):
-            log.slots.reset("lost", Position(1))
+            log.slots.seek("lost", Position(1))
         assert log.slots.info("lost").state is SlotState.LOST
-        assert log.slots.reset("lost").state is SlotState.FREE
+        assert log.slots.seek("lost").state is SlotState.FREE
         with log.slots.open("lost") as slot:
             fill(log, 1)
             probe = caught_up(slot, log)
@@ -199,7 +199,7 @@ def test_a_place_that_retention_has_passed_while_nobody_looked_is_lost(quiet):
     """F92: such as that of a log whose slots were put back from an old copy."""
     path = scratch() / "log"
     with ChangeLog.open(path, **RETAIN, **QUICK) as log:
-        log.slots.create("slow", start="earliest")
+        log.slots.create("slow", since="earliest")
     saved = {name: (path / "slots" / name).read_bytes() for name in ("JOURNAL", "JOURNAL.copy")}
     with ChangeLog.open(path, **RETAIN, **QUICK) as log:
         log.slots.drop("slow")
@@ -215,7 +215,7 @@ def test_a_place_beyond_the_end_of_its_log_is_damage_and_not_nothing_new(quiet):
     """F85: and so is one of another history."""
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
     before = {one.name: one.read_bytes() for one in path.iterdir() if one.is_file()}
     with ChangeLog.open(path, **QUICK) as log:
         fill(log, 3)
@@ -239,20 +239,20 @@ def test_a_place_beyond_the_end_of_its_log_is_damage_and_not_nothing_new(quiet):
             assert caught.value.place.endswith(":4:0")
         log.slots.rename("stock", "stick")
         log.slots.pause("stick")
-        assert log.slots.reset("stick", 2).state is SlotState.FREE
+        assert log.slots.seek("stick", 2).state is SlotState.FREE
         log.slots.open("stick").close()
 
 
 def test_acknowledgements_are_made_durable_after_a_while_or_after_many():
     """F85: ``ack_sync`` later at the latest, and at once after ``ack_every`` of them."""
     with opened(ack_sync=0.01) as log:
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
         fill(log, 3)
         with log.slots.open("stock") as slot:
             slot.ack(caught_up(slot, log).changes[-1])
             wait_until(lambda: not slot.info().unsynced)
     with opened(ack_sync=3600.0, ack_every=3) as log:
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
         fill(log, 5)
         with log.slots.open("stock") as slot:
             probe = caught_up(slot, log)
@@ -268,7 +268,7 @@ def test_many_slots_are_acknowledged_by_many_threads(log):
     """F74: each keeps its own place."""
     names = [f"slot-{n}" for n in range(8)]
     for name in names:
-        log.slots.create(name, start="earliest")
+        log.slots.create(name, since="earliest")
     fill(log, 50)
 
     def consume(name, places):
@@ -310,7 +310,7 @@ def test_a_damaged_journal_keeps_no_commit_up_and_history_from_nothing(damage, q
     """F85, F126: the log is open, its slots are refused by name, and nothing that they may need is deleted."""
     path = scratch() / "log"
     with ChangeLog.open(path, **RETAIN, **QUICK) as log:
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
         log_id = log.log_id
     if damage == "cut":
         for name in ("JOURNAL", "JOURNAL.copy"):
@@ -337,7 +337,7 @@ def test_a_journal_that_cannot_be_opened_is_not_called_damaged(quiet):
     """F85, F126: as it is good, and moving it away would lose every place."""
     path = scratch() / "log"
     with ChangeLog.open(path, **RETAIN, **QUICK) as log:
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
     good = {one: one.read_bytes() for one in (path / "slots").iterdir()}
     for one in good:
         one.unlink()
@@ -359,7 +359,7 @@ def test_a_journal_that_cannot_be_opened_is_not_called_damaged(quiet):
 def test_a_lost_slot_is_told_as_it_is_stored(quiet):
     """F92: to those who do not own the log."""
     with opened(**RETAIN) as log:
-        log.slots.create("slow", start="earliest", keep_bytes=0)
+        log.slots.create("slow", since="earliest", keep_bytes=0)
         wait_until(lambda: move_past(log, 5) or log.slots.info("slow").state is SlotState.LOST)
         stored = lambda: stored_slots(RealFileSystem(), log.path, log.log_id, log.position_of)  # noqa: E731 - asked twice
         wait_until(lambda: stored()[0].record.lost)  # noted behind the loss, and by another thread
@@ -369,7 +369,7 @@ def test_a_lost_slot_is_told_as_it_is_stored(quiet):
 
 def test_a_consumer_that_comes_back_goes_on_behind_what_it_has(log):
     """F74: with the generation that it had, and what it was given before may be acknowledged."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 3)
     with log.slots.open("stock") as slot:
         assert take(slot, 1)[0].version == 1
@@ -393,7 +393,7 @@ def test_a_consumer_that_comes_back_goes_on_behind_what_it_has(log):
 
 
 def test_another_subscription_may_begin_behind_one_that_is_cancelled(log):
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 1)
     with log.slots.open("stock") as slot:
         slot.cancel()

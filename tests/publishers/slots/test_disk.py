@@ -27,7 +27,7 @@ def test_what_is_acknowledged_while_the_log_vouches_for_another_place_is_durable
     """F85: another thread goes on in the slot, so that its place is one for which the log has to vouch again."""
     system = SimulatedFileSystem(1)
     owner = Owner(system)
-    owner.slots.create("stock", start="earliest")
+    owner.slots.create("stock", since="earliest")
     for _ in range(4):
         commit(owner.wal, b"body")
     slot = owner.slots.open("stock")
@@ -51,7 +51,7 @@ def test_while_the_disk_fails_nothing_is_acknowledged_durably_and_nothing_is_los
     """T5, T18, F85: errors by name; places stay in memory, history stays held, and all is written once that is possible."""
     system = SimulatedFileSystem(1)
     owner = Owner(system)
-    owner.slots.create("stock", start="earliest")
+    owner.slots.create("stock", since="earliest")
     for _ in range(3):
         commit(owner.wal, b"body")
     slot = owner.slots.open("stock")
@@ -88,7 +88,7 @@ def test_while_the_disk_fails_nothing_is_acknowledged_durably_and_nothing_is_los
 def test_a_lost_slot_stays_lost_if_the_disk_fails_while_it_is_reset(caplog):
     """F92."""
     owner = Owner(SimulatedFileSystem(1))
-    owner.slots.create("slow", start="earliest", keep_bytes=100_000)
+    owner.slots.create("slow", since="earliest", keep_bytes=100_000)
     for _ in range(9):
         commit(owner.wal, b"x" * 30_000)
         owner.settle()
@@ -96,11 +96,11 @@ def test_a_lost_slot_stays_lost_if_the_disk_fails_while_it_is_reset(caplog):
     write = owner.book._journal._insist
     failing(owner, errno.ENOSPC)
     with pytest.raises(SlotsUnwritten):
-        owner.slots.reset("slow")
+        owner.slots.seek("slow")
     assert owner.slots.info("slow").state is SlotState.LOST
     assert owner.log.holds() == ()
     owner.book._journal._insist = write
-    assert owner.slots.reset("slow").state is SlotState.FREE
+    assert owner.slots.seek("slow").state is SlotState.FREE
 
 
 def test_a_thousand_slots_are_opened_by_reading_two_files():
@@ -113,7 +113,7 @@ def test_a_thousand_slots_are_opened_by_reading_two_files():
     owner = Owner(system)
     without = system.reads - before
     for number in range(1000):
-        owner.slots.create(f"slot-{number}", start="earliest")
+        owner.slots.create(f"slot-{number}", since="earliest")
     owner.close()
     before, operations = system.reads, system.operations
     opened = Owner(system)

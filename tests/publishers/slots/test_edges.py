@@ -16,7 +16,7 @@ from tests.publishers.support import fill
 @pytest.fixture
 def kept(log):
     """What is known of a slot."""
-    log.slots.create("stock", start="earliest", granularity="change")
+    log.slots.create("stock", since="earliest", granularity="change")
     fill(log, 1, 3)
     return log.slots.book.kept["stock"]
 

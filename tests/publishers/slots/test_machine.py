@@ -130,7 +130,7 @@ class Life(RuleBasedStateMachine):
                 self.doubtful[name] = Known(place)
 
         try:
-            if self.attempt(lambda: self.owner.slots.create(name, start=start), doubt):
+            if self.attempt(lambda: self.owner.slots.create(name, since=start), doubt):
                 assert name not in self.known
                 self.known[name] = Known(place)
         except SlotExists:

@@ -31,7 +31,7 @@ def test_a_consumer_without_a_place_goes_on_where_its_slot_is():
     """F74, F85: reconnecting, and restarting the log, continue behind what was acknowledged."""
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+        log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
         fill(log, 3, 2)
         with log.slots.open("stock") as slot:
             assert (slot.name, slot.generation, slot.position) == ("stock", 1, Position(1))
@@ -52,7 +52,7 @@ def test_a_consumer_without_a_place_goes_on_where_its_slot_is():
 def test_a_place_inside_a_transaction_is_rounded_down_unless_the_slot_counts_changes(log):
     """F74: a restart repeats the whole transaction, or goes on in the middle of it."""
     for granularity in ("transaction", "change"):
-        log.slots.create(granularity, start="earliest", granularity=granularity)
+        log.slots.create(granularity, since="earliest", granularity=granularity)
     fill(log, 2, 3)
     for name, place in (("transaction", Position(1)), ("change", Position(1, 2))):
         with log.slots.open(name) as slot:
@@ -67,7 +67,7 @@ def test_a_place_inside_a_transaction_is_rounded_down_unless_the_slot_counts_cha
 
 
 def test_the_index_behind_a_transaction_is_the_next_transaction(log):
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 1, 2)
     with log.slots.open("stock") as slot:
         last = take(slot, 3)[-1]
@@ -77,7 +77,7 @@ def test_the_index_behind_a_transaction_is_the_next_transaction(log):
 
 def test_a_slot_has_one_consumer_at_a_time(log):
     """F123, F74: the second one is refused with the name of the first, or takes over and fences it."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 2)
     first = log.slots.open("stock", owner="worker 1")
     with pytest.raises(SlotBusy) as caught:
@@ -117,7 +117,7 @@ def test_a_slot_has_one_consumer_at_a_time(log):
 
 def test_a_feed_that_was_made_before_the_slot_was_taken_over_is_refused(log):
     """F74."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     first = log.slots.open("stock")
     feed = first.changes()
     log.slots.open("stock", take_over=True)
@@ -127,7 +127,7 @@ def test_a_feed_that_was_made_before_the_slot_was_taken_over_is_refused(log):
 
 
 def test_an_opening_has_one_subscription_at_a_time(log):
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 1)
     with log.slots.open("stock") as slot:
         first = caught_up(slot, log)
@@ -141,7 +141,7 @@ def test_an_opening_has_one_subscription_at_a_time(log):
 
 def test_a_refused_subscription_does_not_count(log):
     """A subscription that the log refused leaves the slot to the next one."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 1)
     with log.slots.open("stock") as slot:
         feed = slot.changes()
@@ -171,10 +171,10 @@ def test_a_slot_begins_where_it_is_told(log):
     fill(log, 4)
     slots = log.slots
     assert slots.create("latest").position == Position(5)
-    assert slots.create("earliest", start="earliest").position == Position(1)
-    assert slots.create("place", start=Position(3, 1)).position == Position(3, 1)
-    assert slots.create("version", start=2).position == Position(2)
-    assert slots.create("token", start=str(log.token(Position(4)))).position == Position(4)
+    assert slots.create("earliest", since="earliest").position == Position(1)
+    assert slots.create("place", since=Position(3, 1)).position == Position(3, 1)
+    assert slots.create("version", since=2).position == Position(2)
+    assert slots.create("token", since=str(log.token(Position(4)))).position == Position(4)
     copied = slots.create("copy", Criterion(entity_types={"order"}), copy_from="version")
     assert copied.position == Position(2)
     with slots.open("copy") as slot:
@@ -182,9 +182,9 @@ def test_a_slot_begins_where_it_is_told(log):
         with slots.open("same") as other:
             assert other.criteria == slot.criteria
     with pytest.raises(PositionAhead):
-        slots.create("ahead", start=Position(6))
+        slots.create("ahead", since=Position(6))
     with pytest.raises(InvalidOption):
-        slots.create("both", start=Position(2), copy_from="copy")
+        slots.create("both", since=Position(2), copy_from="copy")
     with pytest.raises(NoSuchSlot):
         slots.create("none", copy_from="nothing")
     assert len(slots) == 7
@@ -204,7 +204,7 @@ def test_what_is_not_there_or_there_already_is_refused(log):
     slots.create("stock")
     with pytest.raises(SlotExists):
         slots.create("stock")
-    for call in (slots.open, slots.drop, slots.info, slots.pause, slots.resume, slots.reset):
+    for call in (slots.open, slots.drop, slots.info, slots.pause, slots.resume, slots.seek):
         for name in ("stack", 7, None):
             with pytest.raises(NoSuchSlot, match="stock") as caught:
                 call(name)
@@ -239,7 +239,7 @@ def test_criteria_that_cannot_be_stored_are_refused():
 
 def test_a_consumer_may_ask_for_other_changes_than_its_slot(log):
     """F180: as a sink does that also has to hear of what leaves its criteria."""
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
     log.commit([order(1), upsert("bill", "1", {})])
     with log.slots.open("stock") as slot:
         wider = Criteria.of(Criterion(entity_types={"order", "bill"}))
@@ -285,7 +285,7 @@ def test_only_the_owner_of_a_log_has_slots(log):
 
 def test_a_consumer_can_go_elsewhere(log):
     """F74: forward and back, live or not; what was given before cannot be acknowledged any more."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 5)
     with log.slots.open("stock") as slot:
         assert slot.seek(4) == Position(4)
@@ -307,7 +307,7 @@ def test_a_consumer_can_go_elsewhere(log):
 
 def test_what_was_given_before_a_seek_does_not_count_behind_it(log):
     """F74: also while the seek is under way."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 5)
     told = []
 
@@ -338,7 +338,7 @@ def test_a_seek_before_the_subscription_has_begun_on_its_executor_is_not_lost(lo
     class Later:
         submit = turns.append
 
-    log.slots.create("stock", start="latest")
+    log.slots.create("stock", since="latest")
     fill(log, 5)
     with log.slots.open("stock") as slot:
         slot.seek(4)
@@ -359,7 +359,7 @@ def test_a_seek_before_the_subscription_has_begun_on_its_executor_is_not_lost(lo
 def test_a_paused_slot_gives_nothing_over_restarts_too():
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
         with log.slots.open("stock") as slot:
             probe = served(slot)
             assert slot.pause()
@@ -385,7 +385,7 @@ def test_a_paused_slot_gives_nothing_over_restarts_too():
 def test_a_renamed_slot_is_the_same_slot():
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        log.slots.create("old", start="earliest")
+        log.slots.create("old", since="earliest")
         fill(log, 2)
         with log.slots.open("old") as slot:
             probe = caught_up(slot, log)
@@ -403,17 +403,17 @@ def test_a_renamed_slot_is_the_same_slot():
 def test_an_operator_moves_a_slot_that_nobody_has_open(log):
     log.slots.create("stock")
     fill(log, 3)
-    assert log.slots.reset("stock", "earliest").position == Position(1)
+    assert log.slots.seek("stock", "earliest").position == Position(1)
     assert log.slots.info("stock").generation == 1
-    assert log.slots.reset("stock").position == log.head
+    assert log.slots.seek("stock").position == log.head
     with log.slots.open("stock"), pytest.raises(SlotBusy):
-        log.slots.reset("stock")
+        log.slots.seek("stock")
     with pytest.raises(PositionAhead):
-        log.slots.reset("stock", Position(9))
+        log.slots.seek("stock", Position(9))
 
 
 def test_views_apply_to_slots(log):
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     log.commit([order(7)])
     with log.slots.open("stock") as slot:
         assert take(slot, 2, content=Content.BODY)[1].body == {"n": "7"}
@@ -421,7 +421,7 @@ def test_views_apply_to_slots(log):
 
 
 def test_the_end_of_the_log_is_told_to_the_consumer(log):
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     fill(log, 2)
     slot = log.slots.open("stock")
     probe = caught_up(slot, log)
@@ -447,7 +447,7 @@ def test_a_journal_for_which_something_is_lacking_refuses_the_opening(monkeypatc
 def test_a_slot_may_be_paused_before_its_consumer_subscribes(log):
     """F123: the consumer subscribes to a paused slot then, and gets nothing until it is resumed."""
     fill(log, 2)
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     with log.slots.open("stock") as slot:
         assert slot.pause()
         probe = served(slot)

@@ -13,7 +13,7 @@ from tests.simulation.workload import Clock
 
 def test_a_slot_tells_how_far_it_is_behind(log):
     """F86, F74: in versions, changes, bytes and seconds, as a model counts them."""
-    log.slots.create("stock", start="earliest")
+    log.slots.create("stock", since="earliest")
     assert log.slots.info("stock").lag == type(log.slots.info("stock").lag)(0, 0, 0, 0.0)
     fill(log, 4, 2)
     with log.slots.open("stock", owner="me") as slot:
@@ -38,7 +38,7 @@ def test_how_old_the_backlog_of_a_slot_is_is_known_after_a_restart_too():
     path, clock = scratch() / "log", Clock()
     with ChangeLog.open(path, **QUICK, clock=clock) as log:
         for name, start in (("stock", 1), ("audit", 2), ("done", 3)):
-            log.slots.create(name, start="latest")
+            log.slots.create(name, since="latest")
             fill(log, start, start)
             clock.now += 100_000_000
     with ChangeLog.open(path, **QUICK, clock=clock) as log:
@@ -52,7 +52,7 @@ def test_how_old_the_backlog_of_a_slot_is_is_known_after_a_restart_too():
         assert {lag.changes for lag in listed.values()} == {None}
         clock.now += 7_000_000
         assert round(log.slots.info("stock").lag.seconds) == 307
-        log.slots.reset("stock", "latest")
+        log.slots.seek("stock", "latest")
         assert log.slots.info("stock").lag.seconds == 0
 
 
@@ -60,7 +60,7 @@ def test_a_backlog_whose_age_cannot_be_read_has_statistics_all_the_same(monkeypa
     """F74: statistics of a log must not fail with its disk."""
     path = scratch() / "log"
     with ChangeLog.open(path, **QUICK) as log:
-        log.slots.create("stock", start="latest")
+        log.slots.create("stock", since="latest")
         fill(log, 1, 1)
 
     def broken(_places, _version):
@@ -77,7 +77,7 @@ def test_the_commit_times_of_as_many_backlogs_as_there_may_be_are_read_once(monk
     with ChangeLog.open(path, **QUICK, slots=count) as log:
         fill(log, count)
         for number in range(count):
-            log.slots.create(f"s{number}", start=number + 1)
+            log.slots.create(f"s{number}", since=number + 1)
     read, committed_at = [], Places.committed_at
 
     def counted(places, version):
@@ -94,7 +94,7 @@ def test_the_commit_times_of_as_many_backlogs_as_there_may_be_are_read_once(monk
 def test_the_statistics_of_one_slot_look_at_its_own_hold_only(log, monkeypatch):
     fill(log, 3)
     for name in ("stock", "bills", "mail"):
-        log.slots.create(name, start=2)
+        log.slots.create(name, since=2)
     looked_at, judge = [], holds._statistics
 
     def noted(hold, extent):

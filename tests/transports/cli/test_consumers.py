@@ -17,9 +17,9 @@ def orders(tmp_path):
     """A log with a slot and a group, each with one of three versions done, and a lost group."""
     with ChangeLog.open(tmp_path / "orders", sync="os", fill_step=0) as log:
         log.commit([upsert("order", "a", {})])
-        log.slots.create("stock", start=2)
-        log.slots.create("halted", start=2, paused=True)
-        log.groups.create("pickers", start=2)
+        log.slots.create("stock", since=2)
+        log.slots.create("halted", since=2, paused=True)
+        log.groups.create("pickers", since=2)
         for key in "bc":
             log.commit([upsert("order", key, {})])
     return tmp_path / "orders"

@@ -77,7 +77,7 @@ def test_groups_are_made_listed_moved_paused_and_dropped(orders, capsys):
 def test_groups_and_what_is_pending_are_told_in_words_beside_the_owner(orders, capsys):
     """F77, F86: and only the owner moves them."""
     with ChangeLog.open(orders) as log:
-        member = log.groups.create("pickers", start="earliest").join("one")
+        member = log.groups.create("pickers", since="earliest").join("one")
         assert len(member.read(2, wait=0)) == 2
         member.ack(member.read(1, wait=0)[0], durable=True)
         head, row = printed(capsys, "list", orders)
@@ -107,7 +107,7 @@ def test_groups_and_what_is_pending_are_told_in_words_beside_the_owner(orders, c
 def test_dead_letters_are_printed_handed_on_and_discarded(orders, capsys):
     """F81."""
     with ChangeLog.open(orders) as log:
-        group = log.groups.create("pickers", start="earliest")
+        group = log.groups.create("pickers", since="earliest")
         assert printed(capsys, "dead", "inspect", orders, "pickers") == []
         member = group.join("one")
         for one in member.read(wait=0):
@@ -170,7 +170,7 @@ def test_a_group_that_is_not_good_is_told(orders, tmp_path, capsys):
     shutil.copytree(orders, copy)
     with ChangeLog.open(orders) as log:
         log.commit([upsert("order", "9", {})])
-        log.groups.reset("stock")
+        log.groups.seek("stock")
     shutil.rmtree(copy / "groups")
     shutil.copytree(orders / "groups", copy / "groups")
     told = run(capsys, "info", copy, "stock")
@@ -183,7 +183,7 @@ def test_a_group_that_is_not_good_is_told(orders, tmp_path, capsys):
     assert "lag: -" in printed(capsys, "info", copy, "stock")
     lost = tmp_path / "lost"
     with ChangeLog.open(lost, **{**RETAIN, **QUICK}) as log:
-        log.groups.create("slow", start="earliest", keep_bytes=0)
+        log.groups.create("slow", since="earliest", keep_bytes=0)
         for n in range(40):
             log.commit([upsert("order", str(n), {"n": "x" * 30_000})])
             log._keep_house()
@@ -197,7 +197,7 @@ def test_a_group_that_is_not_good_is_told(orders, tmp_path, capsys):
 def served(orders):
     """A log and the URL of its server, whose group has one consumer that has refused something."""
     with ChangeLog.open(orders) as log:
-        group = log.groups.create("pickers", start="earliest")
+        group = log.groups.create("pickers", since="earliest")
         with group.join("one") as worker, serve(log) as server:
             first, second, _ = worker.read(3, wait=0)
             worker.ack(first)
@@ -255,7 +255,7 @@ def test_what_a_server_does_not_have_is_said_in_one_line(served, capsys, monkeyp
 def test_groups_are_listed_by_a_server_that_follows_the_log(orders, capsys):
     """F86: as stored in the directory; they are managed by the server that owns the log."""
     with ChangeLog.open(orders) as log:
-        log.groups.create("pickers", start="earliest")
+        log.groups.create("pickers", since="earliest")
         with ChangeLog.open(orders, read_only=True) as reader, serve(reader) as server:
             (listed,) = run(capsys, "list", server.url)["groups"]
             (stored,) = run(capsys, "list", orders)["groups"]

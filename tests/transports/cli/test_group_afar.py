@@ -32,7 +32,7 @@ def orders(tmp_path):
     with ChangeLog.open(path, sync="os", fill_step=0) as log:
         for number in range(4):
             log.commit([upsert("order", str(number), {"n": number})])
-        group = log.groups.create("pickers", start="earliest")
+        group = log.groups.create("pickers", since="earliest")
         with group.join("one") as worker:
             for one in worker.read(2, wait=0):
                 worker.term(one, f"no {one.change.key}")

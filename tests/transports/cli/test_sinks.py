@@ -96,7 +96,7 @@ def test_targets_are_tried_out_and_what_they_say_is_told(declared, capsys, monke
 def test_sinks_that_do_not_run_are_told_from_their_slots_and_moved_there(declared, capsys):
     assert [one["state"] for one in run(capsys, "status", declared)["sinks"]] == ["not running"] * 2
     with ChangeLog.open(declared.parent / "orders") as log:
-        log.slots.create("archive", start=3)
+        log.slots.create("archive", since=3)
     assert run(capsys, "status", declared)["sinks"][0]["position"] == "3:0"
     assert run(capsys, "pause", declared, "archive")["state"] == "not running (paused)"
     assert run(capsys, "resume", declared, "archive")["state"] == "not running"

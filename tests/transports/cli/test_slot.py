@@ -59,7 +59,7 @@ def test_slots_are_made_listed_moved_and_dropped(orders, capsys):
 def test_slots_are_told_in_words_beside_the_owner(orders, capsys):
     """F86: and only the owner moves them."""
     with ChangeLog.open(orders) as log:
-        log.slots.create("stock", Criterion(entity_types={"order"}), start=2)
+        log.slots.create("stock", Criterion(entity_types={"order"}), since=2)
         log.slots.pause("stock")
         assert main(["slot", "list", str(orders)]) == 0
         head, row = capsys.readouterr().out.splitlines()
@@ -133,7 +133,7 @@ def test_a_slot_that_is_not_good_is_told(orders, tmp_path, capsys):
     shutil.copytree(orders, copy)
     with ChangeLog.open(orders) as log:
         log.commit([upsert("order", "9", {})])
-        log.slots.reset("stock")
+        log.slots.seek("stock")
     shutil.rmtree(copy / "slots")
     shutil.copytree(orders / "slots", copy / "slots")
     told = run(capsys, "info", copy, "stock")
@@ -187,7 +187,7 @@ def test_slots_of_a_server_are_made_listed_moved_paused_and_dropped(served, caps
 def test_slots_are_shown_by_a_server_that_follows_the_log(orders, capsys):
     """F74, F86: as their owner has stored them, and it says so; they are managed by the server that owns the log."""
     with ChangeLog.open(orders) as log:
-        log.slots.create("stock", start="earliest")
+        log.slots.create("stock", since="earliest")
         log.slots.create("audit", paused=True)
         with ChangeLog.open(orders, read_only=True) as reader, serve(reader) as server:
             audit, stock = run(capsys, "list", server.url)["slots"]
@@ -239,7 +239,7 @@ def test_pausing_beside_the_log_lasts(orders, capsys):
 def test_tail_goes_on_at_the_place_of_a_slot_and_acknowledges_what_it_printed(served, capfdbinary):
     """F74, F86: so the next one begins behind it."""
     log, url = served
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
     assert main(["tail", url, "--slot", "stock", "--limit", "2"]) == 0
     keys = [json.loads(line)["key"] for line in capfdbinary.readouterr().out.splitlines()]
     assert keys == ["0", "1"]
@@ -267,7 +267,7 @@ def test_tail_acknowledges_nothing_that_is_not_printed(served, monkeypatch, caps
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     log, url = served
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
     monkeypatch.setattr(sys, "stdout", full := Full())
     assert main(["tail", url, "--slot", "stock", "--limit", "2"]) != 0
     assert full.refused == 1

@@ -22,7 +22,7 @@ WORKER = Grant({LogAction.CONSUME}, groups=["pick*"])
 
 @pytest.fixture
 def group(log):
-    return log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest", ack_wait=600.0)
+    return log.groups.create("pickers", Criterion(entity_types={"order"}), since="earliest", ack_wait=600.0)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ async def test_a_consumer_goes_on_over_a_restart_of_the_server_and_its_log(tmp_p
         return ChangeLog.open(tmp_path / "shop")
 
     log = opened()
-    log.groups.create("pickers", start="earliest")
+    log.groups.create("pickers", since="earliest")
     for key in "123":
         log.commit([upsert("order", key, {})])
     server = serve(log, authorise=WORKER)

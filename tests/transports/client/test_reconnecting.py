@@ -94,7 +94,7 @@ async def test_subscribing_resumes_over_cut_connections(serving, log, until, see
     async with connect(server.url, reconnect=QUICK) as remote:
         probes = [Probe() for _ in range(3)]
         for probe in probes:
-            remote.changes(window=chance.choice([1, 5, 64]), start="earliest").subscribe(probe)
+            remote.changes(window=chance.choice([1, 5, 64]), since="earliest").subscribe(probe)
         await until(lambda: all(probe.subscription for probe in probes))
         for version in range(60):
             await log.commit_async([upsert("order", str(version), {})])
@@ -160,7 +160,7 @@ async def test_a_subscription_that_is_refused_again_and_again_is_given_up_too(se
         serving().url, reconnect=patience, on_wait=lambda error, delay: waits.append((error.code, delay))
     ) as remote:
         probe = Probe(1)
-        remote.changes(start=99).subscribe(probe)
+        remote.changes(since=99).subscribe(probe)
         await until(lambda: probe.errors)
         assert probe.errors[0].code == "CURSOR_AHEAD"
         assert waits == [("CURSOR_AHEAD", 0.01), ("CURSOR_AHEAD", 0.02), ("CURSOR_AHEAD", 0.04)]
@@ -318,7 +318,7 @@ async def test_a_token_that_expires_is_renewed_and_a_fresh_one_that_is_refused_i
         server.url, token=tokens[kind], reconnect=QUICK, on_wait=lambda *told: waits.append(told)
     ) as remote:
         probe = Probe(flow.UNBOUNDED)
-        remote.changes(start="earliest").subscribe(probe)
+        remote.changes(since="earliest").subscribe(probe)
         for version in range(1, 6):
             await log.commit_async([upsert("order", str(version), {})])
             await until(lambda count=version: len(asked) > count and len(probe.items) == 2 * count)
@@ -337,7 +337,7 @@ async def test_a_connection_that_carries_nothing_more_is_given_up_at_once_and_re
         url = f"ws://127.0.0.1:{proxy.port}/ws"
         async with connect(url, reconnect=QUICK, on_wait=lambda lost, _: waits.append(lost.why)) as remote:
             probe = Probe(flow.UNBOUNDED)
-            remote.changes(start="earliest").subscribe(probe)
+            remote.changes(since="earliest").subscribe(probe)
             for version in range(1, 4):
                 await log.commit_async([upsert("order", str(version), {})])
                 await until(lambda count=version: len(probe.items) == 2 * count)

@@ -51,7 +51,7 @@ async def test_a_remote_feed_gives_the_changes_of_the_log(serving, fill, log):
     fill(20, changes=4)
     here = log.history(limit=1000, content=Content.BODY).changes
     async with connect(serving().url) as remote:
-        feed = remote.changes(start="earliest", until=20, content=Content.BODY)
+        feed = remote.changes(since="earliest", until=20, content=Content.BODY)
         async with iterate(feed, prefetch=7) as changes:
             found = [change async for change in changes]
     assert tuple(found) == here
@@ -69,7 +69,7 @@ async def test_bodies_come_as_objects_of_the_class_that_was_asked_for(serving, l
     log.commit([upsert("order", "1", Order(Decimal("10.00"))), upsert("order", "2", {"total": "ten"})])
     async with connect(serving().url) as remote:
         probe, wish = Probe(9), Criterion(entity_types={"order"})
-        remote.changes(wish, start="earliest", as_={"order": Order}).subscribe(probe)
+        remote.changes(wish, since="earliest", as_={"order": Order}).subscribe(probe)
         await until(lambda: probe.errors)
         assert str(probe.errors[0]).startswith("body of order '2' at 1:2 does not fit Order: ")
         (change,) = probe.items
@@ -84,7 +84,7 @@ async def test_it_delivers_no_more_than_requested_and_requests_no_more_than_the_
     fill(30, changes=9)
     async with connect(serving().url) as remote:
         probe = Probe()
-        remote.changes(start="earliest", window=50).subscribe(probe)
+        remote.changes(since="earliest", window=50).subscribe(probe)
         await until(lambda: probe.subscription)
         probe.subscription.request(3)
         await until(lambda: len(probe.items) == 3)
@@ -126,7 +126,7 @@ async def test_an_error_of_the_server_is_told_with_code_and_data(serving, fill, 
     async with connect(serving().url) as remote:
         for feed, code in (
             (remote.changes(since="rubbish"), "CURSOR_INVALID"),
-            (remote.changes(start=99), "CURSOR_AHEAD"),
+            (remote.changes(since=99), "CURSOR_AHEAD"),
             (remote.changes(log="other"), "LOG_NOT_FOUND"),
             (remote.changes(batch_events=10**6), "INVALID_REQUEST"),
         ):
@@ -143,7 +143,7 @@ async def test_an_error_of_the_server_is_told_with_code_and_data(serving, fill, 
 async def test_criteria_and_views_travel(serving, log, until):
     async with connect(serving().url) as remote:
         probe = Probe(100)
-        remote.changes(Criterion(entity_types={"b"}), start="earliest").subscribe(probe)
+        remote.changes(Criterion(entity_types={"b"}), since="earliest").subscribe(probe)
         log.commit([upsert("a", "1", {}), upsert("b", "2", {"x": 1})])
         await until(lambda: probe.items)
         assert [(change.entity_type, change.body_bytes) for change in probe.items] == [("b", None)]
@@ -164,7 +164,7 @@ async def test_every_field_of_a_criterion_travels(serving, log, until):
     body = {"total": 11, "customer": {"id": 9007199254740993}}
     async with connect(serving().url) as remote:
         probe = Probe(100)
-        remote.changes(wish, start="earliest").subscribe(probe)
+        remote.changes(wish, since="earliest").subscribe(probe)
         log.commit(
             [
                 upsert("order", "o-1", body, before=body, changed=["total"]),
@@ -183,7 +183,7 @@ async def test_every_field_of_a_criterion_travels(serving, log, until):
 async def test_a_checkpoint_moves_the_cursor_although_nothing_matches(serving, fill, log, until):
     async with connect(serving().url) as remote:
         probe = Probe(1)
-        remote.changes(Criterion(entity_types={"rare"}), heartbeat_ms=20).subscribe(probe)
+        remote.changes(Criterion(entity_types={"rare"}), heartbeat=0.02).subscribe(probe)
         await until(lambda: probe.cursor)
         fill(3)
         await until(lambda: probe.subscription.cursor == str(log.token(log.head)))
@@ -205,7 +205,7 @@ async def test_leaving_ends_running_subscriptions(serving, until):
 async def test_a_subscriber_on_another_thread_may_block(serving, fill, until):
     fill(10, changes=3)
     async with connect(serving().url) as remote:
-        feed = remote.changes(start="earliest", until=10)
+        feed = remote.changes(since="earliest", until=10)
 
         def work():
             with flow.iter_blocking(feed, prefetch=5) as changes:
@@ -220,10 +220,10 @@ async def test_loops_over_a_remote_feed_end_their_subscriptions_at_the_server(se
     fill(10)
     here = [change.position for change in log.history(limit=100).changes]
     async with connect(serving().url) as remote:
-        feed = remote.changes(start="earliest", until=10)
+        feed = remote.changes(since="earliest", until=10)
         assert [change.position async for change in feed] == here
         assert await asyncio.to_thread(lambda: [change.position for change in feed]) == here
-        endless = remote.changes(start="earliest")
+        endless = remote.changes(since="earliest")
         async for change in endless:
             if change.version == 3:
                 break
@@ -265,7 +265,7 @@ async def test_a_slow_subscriber_holds_a_window_and_no_more(serving, fill, until
     with ThreadPoolExecutor(1) as pool:
         async with connect(serving().url) as remote:
             probe = Slow(flow.UNBOUNDED)
-            remote.changes(start="earliest", window=40).subscribe(probe, executor=pool)
+            remote.changes(since="earliest", window=40).subscribe(probe, executor=pool)
             await until(lambda: probe.subscription and probe.subscription._buffer)
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -293,3 +293,10 @@ async def test_a_shell_shows_what_is_connected_to_what(serving):
         assert repr(remote) == f"<RemoteLog {server.url}>"
     await asyncio.to_thread(server.stop)
     assert repr(server) == f"<Server {server.url} stopped>"
+
+
+@pytest.mark.parametrize("seconds", [-1, True, "1", float("inf"), float("nan")])
+@pytest.mark.parametrize("option", ["linger", "heartbeat"])
+def test_a_duration_is_a_number_of_seconds(option, seconds):
+    with pytest.raises(InvalidOption, match=f"{option} is .*, but must be seconds, at least 0"):
+        connect("ws://127.0.0.1:1/ws").changes(**{option: seconds})

@@ -28,7 +28,7 @@ async def test_a_slot_is_made_looked_at_moved_and_dropped_from_afar(serving, log
     put("1", "2", "3")
     async with connect(serving(authorise=CONSUMER).url) as remote:
         slots = remote.slots
-        made = await slots.create("stock", ORDERS, start="earliest", granularity="change")
+        made = await slots.create("stock", ORDERS, since="earliest", granularity="change")
         assert (made.log, made.name, made.state, made.version, made.generation) == (
             "shop",
             "stock",
@@ -58,7 +58,7 @@ async def test_a_slot_is_made_looked_at_moved_and_dropped_from_afar(serving, log
 
 async def test_a_consumer_is_paused_and_watched_by_another_client(serving, log, put, until):
     """F74, F88: pausing does not need the slot; moving it does."""
-    log.slots.create("stock", ORDERS, start="earliest")
+    log.slots.create("stock", ORDERS, since="earliest")
     put("1", "2")
     url = serving(authorise=CONSUMER).url
     async with connect(url) as remote, connect(url) as operator:

@@ -19,7 +19,7 @@ CONSUMER = Grant({LogAction.CONSUME}, slots=["stock*"])
 
 @pytest.fixture
 def slots(log):
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
     return log.slots
 
 
@@ -84,7 +84,7 @@ async def test_a_consumer_goes_on_over_a_restart_of_the_server_and_its_log(tmp_p
         return ChangeLog.open(tmp_path / "shop")
 
     log = opened()
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
     for key in "123":
         log.commit([upsert("order", key, {})])
     server = serve(log, authorise=CONSUMER)

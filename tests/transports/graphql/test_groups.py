@@ -33,7 +33,7 @@ DECLARED = {
 @pytest.fixture
 def group(log):
     """A group of orders, of which there are four in four transactions, of two keys."""
-    made = log.groups.create("pickers", Criterion(entity_types={"order"}), start="earliest", backoff=(0.0,))
+    made = log.groups.create("pickers", Criterion(entity_types={"order"}), since="earliest", backoff=(0.0,))
     for number in range(4):
         log.commit([upsert("customer", "c", {}), upsert("order", str(number % 2), {"n": number})])
     return made
@@ -232,7 +232,7 @@ async def test_leaving_gives_back_at_once(serving, graphql, group):
 
 async def test_deliveries_may_be_whole_transactions(log, serving, graphql):
     """F75: then ``changes`` are all that match."""
-    log.groups.create("pickers", start="earliest", ack="transaction")
+    log.groups.create("pickers", since="earliest", ack="transaction")
     log.commit([upsert("order", "1", {"n": 1}), upsert("order", "2", {"n": 2})])
     async with graphql(serving(authorise=CONSUMER)) as wire:
         await wire.init()
@@ -315,6 +315,6 @@ async def test_a_grant_that_ends_ends_the_consumer(serving, graphql, group):
 
 async def test_an_engine_without_a_server_lets_none_join(log, engine):
     """F75: the schema works under other servers, but for what a connection holds."""
-    log.groups.create("pickers", start="earliest")
+    log.groups.create("pickers", since="earliest")
     operation = engine.prepare(GIVEN, variables={"consumer": ONE})
     assert operation.kind == "subscription"

@@ -16,7 +16,7 @@ CONSUMER = Grant({LogAction.CONSUME}, slots=["sto*"])
 @pytest.fixture
 def slot(log):
     """A slot of orders, of which there are three in three transactions."""
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
     for key in "123":
         log.commit([upsert("customer", key, {}), upsert("order", key, {"key": key})])
 
@@ -141,7 +141,7 @@ async def test_more_than_was_given_is_not_acknowledged(log, serving, graphql):
 
 async def test_a_slot_needs_its_own_grant(log, serving, graphql):
     """F74: to read a log is not to have its slots, and who may have them sees no more than is granted."""
-    log.slots.create("stock", Criterion(entity_types={"order"}), start="earliest")
+    log.slots.create("stock", Criterion(entity_types={"order"}), since="earliest")
     log.commit([upsert("order", "1", {"key": "1"})])
     async with graphql(serving()) as wire:
         await wire.init()

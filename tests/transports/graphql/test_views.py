@@ -347,7 +347,7 @@ async def test_the_python_client_asks_in_the_words_of_the_log(log, serving):
     log.commit(mutations(0)[:2])
     view = {"images": Images.CHANGED_WITH_OLD, "fields": ["n", "customer"], "mask": {"customer.name": Drop()}}
     async with connect(serving().url) as remote:
-        feed = remote.changes(start="earliest", until=1, content=Content.BODY, **view)
+        feed = remote.changes(since="earliest", until=1, content=Content.BODY, **view)
         async with flow.aiter(feed) as changes:
             found = [change async for change in changes]
     assert tuple(found) == log.history(content=Content.BODY, **view).changes

@@ -141,7 +141,7 @@ def test_what_retention_took_is_told_as_lost_and_is_not_pending_for_ever(tmp_pat
     """F133: a trap of Kora, whose entries stay pending when the ring has overwritten them."""
     with ChangeLog.open(tmp_path / "small", segment_bytes=64 * 1024, retain_bytes=0) as log:
         client = stock(resp(log, authorise=GROUPS))
-        log.groups.create("g", start="earliest", keep_bytes=0, on_gap="latest")
+        log.groups.create("g", since="earliest", keep_bytes=0, on_gap="latest")
         first = log.commit([upsert("user", "0", {"x": "y"})])
         ((sequence, *_),) = client.execute_command("CDC.GROUP", "READ", "small", "g", "a", 1)
         while log.oldest.version <= first.version:
@@ -321,7 +321,7 @@ def test_a_group_that_was_moved_goes_on_where_it_was_moved_to(log, fill, client)
     fill(3)
     client.execute_command("CDC.GROUP", "CREATE", "shop", "g", 0)
     assert len(client.execute_command("CDC.GROUP", "READ", "shop", "g", "a", 3)) == 3
-    log.groups.reset("g", "earliest")
+    log.groups.seek("g", "earliest")
     assert len(client.execute_command("CDC.GROUP", "READ", "shop", "g", "a", 3)) == 3
     log.groups.drop("g")
     assert "NOGROUP" in refused(client, "CDC.GROUP", "READ", "shop", "g", "a", 3)

@@ -16,7 +16,7 @@ def grouped(resp, log, fill):
 
     def start(**limits):
         fill(5)
-        log.groups.create("g", start="earliest")
+        log.groups.create("g", since="earliest")
         return resp(authorise=GROUPS, **limits)
 
     return start
@@ -96,7 +96,7 @@ def test_a_transaction_may_be_discarded_and_has_a_beginning(grouped, raw, log):
 
 def test_a_command_of_a_transaction_does_not_wait(resp, stock, log):
     """F133: as in Redis; else those behind it would wait too."""
-    log.groups.create("g", start="latest")
+    log.groups.create("g", since="latest")
     client = stock(resp(authorise=GROUPS), socket_timeout=DEADLINE)
     with client.pipeline() as pipeline:
         pipeline.execute_command("CDCPOLL", "$", 1, "BLOCK", 3_600_000)

@@ -131,7 +131,7 @@ class TestOrders:
 
     def test_a_sink_takes_its_slot_over_if_it_is_told_to(self, tmp_path):
         with rigged(tmp_path / "log", criteria=ORDERS, take_over=True) as rig:
-            rig.log.slots.create("stock", ORDERS, start="earliest")
+            rig.log.slots.create("stock", ORDERS, since="earliest")
             with rig.log.slots.open("stock"):
                 rig.commit("a")
                 rig.drained()

@@ -161,7 +161,7 @@ def test_a_switch_that_was_cut_short_is_finished(tmp_path, monkeypatch):
         rig.again()
         rig.runner.step()
         assert (rig.runner.state, list(rig.log.slots)) == (SinkState.OFF, [])
-        rig.log.slots.create("stock", start="earliest")
+        rig.log.slots.create("stock", since="earliest")
         assert switched(rig, on=True) == rig.log.head
 
 

@@ -126,7 +126,7 @@ async def test_a_log_without_a_state_tells_of_none(serving, fill):
 
 async def test_groups_tell_their_lag_and_what_became_of_their_deliveries(serving, log, fill):
     """F86, F161: of each its state, what is pending and due, and how often something was delivered again or given up."""
-    group = log.groups.create("pickers", start="earliest", max_deliver=2)
+    group = log.groups.create("pickers", since="earliest", max_deliver=2)
     fill(4)
     with group.join("one") as worker:
         first, second, third, _ = worker.read(4, wait=0)

@@ -160,7 +160,7 @@ async def test_every_figure_of_the_table_is_where_statistics_have_it(serving, di
         "limits": {"consumers": 10, "unsentBytes": 20, "unfinishedBytes": 30},
     }
     log.slots.create("billing", keep_bytes=10_000_000)
-    log.groups.create("pickers", start="earliest")
+    log.groups.create("pickers", since="earliest")
     log.hold("slow", log.oldest, keep_bytes=10_000_000)
     async with dial(server.url) as wire:
         await wire.init()
