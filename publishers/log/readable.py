@@ -39,9 +39,9 @@ from publishers.views.masking import Mask, Rule
 from publishers.views.projection import Projection
 from publishers.views.view import Content, Images, Integers, View
 
-__all__ = ["PublishEvent", "ReadableLog", "Wishes"]
+__all__ = ["AnyCriteria", "PublishEvent", "ReadableLog"]
 
-Wishes = Criteria | Criterion | Iterable[Criterion] | None
+AnyCriteria = Criteria | Criterion | Iterable[Criterion] | None
 Source = SnapshotSource | Iterable[SnapshotSource] | None
 Fields = Projection | Collection[str] | None
 Masking = Mask | Mapping[str, Rule | str | Mapping[str, Any]] | None
@@ -80,22 +80,22 @@ class ReadableLog(OperatedLog):
     _sources: Sequence[SnapshotSource] = ()
 
     @overload
-    def changes(self, *wishes: Wishes, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
+    def changes(self, *criteria: AnyCriteria, as_: None = None, **reading: Unpack[Reading]) -> ChangeFeed: ...
 
     @overload
     def changes(
-        self, *wishes: Wishes, as_: type[M], **reading: Unpack[Reading]
+        self, *criteria: AnyCriteria, as_: type[M], **reading: Unpack[Reading]
     ) -> ModelFeed[ModelChange[M]]: ...
 
     @overload
     def changes(
-        self, *wishes: Wishes, as_: Mapping[str, type[M]], **reading: Unpack[Reading]
+        self, *criteria: AnyCriteria, as_: Mapping[str, type[M]], **reading: Unpack[Reading]
     ) -> ModelFeed[ModelChange[M]]: ...
 
     @names_arguments(Criterion)
     def changes(
         self,
-        *wishes: Wishes,
+        *criteria: AnyCriteria,
         since: Since = None,
         until: int | None = None,
         content: Content = Content.HEADER,
@@ -113,7 +113,7 @@ class ReadableLog(OperatedLog):
         """Returns a publisher of the changes that match any of the criteria.
 
         Args:
-            wishes: ``Criterion`` objects or ``Criteria``; without any, or with None, every change matches.
+            criteria: ``Criterion`` objects or ``Criteria``; without any, or with None, every change matches.
             since: The first change to deliver: a ``Position``, the text that a client kept, a version, a ``Commit``, the id
                 of a transaction, a time (the first version committed then or later), or ``"earliest"``. None or
                 ``"latest"``: the next version. ``"earliest"``, ``"latest"`` and None are resolved at each subscribe. ``"state"``:
@@ -131,7 +131,7 @@ class ReadableLog(OperatedLog):
                 callable continues likewise, and is called itself.
             snapshot: With ``since="state"``: ``"initial_only"`` completes subscribers after the rows. With any ``since``:
                 ``"on_gap"`` replaces deleted history by rows of the present, between ``SnapshotBegin`` and ``SnapshotEnd``;
-                ``"initial"`` allows ``subscription.again`` to request rows; ``"never"`` delivers no rows. None means
+                ``"initial"`` allows ``subscription.refresh`` to request rows; ``"never"`` delivers no rows. None means
                 ``"initial"`` with ``since="state"`` or a source, else ``"never"``.
             source: Source of rows, such as a ``SqlSource``; several for several entity types. None means the sources of
                 ``snapshots_from``, else the state that the log keeps. Pass the same source with a cursor that was kept before
@@ -163,7 +163,7 @@ class ReadableLog(OperatedLog):
                     "as_", as_, "None with the state; rows and changes have bodies to be parsed"
                 )
             view = _view(view, content, images, fields, mask, integers)
-            return self._snapshot_feed(wishes, since, until, view, on_gap, snapshot, source)
+            return self._snapshot_feed(criteria, since, until, view, on_gap, snapshot, source)
         start = self._places.find(since, pruned=on_gap != "fail")
         if whole and isinstance(start, Position):
             start = Position(start.version)
@@ -171,18 +171,23 @@ class ReadableLog(OperatedLog):
         view = _view(view, content if models is None else Content.BODY, images, fields, mask, integers)
         if models is not None and view.content is Content.HEADER:
             raise InvalidOption("view", view, "one with Content.BODY, as as_ is given")
-        feed = self._feed(wishes, start, until, view, on_gap)
+        feed = self._feed(criteria, start, until, view, on_gap)
         return feed if models is None else ModelFeed(feed, models.change)
 
     def _feed(
-        self, wishes: Iterable[Wishes], since: Position | Start, until: int | None, view: View, on_gap: OnGap
+        self,
+        criteria: Iterable[AnyCriteria],
+        since: Position | Start,
+        until: int | None,
+        view: View,
+        on_gap: OnGap,
     ) -> ChangeFeed:
-        criteria = Criteria.of(*wishes)
-        return ChangeFeed(self._service, criteria, since, until, view, on_gap, self._check_published)
+        wanted = Criteria.of(*criteria)
+        return ChangeFeed(self._service, wanted, since, until, view, on_gap, self._check_published)
 
     def _snapshot_feed(
         self,
-        wishes: Iterable[Wishes],
+        criteria: Iterable[AnyCriteria],
         since: Since | SnapshotCursor,
         until: int | None,
         view: View,
@@ -208,12 +213,12 @@ class ReadableLog(OperatedLog):
             rows_first = False
             start = self._places.find(since, pruned=mode == "on_gap" or on_gap != "fail")
         if not rows_first and mode == "never":
-            return self._feed(wishes, start, until, view, on_gap)
+            return self._feed(criteria, start, until, view, on_gap)
         if mode == ("never" if rows_first else "initial_only"):
             raise InvalidOption("snapshot", mode, "'initial', 'initial_only' or 'on_gap' with since='state'")
         return SnapshotFeed(
             self._service,
-            Criteria.of(*wishes),
+            Criteria.of(*criteria),
             start,
             until,
             view,
@@ -287,7 +292,7 @@ class ReadableLog(OperatedLog):
     @names_arguments(Criterion)
     def history(
         self,
-        wishes: Wishes = None,
+        criteria: AnyCriteria = None,
         since: Since = None,
         limit: int = 100,
         *,
@@ -304,7 +309,7 @@ class ReadableLog(OperatedLog):
         """Returns past changes as a bounded list; reads the disk on the calling thread.
 
         Args:
-            wishes: As for ``changes``.
+            criteria: As for ``changes``.
             since: The first change to return, as for ``changes``; None for the oldest, or with ``reverse`` for the newest.
             limit: Most changes to return, from 1 to 1,000,000.
             content: Whether changes have bodies.
@@ -333,7 +338,7 @@ class ReadableLog(OperatedLog):
         check_switches(reverse=reverse)
         self._check_open()
         view = _view(view, content, images, fields, mask, integers)
-        predicate = Predicate(Criteria.of(wishes))
+        predicate = Predicate(Criteria.of(criteria))
         try:
             found = self._places.find(since, check=bounds.check)
             start = self.oldest if since is None and not reverse else self._resolved(found)

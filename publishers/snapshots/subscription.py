@@ -19,7 +19,7 @@ from publishers.snapshots.cursor import SnapshotCursor
 from publishers.snapshots.delivery import RowDelivery
 from publishers.snapshots.pages import KeyRange
 
-__all__ = ["RowRequest", "SnapshotPlan", "SnapshotSubscription", "checked_again"]
+__all__ = ["RowRequest", "SnapshotPlan", "SnapshotSubscription", "checked_refresh"]
 
 
 class RowRequest(NamedTuple):
@@ -36,20 +36,20 @@ class RowRequest(NamedTuple):
     asked: int | None = None
 
 
-def checked_again(*wishes: Any, after: str | None, until: str | None) -> Criteria:
+def checked_refresh(*criteria: Any, after: str | None, until: str | None) -> Criteria:
     """Checks the arguments of ``SnapshotSubscription.again``, and returns the criteria.
 
     Raises:
         InvalidCriteria, InvalidOption: As there.
     """
-    only = Criteria.of(*wishes)
+    only = Criteria.of(*criteria)
     for name, key in (("after", after), ("until", until)):
         if key is not None:
             key_bytes(key, name)
     if after is not None or until is not None:
         types = {name for one in only.criterions for name in one.entity_types}
         if len(types) != 1 or not all(one.entity_types for one in only.criterions):
-            raise InvalidOption("wishes", wishes, "of exactly one entity type, where keys are given")
+            raise InvalidOption("criteria", criteria, "of exactly one entity type, where keys are given")
     return only
 
 
@@ -119,14 +119,14 @@ class SnapshotSubscription:
         if current is not None:
             current.cancel()
 
-    def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> int:
+    def refresh(self, *criteria: Any, after: str | None = None, until: str | None = None) -> int:
         """Requests current rows again, delivered between the changes: to compare or repair the subscriber's data.
 
         They are delivered between ``SnapshotBegin`` and ``SnapshotEnd``, after earlier requests. Removals are reported by changes only.
         Thread-safe; does not wait.
 
         Args:
-            wishes: Criteria of the rows, in addition to those of the subscription; none for all of its rows.
+            criteria: Criteria of the rows, in addition to those of the subscription; none for all of its rows.
             after: The key after which they begin, in the order of the source; None for the first.
             until: The last key; None for no bound.
 
@@ -137,7 +137,7 @@ class SnapshotSubscription:
             InvalidCriteria: If the criteria are invalid.
             InvalidOption: If keys are given without exactly one entity type.
         """
-        only = checked_again(*wishes, after=after, until=until)
+        only = checked_refresh(*criteria, after=after, until=until)
         with self._lock:
             number = next(self._numbers)
             if self._over or self._cancelled:

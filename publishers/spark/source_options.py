@@ -204,4 +204,4 @@ def _criteria(given: Mapping[str, str], fixed: Mapping[str, tuple[str, ...]]) ->
     try:
         return Criteria.from_json(msgspec.json.decode(text))
     except msgspec.DecodeError as error:
-        raise InvalidOption("criteria", text, f"JSON, a list of wishes ({error})") from None
+        raise InvalidOption("criteria", text, f"JSON, a list of criteria ({error})") from None

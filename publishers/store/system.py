@@ -15,7 +15,7 @@ from publishers.log.changelog import ChangeLog
 from publishers.log.feed import ChangeFeed
 from publishers.log.history import History
 from publishers.log.process_events import HostBoard, HostingSubscription
-from publishers.log.readable import Wishes
+from publishers.log.readable import AnyCriteria
 from publishers.model.change import Area
 from publishers.mutations.mutation import Mutation
 from publishers.store.log_entries import SYSTEM
@@ -48,8 +48,8 @@ class SystemLog(ChangeLog):
         self.name = SYSTEM
         self.board = HostBoard(lambda: self.head.version - 1, SYSTEM_CLOCK.now_us)
 
-    def _feed(self, wishes: Iterable[Wishes], *args: Any) -> ChangeFeed:
-        listed = [tuple(criterion) if _several(criterion) else criterion for criterion in wishes]
+    def _feed(self, criteria: Iterable[AnyCriteria], *args: Any) -> ChangeFeed:
+        listed = [tuple(criterion) if _several(criterion) else criterion for criterion in criteria]
         nothing = bool(listed) and not any(criterion != () for criterion in listed)
         given = [_NOTHING] if nothing else listed
         feed = super()._feed(given, *args)
@@ -58,9 +58,9 @@ class SystemLog(ChangeLog):
             feed.kind = partial(HostingSubscription, board=self.board, wanted=Predicate(Criteria.of(hosted)))
         return feed
 
-    def history(self, wishes: Wishes = None, *args: Any, **named: Any) -> History:
+    def history(self, criteria: AnyCriteria = None, *args: Any, **named: Any) -> History:
         """Stored changes of the logs of the store, as a bounded list; the arguments are those of ``ChangeLog.history``."""
-        listed = tuple(wishes) if _several(wishes) else wishes
+        listed = tuple(criteria) if _several(criteria) else criteria
         return super().history(_NOTHING if listed == () else listed, *args, **named)
 
     def commit(self, *args: Any, **named: Any) -> Commit:
@@ -87,15 +87,15 @@ class SystemLog(ChangeLog):
         return super()._writer()
 
 
-def _several(criterion: Wishes) -> TypeGuard[Iterable[Criterion]]:
+def _several(criterion: AnyCriteria) -> TypeGuard[Iterable[Criterion]]:
     """Whether the criteria are an iterable of several."""
     single = (str, bytes, Mapping, Criteria, Criterion, IterablePublisher)
     return isinstance(criterion, Iterable) and not isinstance(criterion, single)
 
 
-def _criterions(wishes: Iterable[Wishes]) -> Iterator[Criterion]:
+def _criterions(criteria: Iterable[AnyCriteria]) -> Iterator[Criterion]:
     """Each single criterion, before they are merged: criteria for everything that is stored must not absorb those for HOST."""
-    for criterion in wishes:
+    for criterion in criteria:
         if isinstance(criterion, Criterion):
             yield criterion
         elif isinstance(criterion, Criteria):

@@ -187,20 +187,20 @@ def test_rows_come_again_over_a_lost_connection_too(place, tab):
     place.log.commit([upsert("flight", "x", {})])
     follow_rows(tab, {"start": "state"})
     ranged = '{ criteria: [{ entity_types: ["order"] }], after: "2", until: "4" }'
-    assert tab.run(f"changes.again({ranged})") == 1  # before it is subscribed, perhaps
+    assert tab.run(f"changes.refresh({ranged})") == 1  # before it is subscribed, perhaps
     tab.until("seen.filter((one) => one.startsWith('end')).length === 2")
     rows = ["READ x", *(f"READ {key}" for key in "12345")]
     assert tab.run("seen") == ["begin ", *rows, "end ", "begin 1", "READ 3", "READ 4", "end "]
     tab.run("seen.length = 0; true")
     place.restart()
-    assert tab.run("changes.again({ criteria: [{ entity_types: ['flight'] }] })") == 2
+    assert tab.run("changes.refresh({ criteria: [{ entity_types: ['flight'] }] })") == 2
     tab.until("seen.length === 3")
     assert tab.run("seen") == ["begin 2", "READ x", "end "]
     put(place, "9")
     tab.until("seen.at(-1) === 'UPSERT 9'")
     assert tab.run("""(() => {
-      try { client.changes({ criteria: [] }).again(); } catch (error) { return error.message; }
-    })()""").startswith("again needs start")
+      try { client.changes({ criteria: [] }).refresh(); } catch (error) { return error.message; }
+    })()""").startswith("refresh needs start")
     quiet(tab)
 
 

@@ -113,7 +113,7 @@ MADE = {
 }
 ON_A_LOG = {
     "changes": (subscribed, {"wishes": None, "since": None, "until": None, "whole": False, "on_gap": "fail", "view": None, "as_": None} | SEEN),
-    "history": (method("history"), {"wishes": None, "since": None, "limit": 10, "reverse": False, "view": None} | SEEN),
+    "history": (method("history"), {"criteria": None, "since": None, "limit": 10, "reverse": False, "view": None} | SEEN),
     "commit": (method("commit"), {"mutations": [ROW], **COMMIT}),
     "commit of one": (lambda log, row: log.commit([row]), {"row": ROW}),
     "commit of two": (lambda log, row: log.commit([row, row]), {"row": ROW}),

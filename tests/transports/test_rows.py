@@ -129,7 +129,7 @@ async def test_rows_can_be_asked_for_where_none_came_first(log, until):
     await until(lambda: shown(link))
     again(link, until="2")
     await until(lambda: {"error", "snapshot_end"} & set(kinds(link)))
-    assert link.messages[-1]["payload"]["path"] == "wishes"  # keys are of one entity type
+    assert link.messages[-1]["payload"]["path"] == "criteria"  # keys are of one entity type
     await begin(link, until, start={"version": 1}, snapshot="initial")
     again(link, criteria=ORDERS, until="2")
     await until(lambda: ended(link))
@@ -186,7 +186,7 @@ async def test_so_many_may_be_given_rows_at_a_time(log, until):
         ({"criteria": 3}, "INVALID_CRITERIA", "criteria"),
         ({"after": 3}, "INVALID_REQUEST", "after"),
         ({"until": ""}, "INVALID_CHANGE", "until"),
-        ({"after": "1"}, "INVALID_REQUEST", "wishes"),
+        ({"after": "1"}, "INVALID_REQUEST", "criteria"),
         ({"criteria": [{"key_globs": [f"x{n}*" for n in range(900)]}]}, "TOO_COSTLY", None),
         ({"criteria": [{"key_patterns": ["a[bc]{200}"]}]}, "TOO_COSTLY", None),
     ],
@@ -272,13 +272,13 @@ async def test_the_client_asks_again_over_lost_connections(log, serving, until):
         reader = Reader()
         remote.changes(since="state", content=Content.BODY).subscribe(reader)
         await until(lambda: hasattr(reader, "subscription"))
-        first = reader.subscription.again(
+        first = reader.subscription.refresh(
             Criterion(entity_types={"other"})
         )  # maybe before the server has answered
         assert first == 1
         await until(lambda: reader.told.count("SnapshotEnd") == 2)
         remote._connection._socket.transport.abort()
-        assert reader.subscription.again(ORDER, after="5") == 2
+        assert reader.subscription.refresh(ORDER, after="5") == 2
         await until(lambda: reader.told.count("SnapshotEnd") == 3, lambda: reader.told)
         last = len(reader.told) - reader.told[::-1].index("SnapshotBegin")
         assert [one for one in reader.told[last:] if one.isdigit()] == ["6", "7"]
@@ -296,7 +296,7 @@ async def test_the_client_asks_for_ranges_without_rows_as_often_as_it_likes(log,
         remote.changes(ORDER, since="state").subscribe(reader)
         await until(lambda: "SnapshotEnd" in reader.told)
         for number in range(1, 31):
-            assert reader.subscription.again(ORDER, after="8", until="9") == number
+            assert reader.subscription.refresh(ORDER, after="8", until="9") == number
             await until(lambda number=number: reader.told.count("SnapshotEnd") == number + 1)
         assert reader.error is None
 
@@ -327,11 +327,11 @@ async def test_the_client_refuses_at_once_what_cannot_be_asked(log, serving, unt
         await until(lambda: all(hasattr(one, "subscription") for one in (plain, rows, only)))
         for one in (plain, only):
             with pytest.raises(InvalidOption, match="snapshot"):
-                one.subscription.again()
+                one.subscription.refresh()
         with pytest.raises(InvalidOption, match="entity type"):
-            rows.subscription.again(after="1")
+            rows.subscription.refresh(after="1")
         rows.subscription.cancel()
-        assert rows.subscription.again() == 1
+        assert rows.subscription.refresh() == 1
 
 
 def test_a_server_that_begins_what_was_not_asked_for_is_told():

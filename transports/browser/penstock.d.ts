@@ -92,7 +92,7 @@ export const SUBPROTOCOL: "penstock.v1+json";
  *   at the oldest position and call this function before the reader gets the first event behind the gap.
  * @property {"never" | "initial" | "initial_only" | "on_gap"} [snapshot] When rows are delivered. With start "state" they come
  *   first, followed by every change ("initial") or by the end ("initial_only"); with "on_gap" they replace history that is no
- *   longer kept; with "initial" and "on_gap" they also come whenever `again` requests them. By default "initial" with start
+ *   longer kept; with "initial" and "on_gap" they also come whenever `refresh` requests them. By default "initial" with start
  *   "state", and "never" otherwise.
  * @property {boolean} [whole] Whether a start inside a transaction sends it from its beginning.
  *
@@ -386,7 +386,7 @@ export class Changes extends EventTarget implements AsyncIterableIterator<Change
      *   up to `until`; with keys, `criteria` have to name one entity type. All rows of the subscription by default.
      * @returns {number} The number of the request, from 1, which `asked` repeats.
      */
-    again(which?: {
+    refresh(which?: {
         criteria?: Criterion[];
         after?: string;
         until?: string;
@@ -761,7 +761,7 @@ export type Wish = {
     /**
      * When rows are delivered. With start "state" they come
      * first, followed by every change ("initial") or by the end ("initial_only"); with "on_gap" they replace history that is no
-     * longer kept; with "initial" and "on_gap" they also come whenever `again` requests them. By default "initial" with start
+     * longer kept; with "initial" and "on_gap" they also come whenever `refresh` requests them. By default "initial" with start
      * "state", and "never" otherwise.
      */
     snapshot?: "never" | "initial" | "initial_only" | "on_gap" | undefined;

@@ -108,7 +108,7 @@ const ANSWER_LIMIT_MS = 60_000;
  *   at the oldest position and call this function before the reader gets the first event behind the gap.
  * @property {"never" | "initial" | "initial_only" | "on_gap"} [snapshot] When rows are delivered. With start "state" they come
  *   first, followed by every change ("initial") or by the end ("initial_only"); with "on_gap" they replace history that is no
- *   longer kept; with "initial" and "on_gap" they also come whenever `again` requests them. By default "initial" with start
+ *   longer kept; with "initial" and "on_gap" they also come whenever `refresh` requests them. By default "initial" with start
  *   "state", and "never" otherwise.
  * @property {boolean} [whole] Whether a start inside a transaction sends it from its beginning.
  *
@@ -923,8 +923,8 @@ export class Changes extends EventTarget {
    *   up to `until`; with keys, `criteria` have to name one entity type. All rows of the subscription by default.
    * @returns {number} The number of the request, from 1, which `asked` repeats.
    */
-  again(which = {}) {
-    if (!this.#takesRows) throw new TypeError('again needs start: "state", or snapshot: "initial" or "on_gap"');
+  refresh(which = {}) {
+    if (!this.#takesRows) throw new TypeError('refresh needs start: "state", or snapshot: "initial" or "on_gap"');
     this.#rows += 1;
     if (!this.#over) this.#asked.set(this.#rows, which);
     this.#ask();

@@ -14,7 +14,7 @@ from flow.executors import Executor
 from publishers.errors import InvalidOption, LogForked, PenstockError
 from publishers.fanout.gap import OnGap, require_on_gap
 from publishers.snapshots.signals import delivering
-from publishers.snapshots.subscription import checked_again
+from publishers.snapshots.subscription import checked_refresh
 from transports.codec.replies import Item, JoinedReply, RemoteChange, RemoteGap, RemoteSignal, SubscribedReply
 from transports.errors import ConnectionLost, RemoteError
 from transports.protocol.client_slots import ClientSlot
@@ -183,14 +183,14 @@ class RemoteSubscription:
         if self._log.inherited is None:  # otherwise it belongs to the parent
             self._drain.cancel()
 
-    def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> int:
+    def refresh(self, *criteria: Any, after: str | None = None, until: str | None = None) -> int:
         """Requests rows of the current state, as ``SnapshotSubscription.again`` does; the request survives lost connections.
 
         If the connection is lost during these rows, the next connection delivers all rows of the subscription that were
         outstanding. If the server refuses the request, the subscription ends with a `RemoteError`.
 
         Args:
-            wishes: The criteria of the rows, in addition to those of the subscription; none for all its rows.
+            criteria: The criteria of the rows, in addition to those of the subscription; none for all its rows.
             after: The key behind which they begin, in the order of the source; None to begin with the first.
             until: The last key; None for no bound.
 
@@ -208,8 +208,8 @@ class RemoteSubscription:
         if not self.entry.takes_rows:
             right = "'initial' or 'on_gap', or since='state', where rows are asked for again"
             raise InvalidOption("snapshot", None, right)
-        criteria = checked_again(*wishes, after=after, until=until)
-        fields = {"criteria": criteria.to_json(), "after": after, "until": until}
+        only = checked_refresh(*criteria, after=after, until=until)
+        fields = {"criteria": only.to_json(), "after": after, "until": until}
         number = self.entry.ask_again({name: value for name, value in fields.items() if value})
         self._log.ask_rows(self)
         return number

@@ -8,7 +8,7 @@ import msgspec
 from publishers.criteria.cost import Cost, weigh, weigh_json
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.errors import TooCostly
-from publishers.snapshots.subscription import checked_again
+from publishers.snapshots.subscription import checked_refresh
 from transports.codec.fields import typed
 from transports.errors import InvalidRequest
 
@@ -72,7 +72,7 @@ class AgainRequest(msgspec.Struct, frozen=True):
     @classmethod
     def _checked(cls, criteria: Criteria, payload: Mapping[str, Any]) -> "AgainRequest":
         after, until = typed(payload, "after", str, "a key"), typed(payload, "until", str, "a key")
-        checked_again(criteria, after=after, until=until)
+        checked_refresh(criteria, after=after, until=until)
         return cls(criteria, after, until)
 
     @property

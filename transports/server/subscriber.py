@@ -128,7 +128,7 @@ class WireSubscriber(Generic[_Entry, _Driving]):
             raise TooManySnapshots(limits.snapshots)
         for asked in request.asked:
             narrow(self.grant, view, asked)
-        self.snapshot.again(request.criteria, after=request.after, until=request.until)
+        self.snapshot.refresh(request.criteria, after=request.after, until=request.until)
 
     def cancel(self) -> None:
         """Cancels the subscription."""

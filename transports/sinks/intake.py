@@ -15,7 +15,7 @@ from publishers.model.position import Position, Start
 from publishers.slots.backup import forget_restored_place, restored_place
 from publishers.slots.errors import SlotExists
 from publishers.slots.slot import Slot
-from publishers.snapshots.subscription import checked_again
+from publishers.snapshots.subscription import checked_refresh
 from publishers.views.view import View
 from publishers.wal import RealFileSystem
 from transports.sinks.errors import SinkPlaceLost, TargetOfOtherHistory, TargetTakenOver
@@ -309,13 +309,13 @@ class SinkIntake:
         self.notes.write(rows=None, done=None)
         return position
 
-    def again(self, criteria: Criteria, after: str | None, until: str | None) -> None:
+    def refresh(self, criteria: Criteria, after: str | None, until: str | None) -> None:
         """Carries rows of the current state once more, and then changes again; the order survives a restart.
 
         Raises:
             PenstockError: If there are no such rows; nothing has changed then.
         """
-        checked_again(criteria, after=after, until=until)
+        checked_refresh(criteria, after=after, until=until)
         self._log.changes(
             self._options.criteria,
             since=Start.LATEST,

@@ -147,7 +147,7 @@ class LogSinks(Mapping[str, SinkRunner]):
         elif do == "on":
             runner.switch_on(Start.LATEST if place is None else place).result(timeout)
         elif do == "again":
-            runner.again(criteria, after=after, until=until).result(timeout)
+            runner.refresh(criteria, after=after, until=until).result(timeout)
         else:
             raise InvalidOption("do", do, "'pause', 'resume', 'seek', 'off', 'on' or 'again'")
         return runner.statistics()

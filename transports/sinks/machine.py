@@ -420,7 +420,7 @@ class SinkMachine:
             _LOG.error("sink %s is on; changes from %s to %s were not sent", self.name, gap.first, gap.next)
         return position
 
-    def again(self, criteria: Criteria, after: str | None, until: str | None) -> None:
+    def refresh(self, criteria: Criteria, after: str | None, until: str | None) -> None:
         """See `SinkRunner.again`."""
         self._check_leading()
         if self._intake.gives_rows or self.state not in (
@@ -435,7 +435,7 @@ class SinkMachine:
             self._store()
         self._outbox.forget()
         self._progress.forget()
-        self._intake.again(criteria, after, until)
+        self._intake.refresh(criteria, after, until)
         self._move(SinkEvent.AGAIN, self._reason)
 
     def seek(self, place: Any) -> Position:

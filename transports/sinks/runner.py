@@ -120,20 +120,20 @@ class SinkRunner:
         """
         return self._orders.give(lambda: self.machine.switch_on(since))
 
-    def again(self, *wishes: Any, after: str | None = None, until: str | None = None) -> Future[None]:
+    def refresh(self, *criteria: Any, after: str | None = None, until: str | None = None) -> Future[None]:
         """Sends rows of the current state once more, with the changes between them, and then changes again: to repair a target.
 
         A restart in the middle starts the rows again.
 
         Args:
-            wishes: The ``Criterion`` objects that select the rows; none for all that match the sink.
-            after: The key behind which the rows begin, with one entity type in ``wishes``; None for the first.
+            criteria: The ``Criterion`` objects that select the rows; none for all that match the sink.
+            after: The key behind which the rows begin, with one entity type in ``criteria``; None for the first.
             until: The last key; None for no bound.
 
         Returns:
             A future that is done when the rows have begun.
         """
-        return self._orders.give(lambda: self.machine.again(Criteria.of(*wishes), after, until))
+        return self._orders.give(lambda: self.machine.refresh(Criteria.of(*criteria), after, until))
 
     def try_out(self) -> Future[str]:
         """Sends an example to the target, if that is harmless; returns the answer."""

@@ -49,7 +49,7 @@ class SinkLog(Protocol):
         """The directory of the log."""
         ...
 
-    def changes(self, *wishes: Any, since: Any, view: View, snapshot: Any, source: Any) -> Any:
+    def changes(self, *criteria: Any, since: Any, view: View, snapshot: Any, source: Any) -> Any:
         """The changes of the log, preceded by rows of the state."""
         ...
 

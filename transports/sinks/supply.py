@@ -238,7 +238,7 @@ class RowSupply(SinkSupply):
         super().on_subscribe(subscription)
         rows_request, asked = self._rows_request, cast("Any", subscription)
         if rows_request is not None:
-            asked.again(
+            asked.refresh(
                 Criteria.from_json(rows_request.only), after=rows_request.after, until=rows_request.until
             )
 

@@ -53,6 +53,6 @@ def test_again_of_types_that_are_not_wanted_gives_no_rows(log):
     fill(log, 1, 3)
     probe = subscribed(log, Criterion(entity_types={"order"}))
     wait_until(lambda: len(probe.signals) == 3)
-    probe.subscription.again(Criterion(entity_types={"other"}), after="1")
+    probe.subscription.refresh(Criterion(entity_types={"other"}), after="1")
     wait_until(lambda: len(probe.signals) == 6 or probe.error, lambda: (probe.heard, probe.error))
     assert not probe.error

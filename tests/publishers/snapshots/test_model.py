@@ -198,9 +198,9 @@ class Life:
                     self.mark()
                 if dice > 0.8:
                     self.kept = consumer.stored()
-                if dice > 0.9 and consumer.ended and hasattr(feed.subscription, "again"):
+                if dice > 0.9 and consumer.ended and hasattr(feed.subscription, "refresh"):
                     consumer.agains += 1
-                    feed.subscription.again(Criterion(entity_types={chance.choice(self.types)}))
+                    feed.subscription.refresh(Criterion(entity_types={chance.choice(self.types)}))
                 if 0.7 < dice < 0.75 or (self.left <= 0 and consumer.ended):
                     return
                 if change.version >= log.visible:

@@ -299,7 +299,7 @@ def test_rows_come_again_while_changes_go_on(log, executor):
     probe.request(7)
     log.commit([order("before")])
     wait_until(lambda: len(probe.changes) == 8)
-    probe.subscription.again(ORDERS)
+    probe.subscription.refresh(ORDERS)
     wait_until(lambda: len(probe.changes) == 13)
     assert keys(probe.changes[8:]) == ["0", "1", "2", "3", "4"]
     assert {change.operation for change in probe.changes[8:]} == {Operation.READ}
@@ -316,18 +316,18 @@ def test_rows_come_again_while_changes_go_on(log, executor):
 def test_rows_of_a_range_of_keys_come_again(log):
     """F91: from sources and from the state."""
     probe = rows_of(log, [table({str(n): {} for n in range(7)}), table({"3": {}}, "other")], first=100)
-    probe.subscription.again(ORDERS, after="2", until="5")
-    probe.subscription.again(ORDERS, until="1")
+    probe.subscription.refresh(ORDERS, after="2", until="5")
+    probe.subscription.refresh(ORDERS, until="1")
     wait_until(lambda: len(probe.changes) == 13, lambda: (keys(probe.changes), probe.signals, probe.error))
     assert keys(probe.changes[8:]) == ["3", "4", "5", "0", "1"]
     for wishes in ((), (ORDERS, Criterion(entity_types={"b"})), (Criterion(keys={"1"}),)):
         with pytest.raises(InvalidOption, match="entity type"):
-            probe.subscription.again(*wishes, after="1")
+            probe.subscription.refresh(*wishes, after="1")
     with opened(state=True, state_interval=0.0) as stated:
         stated.commit([order(n) for n in range(7)])
         again = subscribed(stated)
         wait_until(lambda: len(again.changes) == 7)
-        again.subscription.again(ORDERS, after="2", until="4")
+        again.subscription.refresh(ORDERS, after="2", until="4")
         wait_until(lambda: len(again.changes) == 9)
         assert keys(again.changes[7:]) == ["3", "4"]
 
@@ -343,7 +343,7 @@ def test_rows_come_again_to_a_subscriber_of_batches_too(log):
     probe = Batched(first=10**6)
     log.changes(ORDERS, since="state", source=table({"1": {}})).subscribe(probe)
     wait_until(lambda: got == ["1"])
-    probe.subscription.again()
+    probe.subscription.refresh()
     wait_until(lambda: got == ["1", "1"])
     log.commit([order(2)])
     wait_until(lambda: got == ["1", "1", "2"])
@@ -353,10 +353,10 @@ def test_again_does_nothing_behind_the_end(log):
     """F91."""
     probe = rows_of(log, table({"1": {}}))
     probe.subscription.cancel()
-    probe.subscription.again()
+    probe.subscription.refresh()
     done = rows_of(log, table({"1": {}}), snapshot="initial_only")
     wait_until(lambda: done.completed)
-    done.subscription.again()
+    done.subscription.refresh()
     assert done.subscription.ended
     assert len(done.changes) == 1
 
@@ -365,7 +365,7 @@ def test_a_snapshot_asked_for_while_rows_are_given_follows_them(log):
     """F91."""
     probe = subscribed(log, source=table({"1": {}, "2": {}}), first=1)
     wait_until(lambda: len(probe.changes) == 1)
-    probe.subscription.again()
+    probe.subscription.refresh()
     probe.request(100)
     wait_until(lambda: len(probe.changes) == 4)
     assert keys(probe.changes) == ["1", "2", "1", "2"]

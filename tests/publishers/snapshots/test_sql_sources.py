@@ -54,7 +54,7 @@ def test_the_rows_of_a_table_come_by_pages_of_its_key(log, engine):
     assert probe.changes[0].body == {"id": 2, "total": "2.00"}
     rest = rows_of(log, source, since=probe.changes[2].cursor)
     assert keys(rest.changes) == ["11", "100"]
-    rest.subscription.again(ORDERS, after="2", until="10")
+    rest.subscription.refresh(ORDERS, after="2", until="10")
     wait_until(lambda: ends(rest) == 2)
     assert keys(rest.changes[2:]) == ["9", "10"]
 
@@ -149,10 +149,10 @@ def test_a_table_that_cannot_be_read_by_its_key_is_refused(log, engine):
         assert caught.value.parameter == parameter
     assert isinstance(rows_of(log, source()).error, SourceRowRefused)
     probe = rows_of(log, source(key="name"))
-    probe.subscription.again(Criterion(entity_types={"odd"}), after="b")
+    probe.subscription.refresh(Criterion(entity_types={"odd"}), after="b")
     wait_until(lambda: ends(probe) == 2)
     by_number = rows_of(log, source(rows=sql.select(table).where(table.c.id > 0)))
-    by_number.subscription.again(Criterion(entity_types={"odd"}), after="b")
+    by_number.subscription.refresh(Criterion(entity_types={"odd"}), after="b")
     wait_until(lambda: by_number.error is not None)
     assert isinstance(by_number.error, InvalidOption)
 

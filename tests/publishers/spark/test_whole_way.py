@@ -83,7 +83,7 @@ DRIVER = textwrap.dedent(
 
         async def follow(url):
             async with transports.connect(url) as remote:
-                feed = remote.changes(data, start="earliest", until=until, content=body)
+                feed = remote.changes(data, since="earliest", until=until, content=body)
                 async with flow.aiter(feed, prefetch=64) as found:
                     return [(one.key, one.body_bytes.decode()) async for one in found]
 

@@ -131,7 +131,7 @@ async def test_what_is_wrong_with_asking_again_ends_that_operation_only(log, gra
                 [
                     (None, {}, "id"),
                     ("INITIAL", {"entityTypes": 3}, "entityTypes"),
-                    ("INITIAL", {"after": "1"}, "wishes"),
+                    ("INITIAL", {"after": "1"}, "criteria"),
                 ]
             ):
                 name = str(number)

@@ -182,7 +182,7 @@ def test_rows_outside_the_filter_leave_the_target(case, tmp_path, how):
         if how == "again":
             rig.runner.switch_on()
             streams(rig)
-            done = rig.runner.again()
+            done = rig.runner.refresh()
             rig.until(done.done)
             done.result()
         elif how == "on_gap":

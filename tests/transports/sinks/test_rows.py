@@ -135,12 +135,12 @@ def test_rows_are_given_again_while_changes_go_on(tmp_path):
         rig.commit(*range(6))
         rig.drained()
         rig.log.commit([upsert("bill", "b", {"n": "b"})])
-        begun = rig.runner.again(Criterion(entity_types={"order"}), after="1", until="3")
+        begun = rig.runner.refresh(Criterion(entity_types={"order"}), after="1", until="3")
         rig.runner.step()
         begun.result(0)
         rig.commit("x")
         rig.until(lambda: rig.runner.state is SinkState.SNAPSHOT)
-        refused = rig.runner.again()
+        refused = rig.runner.refresh()
         rig.runner.step()
         with pytest.raises(SinkError, match="while it is STREAMING"):
             refused.result(0)
@@ -182,12 +182,12 @@ def test_rows_that_are_given_again_begin_anew_after_a_restart_and_end_with_a_see
     with rigged(tmp_path, log=STATE, batch_changes=1) as rig:
         rig.commit(*range(4))
         rig.drained()
-        rig.runner.again()
+        rig.runner.refresh()
         rig.until(lambda: rows_of(rig.target))
         rig.died()
         rig.until(lambda: rig.runner.state is SinkState.STREAMING)
         assert set(rows_of(rig.target)) == {"0", "1", "2", "3"}
-        rig.runner.again()
+        rig.runner.refresh()
         count = len(rows_of(rig.target))
         rig.until(lambda: len(rows_of(rig.target)) > count)
         rig.runner.seek("latest")
@@ -207,7 +207,7 @@ def test_rows_that_there_are_not_are_refused_and_harm_no_sink(tmp_path):
         with rigged(tmp_path / str(len(options)), **options) as rig:
             rig.commit(1)
             rig.drained()
-            refused = rig.runner.again(**wish)
+            refused = rig.runner.refresh(**wish)
             rig.runner.step()
             with pytest.raises(PenstockError, match=why):
                 refused.result(0)
@@ -295,7 +295,7 @@ def test_rows_only_in_files_are_whole_files_each_time(tmp_path):
         assert list((tmp_path / "out").glob("changes-*")) == []  # there were no rows
         rig.commit(*range(3))
         for count in (1, 2):
-            rig.runner.again()
+            rig.runner.refresh()
             rig.runner.step()
             completed(rig)
             paths = sorted((tmp_path / "out").glob("changes-*"))
@@ -332,12 +332,12 @@ def test_rows_only_are_carried_once_more_when_an_operator_wants_them(tmp_path):
         rig.commit(*range(3))
         completed(rig)
         rig.commit(3)
-        rig.runner.again(Criterion(entity_types={"order"}), after="1")
+        rig.runner.refresh(Criterion(entity_types={"order"}), after="1")
         rig.runner.step()
         assert rig.runner.state is not SinkState.COMPLETED
         completed(rig)
         assert rows_of(rig.target)[3:] == ["2", "3"]
-        rig.runner.again()
+        rig.runner.refresh()
         rig.runner.step()
         completed(rig)
         assert (sorted(rows_of(rig.target)[5:]), changes_of(rig.target)) == (["0", "1", "2", "3"], [])
