@@ -29,6 +29,7 @@ from publishers.groups import (
 from publishers.log.feed import ChangeFeed, ModelFeed
 from publishers.log.health import HealthStatus, LogHealth
 from publishers.log.history import History
+from publishers.log.interface import Log
 from publishers.log.links import LogLinks
 from publishers.log.statistics import LogStatistics, Produced
 from publishers.model.position import LogIdentity, PositionToken, Start
@@ -91,6 +92,7 @@ __all__ = [
     "HoldState",
     "HoldStatistics",
     "ListenerStatistics",
+    "Log",
     "LogHealth",
     "LogIdentity",
     "LogLinks",

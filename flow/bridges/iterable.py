@@ -11,10 +11,10 @@ from flow.executors import require_no_loop
 
 __all__ = ["IterablePublisher"]
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class IterablePublisher(ABC, Generic[T]):
+class IterablePublisher(ABC, Generic[T_co]):
     """The base of publishers that can be iterated over; each loop is a subscription of its own.
 
     ::
@@ -42,12 +42,12 @@ class IterablePublisher(ABC, Generic[T]):
     __slots__ = ()
 
     @abstractmethod
-    def subscribe(self, subscriber: Subscriber[T], /) -> None:
+    def subscribe(self, subscriber: Subscriber[T_co], /) -> None:
         """Begin a subscription; see `flow.Publisher`."""
 
-    def __iter__(self) -> BlockingItems[T]:
+    def __iter__(self) -> BlockingItems[T_co]:
         require_no_loop("a for loop", "async for item in publisher")
         return iter(iter_blocking(self))
 
-    def __aiter__(self) -> AsyncItems[T]:
+    def __aiter__(self) -> AsyncItems[T_co]:
         return iterate(self)

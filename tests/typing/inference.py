@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import flow
 from flow import operators as op
-from penstock_cdc.types import ChangeFeed, ModelChange, ModelFeed
+from penstock_cdc.types import ChangeFeed, Commit, Log, ModelChange, ModelFeed
 from publishers import Change, ChangeLog, Criterion, upsert
 from transports import RemoteChange, RemoteLog, RemoteModelChange
 
@@ -93,3 +93,13 @@ def of_writing(log: ChangeLog, orders: Sequence[Order]) -> None:
         tx.upsert("customer", "1", Customer("Ann"))
         tx.upsert("visit", "1", Visit(page="/"))
     log.commit([upsert("order", "2", order, before=orders[0], changed="auto") for order in orders])
+
+
+async def of_either(local: ChangeLog, remote: RemoteLog) -> None:
+    either: list[Log] = [local, remote]
+    for log in either:
+        async for change in log.changes(Criterion(entity_types={"order"}), since="earliest", on_gap="jump"):
+            assert_type(change, Change)
+        assert_type(await log.commit_async([upsert("order", "1", {})], producer=("etl", 1)), Commit)
+        async with log.transaction(meta={"user": "ann"}) as tx:
+            tx.upsert("order", "1", {})
