@@ -84,10 +84,10 @@ class Journal:
         log_id: UUID,
         insist: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
-        self.nbytes = 0
+        self.nbytes: int = 0
         self._filesystem = filesystem
         self._directory = directory
-        self.path = self._directory / JOURNAL_NAMES[0]
+        self.path: Path = self._directory / JOURNAL_NAMES[0]
         self._log_id = log_id.bytes
         self._insist = insist
         self._sequence = 0

@@ -18,7 +18,7 @@ from publishers.options import check_whole
 from publishers.snapshots.sql import check_engine
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Engine
+    from sqlalchemy import ColumnElement, Connection, Engine, Table
     from sqlalchemy.orm import Session
 
 __all__ = ["Outbox"]
@@ -96,7 +96,7 @@ class Outbox:
         self._most = most
         self._idle = idle
         number = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
-        self.table = sql.Table(
+        self.table: Table = sql.Table(
             table,
             sql.MetaData(),
             sql.Column("id", number, primary_key=True, autoincrement=True),

@@ -50,19 +50,23 @@ class Appending:
     """
 
     def __init__(self, logs: "Mapping[str, ChangeLog]", access: Access, limits: Limits) -> None:
-        self.unanswered = SharedBytes("appending_bytes", limits.appending_bytes, "bytes of appends under way")
-        self.memory = SharedBytes("appending_bytes", limits.appending_bytes, "bytes of small transactions")
-        self.spooled = SharedBytes(
+        self.unanswered: SharedBytes = SharedBytes(
+            "appending_bytes", limits.appending_bytes, "bytes of appends under way"
+        )
+        self.memory: SharedBytes = SharedBytes(
+            "appending_bytes", limits.appending_bytes, "bytes of small transactions"
+        )
+        self.spooled: SharedBytes = SharedBytes(
             "spooled_bytes",
             limits.spooled_bytes,
             "bytes of transactions that come",
             share=("principal_spooled_bytes", limits.principal_spooled_bytes),
         )
-        self.scanned = PrincipalRates(
+        self.scanned: PrincipalRates = PrincipalRates(
             "expect_bytes_per_second", limits.expect_bytes_per_second, "bytes that are scanned for keys"
         )
         self.transactions = 0
-        self.figures = AppendFigures()
+        self.figures: AppendFigures = AppendFigures()
         self._logs = logs
         self._access = access
         self._limits = limits

@@ -123,21 +123,22 @@ class Block:
         committed_at: int,
         annotations: bytes = b"",
     ) -> None:
-        self.columns = columns
-        self.version = version
-        self.first_index = first_index
-        self.count = count = columns.count
-        self.leads = leads
-        self.ends = ends
-        self.transaction_count = transaction_count
-        self.transaction_bytes = transaction_bytes
-        self.committed_at = committed_at
-        self.annotations = annotations
+        self.columns: Columns = columns
+        self.version: int = version
+        self.first_index: int = first_index
+        count = columns.count
+        self.count: int = count
+        self.leads: bool = leads
+        self.ends: bool = ends
+        self.transaction_count: int = transaction_count
+        self.transaction_bytes: int = transaction_bytes
+        self.committed_at: int = committed_at
+        self.annotations: bytes = annotations
         end = (version + 1, 0) if ends else (version, first_index + count)
         self.end: Position = tuple.__new__(Position, end)
-        self.weight = columns.nbytes + len(annotations)
+        self.weight: int = columns.nbytes + len(annotations)
         self.memo: dict[Any, Any] = {}
-        self.memo_bytes = 0
+        self.memo_bytes: int = 0
         self._shelves: dict[object, Shelf] = {}
 
     @classmethod

@@ -21,4 +21,4 @@ class Shelf:
     __slots__ = ("nbytes",)
 
     def __init__(self) -> None:
-        self.nbytes = 0
+        self.nbytes: int = 0

@@ -28,8 +28,8 @@ class Slice:
     __slots__ = ("_nbytes", "_tally", "block", "indices")
 
     def __init__(self, block: Block, indices: Sequence[int]) -> None:
-        self.block = block
-        self.indices = indices
+        self.block: Block = block
+        self.indices: Sequence[int] = indices
         self._nbytes = -1
         self._tally: Tally | None = None
 

@@ -94,7 +94,9 @@ class ExpectedKeys:
             if not (isinstance(entity_type, str) and entity_type and isinstance(text, str) and text):
                 raise InvalidOption("expect", pair, _KEYS_RIGHT)
             by_type.setdefault(entity_type, set()).add(text)
-        self.pairs = {(name, key_bytes(text)) for name, texts in by_type.items() for text in texts}
+        self.pairs: set[tuple[str, bytes]] = {
+            (name, key_bytes(text)) for name, texts in by_type.items() for text in texts
+        }
         self.pairs |= {(name, b"") for name in by_type}
         criterions = [
             Criterion(areas={Area.DATA}, entity_types={name}, keys=texts) for name, texts in by_type.items()
@@ -126,7 +128,7 @@ class GroupAhead:
     __slots__ = ("_looked", "_spooled", "_touched", "transactions")
 
     def __init__(self, transactions: Iterable[Transaction]) -> None:
-        self.transactions = list(transactions)
+        self.transactions: list[Transaction] = list(transactions)
         self._looked = 0
         self._spooled: int | None = None
         # The first transaction, and the index in it.

@@ -35,7 +35,7 @@ __all__ = ["Commit", "Committer"]
 _SWITCHES: Final = (bool, bool)
 # As globals: an attribute of an enumeration takes ten times as long, and each commit would pay for it.
 _FREE: Final = Leadership.FREE
-_OUTSIDE, _, _TAKEN, _DONE = CommitStage
+_OUTSIDE, _WAITING, _TAKEN, _DONE = CommitStage
 
 
 class Committer:
@@ -56,9 +56,11 @@ class Committer:
     def __init__(
         self, wal: Wal, publication: PublishGate, options: LogOptions, name: str = "penstock"
     ) -> None:
-        self.groups = 0
-        self.arrivals = Arrivals(lambda: (wal.durable, publication.visible), self._lead_submitted, name)
-        self.handover = Handover()
+        self.groups: int = 0
+        self.arrivals: Arrivals = Arrivals(
+            lambda: (wal.durable, publication.visible), self._lead_submitted, name
+        )
+        self.handover: Handover = Handover()
         self._wal = wal
         self._publication = publication
         self._options = options

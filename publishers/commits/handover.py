@@ -29,7 +29,7 @@ class Handover:
     __slots__ = ("_slice", "_worked", "pauses")
 
     def __init__(self) -> None:
-        self.pauses = 0
+        self.pauses: int = 0
         self._slice = _SHORTEST
         self._worked = 0.0
 

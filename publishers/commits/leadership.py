@@ -4,8 +4,9 @@ At most one commit leads: it takes the waiting commits, and writes them. The tab
 `CommitQueue` takes a row under its lock for everything that happens, and appoints a leader only where a row says APPOINTED.
 """
 
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from publishers.model.transitions import TransitionRow, TransitionTable
 
@@ -20,7 +21,9 @@ class Leadership(Enum):
     LEADING = "the leader writes its group, or the one commit that skipped the queue"
     RETURNING = "no commit leads until the threads of the last group have run, or the time for it is over"
 
-    __hash__ = object.__hash__  # that of Enum is written in Python, and each commit would pay for it
+    __hash__: ClassVar[Callable[[object], int]] = (
+        object.__hash__
+    )  # that of Enum is written in Python, and each commit would pay for it
 
 
 class LeadershipEvent(Enum):
@@ -34,7 +37,7 @@ class LeadershipEvent(Enum):
     BACK = "the threads of the last group have run, or the time for it is over"
     QUIT = "the leader has left the queue before it began"
 
-    __hash__ = object.__hash__  # as above
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__  # as above
 
 
 class LeadershipGuard(Enum):

@@ -106,21 +106,21 @@ class Pending:
         after: "Pending | None" = None,
         trust: bool = False,
     ) -> None:
-        self.transaction = transaction
-        self.trust = trust
+        self.transaction: Transaction | None = transaction
+        self.trust: bool = trust
         if trust is not False:
             check_switches(trust=trust)
-        self.durable = durable
-        self.hidden = hidden
-        self.task = task
-        self.size = size if transaction is None or transaction.spool is not None else transaction.size
+        self.durable: bool = durable
+        self.hidden: bool = hidden
+        self.task: Callable[[], list[Published]] | None = task
+        self.size: int = size if transaction is None or transaction.spool is not None else transaction.size
         self.commit: Commit | None = None
         self.error: PenstockError | None = None
-        self.outdated = outdated
-        self.expect = expect
+        self.outdated: Callable[[], InvalidChange | None] | None = outdated
+        self.expect: Expectation | None = expect
         self.after = after
-        self.stage = CommitStage.OUTSIDE
-        self.asleep = False
+        self.stage: CommitStage = CommitStage.OUTSIDE
+        self.asleep: bool = False
         # No Event: its methods are written in Python, and an interrupt inside one may leave it locked for ever.
         self._roused = threading.Lock()
         self._roused.acquire()

@@ -52,12 +52,12 @@ class CommitQueue:
     """
 
     def __init__(self, options: LogOptions, *, deferring: bool, now: Callable[[], float] = monotonic) -> None:
-        self.lock = threading.Lock()
-        self.state = _FREE
+        self.lock: threading.Lock = threading.Lock()
+        self.state: Leadership = _FREE
         self.leader: object = None
-        self.deferring = deferring
+        self.deferring: bool = deferring
         self.failed: str | None = None
-        self.closed = False
+        self.closed: bool = False
         self.outside: deque[Pending] = deque()
         self._options = options
         self._waiting: deque[Pending] = deque()

@@ -118,7 +118,7 @@ class Submitted(Pending):
 
     def __init__(self, arrivals: "Arrivals", *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.submission = Submission(self)
+        self.submission: Submission = Submission(self)
         self._arrivals = arrivals
 
     def appoint(self) -> None:
@@ -146,7 +146,7 @@ class Arrivals:
     def __init__(
         self, places: Callable[[], tuple[int, int]], lead: Callable[[Pending], None], name: str
     ) -> None:
-        self.used = False
+        self.used: bool = False
         self._places = places
         self._lead = lead
         self._name = name

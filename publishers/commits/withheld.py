@@ -34,7 +34,7 @@ class Withheld:
 
     def __init__(self, max_bytes: int, visible: int, newest: int) -> None:
         self.first: int | None = None
-        self.nbytes = 0
+        self.nbytes: int = 0
         self._max_bytes = max_bytes
         self._kept: deque[tuple[Published, int]] = deque()
         self._hidden: deque[tuple[int, int]] = deque()  # runs of versions committed with visible=False

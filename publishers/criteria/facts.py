@@ -26,7 +26,7 @@ class Facts:
     __slots__ = ("_after", "_annotations", "_before", "_block", "_lists", "_names", "weight")
 
     def __init__(self, block: Block) -> None:
-        self.weight = 0
+        self.weight: int = 0
         self._block = block
         self._annotations: Any = _UNREAD
         self._after: dict[int, Any] = {}

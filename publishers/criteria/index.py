@@ -56,10 +56,10 @@ class Prepared:
         self, predicate: Predicate, entry: Entry, placed: list[Placed], asks: int, direct: int
     ) -> None:
         self.criteria: Criteria = predicate.criteria
-        self.predicate = predicate
-        self.entry = entry
-        self.size = len(placed)
-        self.asks = asks
+        self.predicate: Predicate = predicate
+        self.entry: Entry = entry
+        self.size: int = len(placed)
+        self.asks: int = asks
         alone = self.size > direct
         self.own: Tables | None = Tables.of(placed) if alone else None
         self.placed: tuple[Placed, ...] = () if alone else tuple(placed)
@@ -258,8 +258,8 @@ class MatchingIndex(Generic[T]):
     __slots__ = ("_asked", "_parts", "_shared", "entries", "evaluations", "leaving", "matched")
 
     def __init__(self, entries: Iterable[tuple[Predicate, T]] = ()) -> None:
-        self.evaluations = 0
-        self.matched = 0
+        self.evaluations: int = 0
+        self.matched: int = 0
         # Questions about changes that led there, since the last call of costly.
         self._asked: dict[Entry, int] = {}
         self.entries: dict[Criteria, Entry] = {}

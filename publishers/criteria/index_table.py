@@ -74,8 +74,8 @@ class Table:
     )
 
     def __init__(self, kinds: frozenset[int]) -> None:
-        self.kinds = kinds
-        self.size = 0
+        self.kinds: frozenset[int] = kinds
+        self.size: int = 0
         self.every: dict[None, Bucket] = {}
         self.keys: dict[bytes, Bucket] = {}
         self.heads: dict[int, dict[bytes, Bucket]] = {}

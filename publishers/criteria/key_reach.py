@@ -47,7 +47,7 @@ class KeyReach:
 
     def __init__(self, criterions: Iterable[Criterion]) -> None:
         self._found = [(one.entity_types, _keys(one)) for one in criterions]
-        self.narrow = any(keys is not None for _, keys in self._found)
+        self.narrow: bool = any(keys is not None for _, keys in self._found)
         self._spans: dict[str, list[KeySpan] | None] = {}
 
     def of(self, entity_type: str) -> Keys | None:

@@ -93,13 +93,13 @@ class Pattern:
 
     def __init__(self, pattern: str) -> None:
         self._tree = _Parser(pattern).parse()
-        self.places = _places(self._tree)
+        self.places: int = _places(self._tree)
         if self.places > _PLACES:
             raise PatternError(
                 f"a regular expression of at most {_PLACES} characters, repetitions written out"
             )
         self._automaton: _Automaton | None = None
-        self.head = _head(self._tree).encode("utf-8", "surrogateescape")
+        self.head: bytes = _head(self._tree).encode("utf-8", "surrogateescape")
 
     @staticmethod
     @lru_cache(maxsize=_KEPT)

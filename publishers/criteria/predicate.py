@@ -59,21 +59,33 @@ class CompiledCriterion:
     )
 
     def __init__(self, criterion: Criterion) -> None:
-        self.criterion = criterion
-        self.kinds = _kinds(criterion.areas, criterion.operations)
+        self.criterion: Criterion = criterion
+        self.kinds: frozenset[int] = _kinds(criterion.areas, criterion.operations)
         if criterion.keyed:
             self.kinds -= {KEYLESS}
-        self.keys = frozenset(key.encode("utf-8", "surrogateescape") for key in criterion.keys)
-        self.globs = _any_of([glob_matcher(glob) for glob in sorted(criterion.key_globs)])
-        self.expressions = {text: Pattern.of(text) for text in sorted(criterion.key_patterns)}
-        self.patterns = _any_of([pattern.prepare() for pattern in self.expressions.values()])
-        self.changed = _changed_check(criterion.changed) if criterion.changed else None
-        self.values = filter_of(criterion.where, criterion.transitions) if criterion.where else None
-        self.annotated = _annotations_check(criterion.annotations) if criterion.annotations else None
-        self.also = (
+        self.keys: frozenset[bytes] = frozenset(
+            key.encode("utf-8", "surrogateescape") for key in criterion.keys
+        )
+        self.globs: Callable[[bytes], bool] | None = _any_of(
+            [glob_matcher(glob) for glob in sorted(criterion.key_globs)]
+        )
+        self.expressions: dict[str, Pattern] = {
+            text: Pattern.of(text) for text in sorted(criterion.key_patterns)
+        }
+        self.patterns: Callable[[bytes], bool] | None = _any_of(
+            [pattern.prepare() for pattern in self.expressions.values()]
+        )
+        self.changed: Check | None = _changed_check(criterion.changed) if criterion.changed else None
+        self.values: Check | None = (
+            filter_of(criterion.where, criterion.transitions) if criterion.where else None
+        )
+        self.annotated: Check | None = (
+            _annotations_check(criterion.annotations) if criterion.annotations else None
+        )
+        self.also: Check | None = (
             _also_check([CompiledCriterion(one) for one in criterion.also]) if criterion.also else None
         )
-        self.transactions = TRANSACTION_KIND in self.kinds and not criterion.sited
+        self.transactions: bool = TRANSACTION_KIND in self.kinds and not criterion.sited
 
     @property
     def asks(self) -> bool:
@@ -195,8 +207,10 @@ class Predicate:
     __slots__ = ("_alike", "_broad", "_transactions", "compiled", "criteria")
 
     def __init__(self, criteria: Criteria) -> None:
-        self.criteria = criteria
-        self.compiled = tuple(CompiledCriterion(criterion) for criterion in criteria.criterions)
+        self.criteria: Criteria = criteria
+        self.compiled: tuple[CompiledCriterion, ...] = tuple(
+            CompiledCriterion(criterion) for criterion in criteria.criterions
+        )
         self._broad = not any(one.asks or one.annotated is not None for one in self.compiled)
         self._transactions = any(one.transactions for one in self.compiled)
         # Whether changes of a kind and an entity type match.

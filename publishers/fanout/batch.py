@@ -27,9 +27,9 @@ class Batch(Sequence[Change]):
     __slots__ = ("_changes", "_size", "_tally", "end", "memo", "slices", "view")
 
     def __init__(self, slices: tuple[Slice, ...], end: Position, view: View) -> None:
-        self.slices = slices
-        self.end = end
-        self.view = view
+        self.slices: tuple[Slice, ...] = slices
+        self.end: Position = end
+        self.view: View = view
         size = 0
         for part in slices:
             size += len(part.indices)

@@ -48,14 +48,14 @@ class RingCursor:
     __slots__ = ("bench", "group", "held", "kind", "location", "next", "owner", "phase", "place")
 
     def __init__(self, start: Position, owner: Any = None, group: Any = None, kind: Any = None) -> None:
-        self.next = start
-        self.phase = Phase.RESYNC
-        self.held = False
+        self.next: Position = start
+        self.phase: Phase = Phase.RESYNC
+        self.held: bool = False
         self.place: int | None = None
         self.location: Location | None = None
-        self.owner = owner
-        self.group = group
-        self.kind = kind
+        self.owner: Any = owner
+        self.group: Any = group
+        self.kind: Any = kind
         self.bench: Bench | None = None
 
     @property
@@ -91,9 +91,9 @@ class Bench(RingCursor):
 
     def __init__(self, group: Any, kind: Any, place: int) -> None:
         super().__init__(Position(0), None, group, kind)
-        self.place = place
+        self.place: int | None = place
         self.members: dict[RingCursor, Drain[Any]] = {}
-        self.credit = UNBOUNDED
+        self.credit: int = UNBOUNDED
         self.serving: Round | None = None
         # Guards the next two fields and the end of serving; acquired inside the ring's lock.
         self._lock = threading.Lock()
@@ -169,15 +169,15 @@ class Round:
 
     def __init__(self, place: int, most: int = TURN) -> None:
         self.place: int | None = place
-        self.most = most
+        self.most: int = most
         self.waiting: list[tuple[int, Any, list[RingCursor], list[Bench]]] = []
         self.ahead: Ahead | None = None
         self.bench: Bench | None = None
         self.lent: Iterator[Drain[Any]] = iter(())
-        self.drain_count = 0
+        self.drain_count: int = 0
         self.left: list[RingCursor] = []
         self.leaving: list[RingCursor] = []
-        self.again = False
+        self.again: bool = False
         self.follows: int | None = None
 
     def clear(self) -> None:

@@ -38,17 +38,17 @@ class Chunk:
     __slots__ = ("events", "nbytes", "place", "slices", "version", "weight")
 
     def __init__(self, version: int, slices: tuple[Slice, ...]) -> None:
-        self.version = version
-        self.place = 0
-        self.slices = slices
+        self.version: int = version
+        self.place: int = 0
+        self.slices: tuple[Slice, ...] = slices
         events = nbytes = weight = 0
         for part in slices:
             events += len(part.indices)
             nbytes += part.nbytes
             weight += BLOCK_BYTES + part.block.weight
-        self.events = events
-        self.nbytes = nbytes
-        self.weight = weight + 64 * events
+        self.events: int = events
+        self.nbytes: int = nbytes
+        self.weight: int = weight + 64 * events
 
     def since(self, index: int) -> list[Slice]:
         """The changes at or after an index."""

@@ -43,9 +43,9 @@ class Cursor(RingCursor):
         kind: DeliveryKind | None = None,
     ) -> None:
         super().__init__(start, owner, group, kind)
-        self.until = until
-        self.reads = 0
-        self.read_at = 0
+        self.until: int | None = until
+        self.reads: int = 0
+        self.read_at: int = 0
         self._ring = ring
         self._predicate = predicate
         self._watermark = watermark
@@ -117,7 +117,7 @@ class Cursor(RingCursor):
         if begin.index and begin.version == block.version:
             found = found.since(begin.index)
         if not found.indices:
-            self.next = end
+            self.next: Position = end
             return None
         piece = found.first(max_events, max_bytes, least=least)
         if not piece.indices:

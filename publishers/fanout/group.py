@@ -61,7 +61,7 @@ class DeliveryGroup:
         self._counters = counters
         self._run_aside = run_aside
         self._loop = executor if isinstance(executor, LoopExecutor) else None
-        self.sleeps = self._loop is not None
+        self.sleeps: bool = self._loop is not None
         self._lock = threading.Lock()
         self._place: int | None = None
         self._scheduled = False

@@ -29,7 +29,7 @@ class HeldPages:
     """
 
     def __init__(self, most: int) -> None:
-        self.nbytes = 0
+        self.nbytes: int = 0
         self._most = most
         self._lock = threading.Lock()
         self._held: OrderedDict[PageHolder, int] = OrderedDict()  # used longest ago first

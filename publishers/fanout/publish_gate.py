@@ -64,8 +64,8 @@ class PublishGate:
     """
 
     def __init__(self, service: Service) -> None:
-        self.gate = threading.Lock()
-        self.evaluations = 0
+        self.gate: threading.Lock = threading.Lock()
+        self.evaluations: int = 0
         self._service = service
         self._halfway = False  # publish() failed before the advance, and some rings hold its chunks
 

@@ -54,7 +54,7 @@ class Registry:
         self._owed = 0  # places in index tables that are not entered yet
         self._watermark = watermark
         self._matched_through = matched_through
-        self.weights = Weights(options)
+        self.weights: Weights = Weights(options)
 
     def add(
         self,

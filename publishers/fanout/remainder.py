@@ -33,7 +33,7 @@ class Remainder:
     __slots__ = ("_block", "_held", "_made", "_places", "_predicate", "_taken", "_view", "next")
 
     def __init__(self, block: Block, predicate: Predicate, view: View, place: Position) -> None:
-        self.next = place
+        self.next: Position = place
         self._block: Callable[[], Block | None] = weakref.ref(block)
         self._predicate = predicate
         self._view = view

@@ -55,7 +55,7 @@ class FrameCache:
         self._nbytes = 0
         self._fresh = 0  # frames added since all were last weighed
         self._located: dict[tuple[int, int], Location] = {}
-        self.reads = 0
+        self.reads: int = 0
 
     def peek(self, location: Location) -> tuple[Block, Location] | None:
         """Returns the frame at a location and the location of the next one, None if it is not in memory; does no I/O."""

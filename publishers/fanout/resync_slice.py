@@ -158,7 +158,7 @@ class ResyncReader:
         self._view = view
         self._bounds = (events, nbytes)
         self._whole = whole
-        self.alone = False
+        self.alone: bool = False
         self.rest: Remainder | None = None
 
     def next(self, limit: int) -> Change | None:

@@ -75,9 +75,9 @@ class Ring:
     """
 
     def __init__(self, start: Position, *, max_events: int, max_bytes: int) -> None:
-        self.lock = threading.Lock()
-        self.start = start
-        self.served = 0
+        self.lock: threading.Lock = threading.Lock()
+        self.start: Position = start
+        self.served: int = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._chunks: deque[Chunk] = deque()

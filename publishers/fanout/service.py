@@ -63,25 +63,25 @@ class Service:
     ) -> None:
         self.options = options
         self.clock = clock
-        self.watermark = Watermark(visible)
-        self.registry = Registry(visible, options, self.watermark)
+        self.watermark: Watermark = Watermark(visible)
+        self.registry: Registry = Registry(visible, options, self.watermark)
         shared = options.replay_bytes // 4
-        self.frames = FrameCache(reader, options.replay_bytes - shared, self.note_damage)
-        self.stretches = Stretches(shared)
-        self.replayer = Replayer(options.replay_threads, name, options.detached_share)
-        self.waiting = WaitingList(self.watermark)
-        self.admission = Gating(visible, clock, self._gating)
-        self.deliveries = DeliveryCounters(options.counted_types)
-        self.pages = HeldPages(options.snapshot_bytes)
+        self.frames: FrameCache = FrameCache(reader, options.replay_bytes - shared, self.note_damage)
+        self.stretches: Stretches = Stretches(shared)
+        self.replayer: Replayer = Replayer(options.replay_threads, name, options.detached_share)
+        self.waiting: WaitingList = WaitingList(self.watermark)
+        self.admission: Gating = Gating(visible, clock, self._gating)
+        self.deliveries: DeliveryCounters = DeliveryCounters(options.counted_types)
+        self.pages: HeldPages = HeldPages(options.snapshot_bytes)
         self.guests: set[Wakeable] = set()
-        self.closed = False
+        self.closed: bool = False
         self.reason: Exception | None = None
         self.explain: Callable[[Exception], Exception] = lambda error: error
         self.inherited: LogForked | None = None
         self.damage: WalCorrupted | None = None
         self._reader = reader
         self._name = name
-        self.log_name = name.removeprefix("penstock-")
+        self.log_name: str = name.removeprefix("penstock-")
         self._lock = threading.Lock()
         self._pool: DispatchPool | None = None
 

@@ -49,8 +49,8 @@ class Stretches:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self.nbytes = 0
-        self.shared = 0
+        self.nbytes: int = 0
+        self.shared: int = 0
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[Predicate, Position], _Stretch] = OrderedDict()

@@ -37,7 +37,7 @@ class WaitingList:
         self._behind: dict[Subscribed, int] = {}
         self._due: dict[Subscribed, int] = {}
         self._advanced = False  # whether the watermark advanced since _behind last became _due
-        self.empty = True
+        self.empty: bool = True
         self._queued = False
 
     def add(self, subscription: Subscribed, upto: int) -> None:

@@ -12,7 +12,7 @@ class Watermark:
     __slots__ = ("visible",)
 
     def __init__(self, visible: int) -> None:
-        self.visible = visible
+        self.visible: int = visible
 
     def advance(self, version: int) -> None:
         """Makes every version up to ``version`` visible; a lower one changes nothing. The caller holds the publish gate."""

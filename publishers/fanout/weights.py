@@ -32,9 +32,9 @@ class Weights:
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
-        self.attached = 0
-        self.weight = 0
-        self.detached = 0
+        self.attached: int = 0
+        self.weight: int = 0
+        self.detached: int = 0
         # Detached publishers that may be attached again, and the version from which on; the longest waiting comes first.
         self._trials: dict[SharedPublisher, int] = {}
         self._pauses: dict[SharedPublisher, int] = {}

@@ -50,10 +50,10 @@ class GroupBook:
     """
 
     def __init__(self, log: GroupLog, journal: Journal, record: GroupRecord, options: LogOptions) -> None:
-        self.lock = threading.Lock()
-        self.record = record
-        self.criteria = Criteria.from_json(record.criteria)
-        self.state = GroupState.SERVING
+        self.lock: threading.Lock = threading.Lock()
+        self.record: GroupRecord = record
+        self.criteria: Criteria = Criteria.from_json(record.criteria)
+        self.state: GroupState = GroupState.SERVING
         self.lost: dict[Position, None] = {}
         self._log = log
         self._journal = journal
@@ -67,7 +67,7 @@ class GroupBook:
         self._vouched = 0
         self._complained = False
         self._closed = False
-        self.machine = self._made()
+        self.machine: GroupMachine = self._made()
 
     @property
     def name(self) -> str:

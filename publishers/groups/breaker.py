@@ -18,7 +18,7 @@ class GroupBreaker:
     """
 
     def __init__(self) -> None:
-        self.failures = 0
+        self.failures: int = 0
         self._outcomes: deque[bool] = deque(maxlen=BREAKER_WINDOW)
 
     @property

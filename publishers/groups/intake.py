@@ -34,10 +34,10 @@ class GroupIntake:
     def __init__(
         self, settings: GroupSettings, head: Position, opens: Sequence[OpenRow], changes: JournalChanges
     ) -> None:
-        self.reading = opens[0].position if opens else head
+        self.reading: Position = opens[0].position if opens else head
         self.read_before = head
-        self.resumed = deque(opens)
-        self.resumed_given = sum(row.given for row in opens)
+        self.resumed: deque[OpenRow] = deque(opens)
+        self.resumed_given: int = sum(row.given for row in opens)
         self._whole = settings.ack == "transaction"
         self._ordering = settings.ordering
         self._gathered = GatheredTransaction()

@@ -20,8 +20,8 @@ class LinePlace(Generic[T]):
     __slots__ = ("before", "behind", "item", "line")
 
     def __init__(self, item: T, line: "GroupLine[T]") -> None:
-        self.item = item
-        self.line = line
+        self.item: T = item
+        self.line: GroupLine[T] = line
         self.before: LinePlace[T] | None = None
         self.behind: LinePlace[T] | None = None
 

@@ -68,19 +68,23 @@ class GroupMachine:
         self.name = name
         self.settings = settings
         self.units: dict[Position, GroupUnit] = {}
-        self.consumers = GroupConsumers(name, settings, generation)
-        self.breaker = GroupBreaker()
+        self.consumers: GroupConsumers = GroupConsumers(name, settings, generation)
+        self.breaker: GroupBreaker = GroupBreaker()
         self.dying: dict[Position, GroupUnit] = {}
-        self.paused = self.tripped = False
-        self.totals = dict.fromkeys((DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST), 0)
-        self.redelivered = 0
+        self.paused: bool = False
+        self.tripped: bool = False
+        self.totals: dict[DeliveryState, int] = dict.fromkeys(
+            (DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST), 0
+        )
+        self.redelivered: int = 0
         self.last_error: str | None = None
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - it spreads retries, and keeps no secret
         self._plan = LanePlan(self.units)
         self._timers = GroupTimers(self.units)
         self._ready = ReadyHeap(self.units)
-        self.pending = self.parked = 0
+        self.pending: int = 0
+        self.parked: int = 0
         self._changes = JournalChanges(head)
         self._intake = GroupIntake(settings, head, opens, self._changes)
 

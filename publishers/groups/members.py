@@ -26,13 +26,13 @@ class GroupConsumer:
     __slots__ = ("generation", "holder", "name", "pending", "ready", "seen", "waiting")
 
     def __init__(self, name: str, generation: int, seen: float, units: dict[Position, GroupUnit]) -> None:
-        self.name = name
-        self.generation = generation
-        self.holder = Holder(name, generation)
-        self.seen = seen
+        self.name: str = name
+        self.generation: int = generation
+        self.holder: Holder = Holder(name, generation)
+        self.seen: float = seen
         self.pending: dict[Position, GroupUnit] = {}
-        self.ready = ReadyHeap(units)
-        self.waiting = 0
+        self.ready: ReadyHeap = ReadyHeap(units)
+        self.waiting: int = 0
 
 
 class GroupConsumers:
@@ -49,7 +49,7 @@ class GroupConsumers:
     """
 
     def __init__(self, group: str, settings: GroupSettings, generation: int) -> None:
-        self.generation = generation
+        self.generation: int = generation
         self.next_absent: float | None = None
         self._group = group
         self._settings = settings

@@ -27,7 +27,7 @@ class _Call:
     __slots__ = ("set",)
 
     def __init__(self, call: Callable[[], object]) -> None:
-        self.set = call
+        self.set: Callable[[], object] = call
 
 
 _Waiter = threading.Event | DeliverySubscription | _Call
@@ -50,8 +50,8 @@ class ServedGroup:
         self.book = book
         self.dead = dead
         self._log = log
-        self.check_open = log.check
-        self.monotonic = log.monotonic
+        self.check_open: Callable[[], None] = log.check
+        self.monotonic: Callable[[], float] = log.monotonic
         self._supply = GroupSupply(log, book)
         self._burying = threading.Lock()
         self._waiting: set[_Waiter] = set()

@@ -1,7 +1,8 @@
 """The states of a delivery, with one table of the events in each, and the states of a group."""
 
+from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 __all__ = ["DELIVERY_TABLE", "DONE", "DeliveryEvent", "DeliveryState", "GroupState"]
 
@@ -24,9 +25,8 @@ class DeliveryState(Enum):
     LOST = "lost"
     """Deleted by retention before it was done."""
 
-    __hash__ = (
-        object.__hash__
-    )  # members are singletons; Enum's own __hash__ is a Python function, called several times a change
+    # Members are singletons; Enum's own __hash__ is a Python function, called several times a change.
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
 
 DONE: Final = frozenset({DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST})
@@ -44,7 +44,7 @@ class DeliveryEvent(Enum):
     BURY = "written to the dead letters"
     LOSE = "deleted by retention"
 
-    __hash__ = object.__hash__  # as in DeliveryState
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__  # as in DeliveryState
 
 
 _PARKED, _PENDING, _DUE = DeliveryState.PARKED, DeliveryState.PENDING, DeliveryState.DUE

@@ -87,12 +87,12 @@ class ChangeLog(KeepingLog):
         self, path: Path, files: Wal | Follower, storage: FileSystem, options: LogOptions, clock: Clock
     ) -> None:
         self.path = path
-        self.name = path.resolve().name
+        self.name: str = path.resolve().name
         self.log_id: UUID = files.log_id
         self.options = options
-        self.read_only = isinstance(files, Follower)
+        self.read_only: bool = isinstance(files, Follower)
         self.failure = None
-        self.links = LogLinks(path, files, self._check_open)
+        self.links: LogLinks = LogLinks(path, files, self._check_open)
         self._files = files
         self._storage = storage
         name = f"penstock-{self.name}"

@@ -1,5 +1,6 @@
 """Dead letters of a group, stored as a change log beside the group's log."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from publishers.criteria.criteria import Criteria
@@ -42,7 +43,7 @@ class DeadLetterLog:
 
     def __init__(self, log: _Beside) -> None:
         self._log = log
-        self.close = log.close
+        self.close: Callable[[], None] = log.close
 
     def put(self, key: str, letter: dict[str, Any]) -> None:
         """See `DeadLog.put`."""

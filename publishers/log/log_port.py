@@ -3,7 +3,9 @@
 import functools
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
+from flow.clock import Clock
 from publishers.commits.group_commit import Committer
 from publishers.criteria.criteria import Criteria
 from publishers.criteria.predicate import Predicate
@@ -16,7 +18,7 @@ from publishers.log.notification import NotifyingSubscriber
 from publishers.log.start import Places
 from publishers.model.position import Position, Start
 from publishers.views.view import Content, View
-from publishers.wal import Hold, Wal
+from publishers.wal import Hold, HoldStatistics, Reader, Wal
 
 __all__ = ["LogPort"]
 
@@ -50,22 +52,29 @@ class LogPort:
         poke: Callable[[], None],
     ) -> None:
         self.name = name
-        self.log_id = files.log_id
-        self.reader = files.reader
+        self.log_id: UUID = files.log_id
+        self.reader: Reader = files.reader
         self._service = service
         self._places = places
+        self._retention = files.retention
         self.hold = hold
         self.check = check
         self._check_published = check_published
         self.poke = poke
-        self.vouch = committer.vouch
-        self.clock = service.clock
-        self.monotonic = service.clock.monotonic
-        self.holds = files.retention.statistics
-        self.judge = places.kept
+        self.vouch: Callable[[int], None] = committer.vouch
+        self.clock: Clock = service.clock
+        self.monotonic: Callable[[], float] = service.clock.monotonic
         # Commit times of versions before the opening of the log: one for each slot and group that does not move. Fewer would
         # be evicted before the next call of statistics, which would read all of them again.
         self._committed_at = functools.lru_cache(2 * service.options.slots)(places.committed_at)
+
+    def holds(self, name: str | None = None) -> tuple[HoldStatistics, ...]:
+        """See `PlaceLog.holds`."""
+        return self._retention.statistics(name)
+
+    def judge(self, token: str) -> Position:
+        """See `PlaceLog.judge`."""
+        return self._places.kept(token)
 
     def find(self, since: Any) -> Position:
         """See `PlaceLog.find`."""

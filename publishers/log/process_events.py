@@ -84,12 +84,12 @@ class HostEvent:
     __slots__ = ("at", "block", "body", "key", "version", "what")
 
     def __init__(self, version: int, at: int, key: str, what: str, body: Mapping[str, Any]) -> None:
-        self.version = version
-        self.at = at
-        self.key = key
-        self.what = what
-        self.body = body
-        self.block = self.render(version, 0)
+        self.version: int = version
+        self.at: int = at
+        self.key: str = key
+        self.what: str = what
+        self.body: Mapping[str, Any] = body
+        self.block: Block = self.render(version, 0)
 
     def render(self, version: int, missed: int) -> Block:
         """Renders the event for a subscriber at ``version`` that has missed ``missed`` events before it."""

@@ -58,7 +58,7 @@ class Following:
         self._doubting = self._looks = math.ceil(_DOUBT / self._often)
         self._notified = False
         self._service = service
-        self.looked = service.clock.monotonic()
+        self.looked: float = service.clock.monotonic()
         self._publication = publication
         self._location: Location | None = None
         self._behind_max = service.options.ring_bytes

@@ -190,7 +190,10 @@ class Change(msgspec.Struct, frozen=True, gc=False, eq=False):
             return NotImplemented
         return self._identity() == other._identity()
 
-    __ne__ = object.__ne__  # calls __eq__; the one of msgspec.Struct would compare identities, as eq=False
+    def __ne__(self, other: object) -> bool:
+        return object.__ne__(
+            self, other
+        )  # calls __eq__; that of msgspec.Struct would compare identities, as eq=False
 
     def __hash__(self) -> int:
         return hash((self.version, self.index, self.key))

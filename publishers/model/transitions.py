@@ -44,7 +44,7 @@ class TransitionTable(Generic[S, E, G, A]):
     """
 
     def __init__(self, rows: Iterable[TransitionRow[S, E, G, A]]) -> None:
-        self.rows = tuple(rows)
+        self.rows: tuple[TransitionRow[S, E, G, A], ...] = tuple(rows)
         self._found: dict[tuple[S, E], list[TransitionRow[S, E, G, A]]] = {}
         for row in self.rows:
             self._found.setdefault((row.state, row.event), []).append(row)

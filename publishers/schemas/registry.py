@@ -107,8 +107,8 @@ class Schemas:
     def __init__(
         self, files: Wal | Follower, filesystem: FileSystem, failed: Callable[[], bool] = lambda: False
     ) -> None:
-        self.turn = threading.Lock()
-        self.forgotten = 0
+        self.turn: threading.Lock = threading.Lock()
+        self.forgotten: int = 0
         self._files = files
         self._owner = files if isinstance(files, Wal) else None
         self._file = MirroredFile(filesystem, files.directory, SCHEMAS_NAME)

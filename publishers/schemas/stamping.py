@@ -34,7 +34,7 @@ class Stamping:
     """
 
     def __init__(self, schemas: Schemas) -> None:
-        self.registers = False
+        self.registers: bool = False
         self._schemas = schemas
         self._recorded: list[RecordedSchema] = []
         self._forgotten = schemas.forgotten  # read before any version is looked up

@@ -62,14 +62,14 @@ class SlotBook:
 
     def __init__(self, log: PlaceLog, journal: Journal, options: LogOptions) -> None:
         self.kept: dict[str, SlotEntry] = {}
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         self.broken: PenstockError | None = None
-        self.loaded = False
-        self.next_id = 1
+        self.loaded: bool = False
+        self.next_id: int = 1
         self._log = log
         self._journal = journal
         self._options = options
-        self.writing = threading.Lock()
+        self.writing: threading.Lock = threading.Lock()
         self._moved: set[SlotEntry] = set()  # slots whose position, or loss, is not in the journal yet
         self._acks = 0  # since the last write of the journal
         self._since: float | None = None  # the time of the first of them

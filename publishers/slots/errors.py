@@ -16,7 +16,7 @@
         `-- SlotsCorrupted     the journal of the slots is damaged                  (path, why)
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from publishers.errors import HistoryPruned, NotThere, PenstockError
 
@@ -58,7 +58,8 @@ class SlotError(PenstockError):
 class NoSuchSlot(SlotError, NotThere):
     """The log has no slot of that name."""
 
-    what, where = "slot", "log"
+    what: ClassVar[str] = "slot"
+    where: ClassVar[str] = "log"
 
 
 class SlotExists(SlotError):

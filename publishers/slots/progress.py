@@ -31,10 +31,10 @@ class SlotProgress:
     __slots__ = ("_beginning", "_last", "_wanted", "begun", "given", "sought", "subscription")
 
     def __init__(self, place: Position) -> None:
-        self.given = place
+        self.given: Position = place
         self.subscription: SlotSubscription | None = None
-        self.sought = False
-        self.begun = False
+        self.sought: bool = False
+        self.begun: bool = False
         self._last: tuple[int, int] = (0, 0)
         self._beginning = threading.Lock()
         self._wanted: Position | None = None  # a seek before the subscription existed

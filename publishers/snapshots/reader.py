@@ -82,17 +82,18 @@ class SnapshotReader:
         self._token = token
         self._begun = False
         self._fresh = begin is None
-        self.id = _new_id() if begin is None else begin.snapshot
+        self.id: str = _new_id() if begin is None else begin.snapshot
         # A new snapshot has everything that was visible when it was asked for.
-        self.position = service.head if begin is None else begin.token.position
+        self.position: Position = service.head if begin is None else begin.token.position
         self._last = None if begin is None else begin.last
         self._page: SnapshotPage | None = None
         self._given = 0  # rows of the page that were looked at
-        self.page_bytes = self.entry_bytes = 0
+        self.page_bytes: int = 0
+        self.entry_bytes: int = 0
         self._before: tuple[Any, ...] = ()
         self._found: list[tuple[StoredRow, Change]] = []
         self._location: Location | None = None
-        self.done = False
+        self.done: bool = False
 
     # Compiled on the thread that reads: it takes time of their size, and a reader may be made on an event loop.
 

@@ -50,7 +50,7 @@ class RowReader:
 
     def __init__(self, criteria: Criteria, view: View, only: Criteria | None = None) -> None:
         self.types: tuple[str, ...] | None = None
-        self.plain = all(_plain(one) for one in criteria.criterions)
+        self.plain: bool = all(_plain(one) for one in criteria.criterions)
         self._predicates: list[Predicate] = []
         self.reach: KeyReach | None = None
         for each_criteria in (criteria,) if only is None else (criteria, only):

@@ -96,7 +96,7 @@ class SqlSource:
         self._marker = marker
         self._rows = rows
         self._engine = engine
-        self.as_of = not isinstance(rows, (sqlalchemy.FromClause, sqlalchemy.Select))
+        self.as_of: bool = not isinstance(rows, (sqlalchemy.FromClause, sqlalchemy.Select))
         check_source(self)
         check_engine(engine)
         if not callable(body):

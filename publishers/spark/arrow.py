@@ -62,7 +62,7 @@ class ContentDigest:
     __slots__ = ("_bodies", "_keys", "rows")
 
     def __init__(self) -> None:
-        self.rows = 0
+        self.rows: int = 0
         self._keys = 0
         self._bodies = 0
 

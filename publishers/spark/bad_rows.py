@@ -61,7 +61,7 @@ class BadRows:
     def __init__(
         self, encoding: Encoding, what: OnBadRow, *, limit: int, max_key_bytes: int, log_id: UUID
     ) -> None:
-        self.count = 0
+        self.count: int = 0
         self._what = what
         self._encoding = encoding
         self._limit = limit

@@ -43,9 +43,9 @@ class BatchComparison:
     """
 
     def __init__(self, log: ChangeLog, limit: int, timeout: float) -> None:
-        self.unchanged = 0
-        self.content = RowSum()
-        self.nbytes = 0
+        self.unchanged: int = 0
+        self.content: RowSum = RowSum()
+        self.nbytes: int = 0
         self._log = log
         self._limit = limit
         self._held = 0

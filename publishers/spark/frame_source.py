@@ -73,7 +73,7 @@ class FrameSource:
         collect_bytes: int = 64 * MIB,
     ) -> None:
         self.entity_type = entity_type
-        self.as_of = not isinstance(frame, DataFrame)
+        self.as_of: bool = not isinstance(frame, DataFrame)
         self.page_rows = page_rows
         self.page_bytes = page_bytes
         check_source(self)

@@ -6,7 +6,6 @@ Arrow data by partition. ``pyproject.toml`` bounds the versions of PySpark, and 
 
 from typing import Any
 
-from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.util import _load_from_socket
@@ -45,8 +44,8 @@ def java_context(context: SparkContext) -> Any:
     return context._jsc.sc()  # noqa: SLF001 - see above
 
 
-def gateway_of(context: SparkContext) -> JavaGateway:
-    """Returns the gateway to the JVM of a context."""
+def gateway_of(context: SparkContext) -> Any:
+    """Returns the gateway to the JVM of a context: a ``JavaGateway`` of py4j, whose package has no types."""
     return context._gateway  # noqa: SLF001 - see above
 
 

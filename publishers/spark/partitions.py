@@ -23,7 +23,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.serializers import NoOpSerializer
@@ -199,7 +198,7 @@ class Partitions:
 
 
 @lru_cache(maxsize=4)
-def _java(gateway: JavaGateway) -> tuple[Any, Any, Any]:
+def _java(gateway: Any) -> tuple[Any, Any, Any]:
     """Returns the JVM functions that each job calls. Cached, since a lookup costs a py4j command per part of the name."""
     jvm: Any = gateway.jvm
     return jvm.java.util.stream.IntStream.range, jvm.java.util.ArrayList, jvm.PythonRDD.runJob

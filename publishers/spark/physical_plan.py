@@ -11,7 +11,6 @@ Only the expressions are kept: a plan would keep the shuffles and broadcasts of 
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from py4j.java_gateway import JavaGateway
 from pyspark.sql import DataFrame
 
 from publishers.spark.inside import dataset_of, gateway_of, java_session
@@ -50,7 +49,7 @@ class PhysicalPlan(NamedTuple):
     columns: Any
     compiled: bool
     encoded: Any
-    gateway: JavaGateway
+    gateway: Any
 
     @classmethod
     def of(cls, selected: DataFrame) -> "PhysicalPlan | None":
@@ -98,7 +97,7 @@ def _class(plan: Any) -> str:
 
 
 @lru_cache(maxsize=4)
-def _operators(gateway: JavaGateway) -> tuple[Any, Any, Any]:
+def _operators(gateway: Any) -> tuple[Any, Any, Any]:
     """Returns the classes of operators. Cached, since a lookup costs a py4j command per part of the name."""
     found: Any = gateway.jvm.org.apache.spark.sql.execution
     return found.FilterExec, found.ProjectExec, found.WholeStageCodegenExec

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
-from py4j.java_gateway import JavaGateway
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -29,7 +28,7 @@ IN_PARTITION: Final = 2**33 - 1
 class BatchPlan:
     """Encodes the first rows of each partition, for one schema."""
 
-    def __init__(self, encoding: Encoding, schema: StructType, gateway: JavaGateway) -> None:
+    def __init__(self, encoding: Encoding, schema: StructType, gateway: Any) -> None:
         encoding.check(schema)
         columns = [java_column(column) for column in encoding.columns(schema)]
         self._columns: Any = gateway.jvm.PythonUtils.toSeq(columns)
@@ -94,7 +93,7 @@ def _wide(frame: DataFrame) -> bool:
 
 
 @lru_cache(maxsize=_PLANS)
-def _made(encoding: Encoding, schema: StructType, gateway: JavaGateway) -> BatchPlan:
+def _made(encoding: Encoding, schema: StructType, gateway: Any) -> BatchPlan:
     return BatchPlan(encoding, schema, gateway)
 
 

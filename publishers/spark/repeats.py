@@ -30,7 +30,7 @@ class RowSum:
     __slots__ = ("_total", "rows")
 
     def __init__(self) -> None:
-        self.rows = 0
+        self.rows: int = 0
         self._total = 0
 
     def add(self, columns: Columns) -> None:

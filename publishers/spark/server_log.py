@@ -59,7 +59,7 @@ class ServerLog:
         # Imported dynamically: publishers must not depend on transports, and only programs that use a server need the client.
         self._connect = import_module("transports").connect
         self.url = url
-        self.options = LogOptions()
+        self.options: LogOptions = LogOptions()
         self.log_id: UUID = uuid5(NAMESPACE_URL, url)
         self._token = token
         self._name = name

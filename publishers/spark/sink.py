@@ -258,7 +258,7 @@ class ChangeSink:
         self._staging = staging_of(
             staging, target, self._encoding, entity_type, on_bad_row, compare=compare, tell_schema=tells
         )
-        self.name = name or entity_type or producer or ""
+        self.name: str = name or entity_type or producer or ""
         self._producer = producer
         self._verify = producer is not None or on_rerun == "verify"
         self._tell_schema = tells

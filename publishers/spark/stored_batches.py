@@ -55,7 +55,7 @@ class StoredBatches:
     """
 
     def __init__(self, frame: DataFrame, encoding: Encoding, *, collect_bytes: int) -> None:
-        self.largest = 0
+        self.largest: int = 0
         self._frame = frame
         self._encoding = encoding
         self._collect_bytes = collect_bytes

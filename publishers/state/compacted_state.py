@@ -91,9 +91,11 @@ class CompactedState:
         self._read_at = 0
         self._spoilt = False  # a reader has found damage
         self._due = 0  # the watermark at the beginning of a rebuild: reads are refused until it is reached
-        self.ended = False
+        self.ended: bool = False
         self.failure: PenstockError | None = None
-        self.batches = self.rebuilds = self.failures = 0
+        self.batches: int = 0
+        self.rebuilds: int = 0
+        self.failures: int = 0
         self._table, self._place = self._open()
         try:
             self._hold = self._held()

@@ -33,7 +33,7 @@ class RowActions:
     def __init__(self) -> None:
         self.cleared: set[str] = set()
         self.rows: dict[tuple[str, bytes], StoredRow | None] = {}
-        self.nbytes = 0
+        self.nbytes: int = 0
 
     def add(self, columns: Columns, version: int, first_index: int, committed_at: int) -> None:
         """Adds what the changes of a frame do.

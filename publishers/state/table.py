@@ -122,7 +122,7 @@ class StateTable:
     """
 
     def __init__(self, directory: Path, log_id: UUID, readers: Readers = "owner") -> None:
-        self.path = directory / _NAME
+        self.path: Path = directory / _NAME
         self._log_id = log_id.hex
         self._free = threading.Condition()
         self._reads = 0

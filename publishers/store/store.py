@@ -81,9 +81,9 @@ class ChangeStore(Mapping[str, ChangeLog]):
 
     def __init__(self, logs: OpenLogs, options: Mapping[str, Any], *, read_only: bool) -> None:
         """Internal; use ``open``."""
-        self.path = logs.disk.path
+        self.path: Path = logs.disk.path
         self.read_only = read_only
-        self.system = logs.system
+        self.system: SystemLog = logs.system
         self._logs = logs
         self._options = options
 

@@ -46,7 +46,7 @@ class SystemLog(ChangeLog):
         )  # held by the thread that records something for the store; `_writer` asks from the start
         super().__init__(*args, **named)
         self.name = SYSTEM
-        self.board = HostBoard(lambda: self.head.version - 1, SYSTEM_CLOCK.now_us)
+        self.board: HostBoard = HostBoard(lambda: self.head.version - 1, SYSTEM_CLOCK.now_us)
 
     def _feed(self, criteria: Iterable[AnyCriteria], *args: Any) -> ChangeFeed:
         listed = [tuple(criterion) if _several(criterion) else criterion for criterion in criteria]

@@ -52,8 +52,8 @@ class Follower:
         """Internal; use `open`."""
         self.directory = directory
         self.log_id: UUID = head.log_id
-        self.opening = (0, 0)
-        self.visible = 0
+        self.opening: tuple[int, int] = (0, 0)
+        self.visible: int = 0
         self._filesystem = filesystem
         self._head_file = head_file
         self._head_content = b""

@@ -58,18 +58,20 @@ class Peers:
         self._directory = directory
         self._lock = take_lock(filesystem, directory, wait)
         files.callback(self._lock.close)
-        self.tail = Tail.create(filesystem, directory)
+        self.tail: Tail = Tail.create(filesystem, directory)
         files.callback(self.tail.close)
         self.tail.claim()
         self._clock = clock
-        self.options = options = options() if callable(options) else options
-        self._lasts = _LASTS + 2 * options.sync_interval  # the longest time between two steps of housekeeping
+        self.options: LogOptions = options() if callable(options) else options
+        self._lasts = (
+            _LASTS + 2 * self.options.sync_interval
+        )  # the longest time between two steps of housekeeping
         self._until = -inf
         self._live()
         files.callback(self.tail.live, 0, 0)
         self._notifier = filesystem.notifier(directory)
         files.callback(self._notifier.close)
-        self.unannounced = False
+        self.unannounced: bool = False
 
     def sign(self, epoch: int) -> None:
         """Writes the identity of this process and its epoch into LOCK."""

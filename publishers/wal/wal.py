@@ -91,20 +91,23 @@ class Wal:
             wait: Seconds to wait for the lock.
         """
         self.directory = directory
-        self.space_low = self._closed = self._stamps_ahead = False
+        self.space_low: bool = False
+        self._closed = self._stamps_ahead = False
         self._pen = ["the pen"]  # taken by the one writer: as atomic as a lock, and faster
-        self.begun = 0
+        self.begun: int = 0
         self._files = files
         self._filesystem = filesystem
         self._clock = clock.monotonic
         # The lock comes first, and earlier owners are fenced off before any other file is read.
         self._peers = peers = Peers(filesystem, directory, files, options, clock.monotonic, wait)
-        self.options = options = peers.options
+        options = peers.options
+        self.options: LogOptions = options
         self._tail = peers.tail
-        self.notify = peers.notify
+        self.notify: Callable[[], None] = peers.notify
         self._reserve = reserve = Reserve(filesystem, directory, options)
         recovered = recover(filesystem, directory, options, clock.now_us(), reserve, peers.tail, files)
-        catalog, head, active, chain, tables, self.torn_bytes = recovered
+        catalog, head, active, chain, tables, torn_bytes = recovered
+        self.torn_bytes: int = torn_bytes
         epoch = head.state.epoch
         self.log_id: UUID = catalog.log_id
         self._catalog = catalog
@@ -113,7 +116,7 @@ class Wal:
         )
         files.callback(writer.close)
         # Links are opened before a new epoch, which may begin a segment: they are made in the order of the segments.
-        self.links = Links(filesystem, directory, lambda: catalog.entries, options.held_max_bytes)
+        self.links: Links = Links(filesystem, directory, lambda: catalog.entries, options.held_max_bytes)
         writer.open_epoch()
         _fill(reserve)
         peers.sign(epoch)
@@ -121,9 +124,9 @@ class Wal:
         self._head_writer = head_writer = HeadWriter(head, writer)
         self._withholding = Withholding(writer, head, head_writer, catalog, filesystem, directory)
         self._head_at = self._clock()
-        self.reader = Reader(catalog, self._withholding.readable)
+        self.reader: Reader = Reader(catalog, self._withholding.readable)
         self._whole: Callable[[], Reader | None] = lambda: None
-        self.retention = Retention(
+        self.retention: Retention = Retention(
             catalog,
             lambda: (writer.active.number, writer.active.offset),
             head_writer.write,

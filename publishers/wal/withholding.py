@@ -48,9 +48,9 @@ class Withholding:
     _directory: Path
 
     def __post_init__(self) -> None:
-        self.housekeeping = Lock()
-        self.shown = self._writer.limit
-        self.active = bool(self._head.state.flags & DEFERRED)
+        self.housekeeping: Lock = Lock()
+        self.shown: Limit = self._writer.limit
+        self.active: bool = bool(self._head.state.flags & DEFERRED)
         if self.active:
             self.shown = self._end_of(self.visible)
 

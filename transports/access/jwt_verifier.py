@@ -91,7 +91,7 @@ class JwtVerifier:
         self._roles = roles.split(".")
         self._read = b""
         self._keys: list[tuple[str | None, str | None, str, PyJWK]] = []
-        self.revision = 0
+        self.revision: int = 0
         self.reload()
 
     def __call__(self, credentials: Credentials) -> Principal | None:

@@ -39,7 +39,7 @@ class TokenFile:
         self._path = Path(path)
         # Keyed by digests, so that the time of a look-up reveals nothing about a token.
         self._principals: dict[bytes, Principal] = {}
-        self.revision = 0
+        self.revision: int = 0
         self.reload()
 
     def __len__(self) -> int:

@@ -25,8 +25,8 @@ class CommandBroken(PenstockError):
 
     def __init__(self, entry: EntryPoint, why: str) -> None:
         super().__init__(f"the command {entry.name} ({entry.value}) cannot be loaded: {why}")
-        self.name = entry.name
-        self.target = entry.value
+        self.name: str = entry.name
+        self.target: str = entry.value
 
 
 def find_plugins(*, without: Collection[str] = ()) -> dict[str, EntryPoint]:

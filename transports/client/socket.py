@@ -12,7 +12,7 @@ class Socket(ClientConnection):
         heard: When, by the clock of the event loop.
     """
 
-    heard = 0.0
+    heard: float = 0.0
 
     def data_received(self, data: bytes) -> None:
         """See ``asyncio.Protocol``."""

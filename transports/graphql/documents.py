@@ -54,11 +54,11 @@ class Document:
     __slots__ = ("node", "printed", "transport_only")
 
     def __init__(self, node: DocumentNode) -> None:
-        self.node = node
-        self.printed = print_ast(node)
+        self.node: DocumentNode = node
+        self.printed: str = print_ast(node)
         uses = _Uses()
         visit(node, uses)
-        self.transport_only = uses.transport_only - uses.others
+        self.transport_only: set[str] = uses.transport_only - uses.others
 
 
 class _Uses(Visitor):
@@ -102,7 +102,7 @@ class Documents:
         self._schema = schema
         self._limits = limits
         self._kept: OrderedDict[str, tuple[_Read, int]] = OrderedDict()
-        self.nbytes = 0
+        self.nbytes: int = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ class RequestRefused(Exception):
     """
 
     def __init__(self, errors: Iterable[GraphQLError]) -> None:
-        self.errors = formatted(errors)
+        self.errors: list[dict[str, Any]] = formatted(errors)
         super().__init__("; ".join(error["message"] for error in self.errors))
 
 

@@ -83,10 +83,10 @@ class Engine:
     ) -> None:
         self._access = access or Access()
         self._openings = openings
-        self.appending = appending or Appending(logs, self._access, limits)
+        self.appending: Appending = appending or Appending(logs, self._access, limits)
         self.encodings = 0
         self.executions = 0
-        self.refused = 0
+        self.refused: int = 0
         self._logs = logs
         self._limits = limits
         self._schema = make_schema()

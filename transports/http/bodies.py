@@ -41,7 +41,7 @@ class Bodies:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.held = SharedBytes("body_bytes", limits.body_bytes, "bytes of requests under way")
+        self.held: SharedBytes = SharedBytes("body_bytes", limits.body_bytes, "bytes of requests under way")
         self._limits = limits
 
     async def pieces(

@@ -23,7 +23,7 @@ class Caller:
 
     def __init__(self, access: Access, scope: Scope) -> None:
         self.principal: Principal = ANONYMOUS
-        self.client = client_of(scope)
+        self.client: Hashable = client_of(scope)
         self._access = access
         self._scope = scope
         self._since = SYSTEM_CLOCK.monotonic()

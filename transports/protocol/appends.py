@@ -29,8 +29,8 @@ class AppendEntry(WireEntry):
 
     def __init__(self, name: str, nbytes: int, run: int) -> None:
         super().__init__(name, b"")
-        self.nbytes = nbytes
-        self.run = run
+        self.nbytes: int = nbytes
+        self.run: int = run
         self.answer: bytes | None = None
 
 
@@ -56,7 +56,7 @@ class AppendWindow:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.nbytes = 0
+        self.nbytes: int = 0
         self._limits = limits
         self._entries: dict[str, AppendEntry] = {}  # in order of arrival
         self._run = 0

@@ -62,8 +62,8 @@ class ClientQuestion(WireEntry):
 
     def __init__(self, name: str, payload: Mapping[str, Any], kind: str = "schema") -> None:
         super().__init__(name, b"")
-        self.kind = kind
-        self.payload = payload
+        self.kind: str = kind
+        self.payload: Mapping[str, Any] = payload
 
 
 class Deliver(Effect, frozen=True):
@@ -124,7 +124,7 @@ class ClientSession:
     """
 
     def __init__(self, delay: Callable[[int], float | None]) -> None:
-        self.phase = ConnectionPhase.CLOSED
+        self.phase: ConnectionPhase = ConnectionPhase.CLOSED
         self._delay = delay
         self._ids = itertools.count(1)
         self._subscriptions: dict[str, ClientSubscription] = {}
@@ -132,8 +132,8 @@ class ClientSession:
             set()
         )  # subscriptions that were requested on this connection and have not failed
         self._questions: dict[str, ClientQuestion] = {}
-        self.appends = ClientAppends(lambda attempt: delay(attempt) or _CROWDED)
-        self.keepalive = _KEEPALIVE
+        self.appends: ClientAppends = ClientAppends(lambda attempt: delay(attempt) or _CROWDED)
+        self.keepalive: float = _KEEPALIVE
         self._checkpoints = 0  # checkpoints of this connection, which the server numbers
         self._window = 1  # calls of a group consumer that the server accepts before it has answered them
 

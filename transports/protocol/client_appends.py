@@ -52,9 +52,10 @@ class ClientAppend(WireEntry):
 
     def __init__(self, name: str, payload: Mapping[str, Any]) -> None:
         super().__init__(name, b"")
-        self.payload = payload
-        self.nbytes = 0
-        self.large = self.maybe = False
+        self.payload: Mapping[str, Any] = payload
+        self.nbytes: int = 0
+        self.large: bool = False
+        self.maybe: bool = False
 
     @property
     def outcome(self) -> str:

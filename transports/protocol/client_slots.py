@@ -33,8 +33,8 @@ class ClientSlot:
         self.name = name
         self.generation: int | None = None
         self.cursor: str | None = None
-        self.paused = False
-        self.last = 0
+        self.paused: bool = False
+        self.last: int = 0
         self._fields = {"name": name, "opening": opening, "owner": owner, "takeOver": take_over or None}
         self._place: str | None = None  # cursor of the newest acknowledgement
         self._sent = 0  # the newest acknowledgement that was sent on this connection

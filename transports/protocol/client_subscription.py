@@ -45,13 +45,13 @@ class ClientSubscription(WireEntry):
     def __init__(self, name: str, payload: Mapping[str, Any], slot: ClientSlot | None = None) -> None:
         super().__init__(name, b"")
         self._payload = payload
-        self.slot = slot
+        self.slot: ClientSlot | None = slot
         self.cursor: str | None = payload.get("since")
-        self.wanted = 0
-        self.attempts = 0
-        self.subscribed = False
+        self.wanted: int = 0
+        self.attempts: int = 0
+        self.subscribed: bool = False
         stated = payload.get("start") == "state" or SnapshotCursor.is_text(self.cursor)
-        self.takes_rows = payload.get("snapshot") in (
+        self.takes_rows: bool = payload.get("snapshot") in (
             (None, "initial", "on_gap") if stated else ("initial", "on_gap")
         )
         self._numbers = itertools.count(1)

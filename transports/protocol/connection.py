@@ -39,9 +39,9 @@ class WireEntry:
     __slots__ = ("head", "id", "stage")
 
     def __init__(self, operation: str, head: bytes) -> None:
-        self.id = operation
-        self.head = head
-        self.stage = EntryStage.REQUESTED
+        self.id: str = operation
+        self.head: bytes = head
+        self.stage: EntryStage = EntryStage.REQUESTED
 
     @property
     def ended(self) -> bool:
@@ -109,7 +109,7 @@ class ServerConnection(ABC, Generic[_Entry]):
 
     def __init__(self, limits: Limits, *, now: float) -> None:
         self.limits = limits
-        self.phase = ConnectionPhase.OPENED
+        self.phase: ConnectionPhase = ConnectionPhase.OPENED
         self.entries: dict[str, _Entry] = {}
         self.errors: Counter[str] = Counter()
         self._init_by = now + limits.init_timeout

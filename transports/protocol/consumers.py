@@ -30,7 +30,7 @@ class ConsumerEntry(WireEntry):
 
     def __init__(self, name: str) -> None:
         super().__init__(name, b'{"type":"deliveries","id":%s,"items":' % encode({"": name})[4:-1])
-        self.unanswered = 0
+        self.unanswered: int = 0
 
     def due(self, _limits: "Limits") -> float:
         """Returns infinity: a consumer has no checkpoints."""

@@ -53,8 +53,8 @@ class OperationEntry(WireEntry):
 
     def __init__(self, operation: str, demand: int | None, nbytes: int) -> None:
         super().__init__(operation, next_head(operation))
-        self.credits = demand
-        self.nbytes = nbytes
+        self.credits: int | None = demand
+        self.nbytes: int = nbytes
         self.asked: list[object] = []
 
 

@@ -40,14 +40,14 @@ class TransactionEntry(WireEntry):
 
     def __init__(self, name: str, request: AppendRequest, now: float, held: int = 0) -> None:
         super().__init__(name, b"")
-        self.held = held
+        self.held: int = held
         # Kept as text: objects take many times the memory, for as long as the client likes.
         self._meta = None if request.meta is None else encode_value("meta", request.meta)
-        self.request = msgspec.structs.replace(request, meta=None)
-        self.nbytes = 0
+        self.request: AppendRequest = msgspec.structs.replace(request, meta=None)
+        self.nbytes: int = 0
         self.waiting: list[int] = []
-        self.parts = 0
-        self.touched = now
+        self.parts: int = 0
+        self.touched: float = now
 
     def annotated(self, request: AppendRequest) -> AppendRequest:
         """Returns the request with the annotations of the transaction."""
@@ -94,7 +94,7 @@ class OpenTransactions:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.waiting = 0
+        self.waiting: int = 0
         self._limits = limits
         self._entries: dict[str, TransactionEntry] = {}
 

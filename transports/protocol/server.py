@@ -100,8 +100,8 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
 
     def __init__(self, limits: Limits, *, server: str, now: float) -> None:
         super().__init__(limits, now=now)
-        self.window = AppendWindow(limits)
-        self.transactions = OpenTransactions(limits)
+        self.window: AppendWindow = AppendWindow(limits)
+        self.transactions: OpenTransactions = OpenTransactions(limits)
         self.refused: Callable[[str], None] = _nobody
         self._server = server
         self._checkpoints = 0
@@ -513,7 +513,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         """Refuses new subscriptions; running ones continue until the deadline, in seconds from now."""
         if self.phase is not ConnectionPhase.ACKNOWLEDGED:
             return []
-        self.phase = advance(self.phase, PhaseEvent.GOAWAY)
+        self.phase: ConnectionPhase = advance(self.phase, PhaseEvent.GOAWAY)
         message = {"type": "goaway", "deadlineMs": round(deadline * 1000), "reason": close_reason(reason)}
         return [Send(encode(message))]
 

@@ -32,11 +32,13 @@ class SubscriptionEntry(WireEntry):
 
     def __init__(self, subscription: str, heartbeat: float, now: float) -> None:
         super().__init__(subscription, next_head(subscription))
-        self.heartbeat = heartbeat or math.inf
-        self.resync = False
-        self.unsettled = False
-        self.changed = self.storing = False
-        self.reported = self.checked = now
+        self.heartbeat: float = heartbeat or math.inf
+        self.resync: bool = False
+        self.unsettled: bool = False
+        self.changed: bool = False
+        self.storing: bool = False
+        self.reported: float = now
+        self.checked: float = now
 
     def due(self, limits: Limits) -> float:
         """Returns the time at which its next checkpoint is due."""

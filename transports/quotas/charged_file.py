@@ -41,7 +41,7 @@ class ChargedFile:
     """
 
     def __init__(self, payer: Hashable, spooled: SharedBytes, memory: SharedBytes, held: int = 0) -> None:
-        self.nbytes = 0
+        self.nbytes: int = 0
         self._held = held + OPENED
         self._spooled = Charge(spooled, payer)
         self._memory = Charge(memory, payer)

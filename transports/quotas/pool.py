@@ -93,16 +93,16 @@ class Pools:
 
     def __init__(self, limits: Limits) -> None:
         # Preparation only uses the processor, so no client gets two threads for it.
-        self.preparing = Pool("prepare", limits.prepare_threads, 1, limits.scans_waiting)
-        self.scanning = Pool("scan", limits.scan_threads, limits.scan_share, limits.scans_waiting)
+        self.preparing: Pool = Pool("prepare", limits.prepare_threads, 1, limits.scans_waiting)
+        self.scanning: Pool = Pool("scan", limits.scan_threads, limits.scan_share, limits.scans_waiting)
         # Apart from scanning: an append that waits for room in the queue of a log occupies no thread of readers, and half
         # the threads remain for other clients.
-        self.appending = Pool(
+        self.appending: Pool = Pool(
             "append", limits.append_threads, -(-limits.append_threads // 2), limits.scans_waiting
         )
-        self.gathering = Pool("gather", 1, 1, limits.scans_waiting)
+        self.gathering: Pool = Pool("gather", 1, 1, limits.scans_waiting)
         most = limits.authenticate_threads
-        self.judging = Pool("judge", most, -(-most // 2), limits.scans_waiting)
+        self.judging: Pool = Pool("judge", most, -(-most // 2), limits.scans_waiting)
 
     def close(self) -> None:
         """Ends running work at its next step, and accepts no more."""
@@ -150,7 +150,8 @@ class Pool:
         self._ready: dict[Hashable, None] = {}  # clients with waiting work and a free share, in turn
         self._busy: dict[Hashable, int] = {}
         self._running: set[Turn[Any]] = set()
-        self.waiting = self._alive = 0
+        self.waiting: int = 0
+        self._alive = 0
         self._called = threading.Condition(self._lock)
         self._idle = self._calls = 0  # threads that wait, and how many of those that waited have been called
         self._closed = False

@@ -31,7 +31,8 @@ class PrincipalRates:
     """
 
     def __init__(self, option: str, rate: int, what: str, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.spent = self.refused = 0
+        self.spent: int = 0
+        self.refused: int = 0
         self._option = option
         self._rate = rate
         self._what = what

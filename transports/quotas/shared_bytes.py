@@ -29,7 +29,7 @@ class SharedBytes:
     """
 
     def __init__(self, option: str, limit: int, what: str, *, share: tuple[str, int] | None = None) -> None:
-        self.taken = 0
+        self.taken: int = 0
         self._bound = option, limit
         self._share = share or (option, -(-limit // 2))
         self._what = what
@@ -75,7 +75,7 @@ class Charge:
     """
 
     def __init__(self, budget: SharedBytes, payer: Hashable) -> None:
-        self.nbytes = 0
+        self.nbytes: int = 0
         self._budget = budget
         self._payer = payer
 

@@ -21,7 +21,7 @@ class ServerWeight:
     """
 
     def __init__(self, limit: int) -> None:
-        self.weight = 0
+        self.weight: int = 0
         self._limit = limit
         self._lock = threading.Lock()
         # Number of subscriptions, and the weight of the criteria.
@@ -65,7 +65,7 @@ class ConnectionWeight:
     """
 
     def __init__(self, limit: int, server: ServerWeight) -> None:
-        self.weight = 0
+        self.weight: int = 0
         self._limit = limit
         self._server = server
         self._taken: dict[Hashable, tuple[str, Criteria, int]] = {}

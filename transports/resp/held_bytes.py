@@ -34,7 +34,7 @@ class HeldBytes(Generic[_C]):
         whose: Callable[[_C], str | None],
         drop: Callable[[_C], object],
     ) -> None:
-        self.total = 0
+        self.total: int = 0
         self._most = most
         self._measure = measure
         self._whose = whose

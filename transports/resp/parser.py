@@ -40,9 +40,9 @@ class CommandParser:
     def __init__(self, most: int, arguments: int) -> None:
         self.most = most
         self.arguments = arguments
-        self.taken = 0
-        self.steps = 2**63
-        self.paused = False
+        self.taken: int = 0
+        self.steps: int = 2**63
+        self.paused: bool = False
         self._buffer = bytearray()
         self._seen = 0  # leading bytes of the buffer that contain no end of line
         self._left: int | None = None  # arguments still to come; None between commands

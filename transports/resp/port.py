@@ -80,11 +80,11 @@ class RespPort:
         self.logs = logs
         self.access = access
         self.limits = limits
-        self.weight = ServerWeight(limits.criteria_weight)
+        self.weight: ServerWeight = ServerWeight(limits.criteria_weight)
         self.commands: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self.members = GroupMembers(limits.resp_consumers)
-        self.waiting = 0
+        self.members: GroupMembers = GroupMembers(limits.resp_consumers)
+        self.waiting: int = 0
         self.unfinished: HeldBytes[HoldingConnection] = HeldBytes(
             limits.resp_input_bytes,
             lambda one: one.unfinished,

@@ -25,8 +25,8 @@ class RespTransaction:
 
     def __init__(self, most: int, arguments: int) -> None:
         self.executing = False
-        self.refused = False
-        self.held = 0
+        self.refused: bool = False
+        self.held: int = 0
         self._most = most
         self._arguments = arguments
         self._count = 0

@@ -14,7 +14,7 @@ from publishers.fanout.state import State
 from publishers.model.change import Change
 from publishers.slots.errors import Fenced
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotCursor, SnapshotEnd
-from publishers.views.view import View
+from publishers.views.view import Integers, View
 from transports.access.grant import Grant, LogAction, narrow
 from transports.access.principal import Principal
 from transports.appends import Appending
@@ -89,13 +89,13 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
             grant=grant,
             stated=request.stated,
         )
-        self.subscribe_request = request
-        self.log = log
-        self.encoder = encoder
-        self.latency = latency
+        self.subscribe_request: SubscribeRequest = request
+        self.log: ChangeLog = log
+        self.encoder: EventEncoder = encoder
+        self.latency: Latency = latency
         self.place: str | None = None
-        self.view = request.view
-        self.integers = request.view.integers
+        self.view: View = request.view
+        self.integers: Integers = request.view.integers
 
     def cursor(self) -> str:
         """The cursor at which the client would resume; empty before the subscription begins."""

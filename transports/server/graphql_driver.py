@@ -84,8 +84,8 @@ class OperationSubscriber(WireSubscriber[OperationEntry, "GraphQLDriver"]):
             grant=source.grant,
             stated=source.stated,
         )
-        self.operation = operation
-        self.latency = latency
+        self.operation: GraphQLOperation = operation
+        self.latency: Latency = latency
         self.gap: Gap | None = None
         self.place: str | None = None
         self.snapshots: list[dict[str, object]] = []

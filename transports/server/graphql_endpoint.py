@@ -55,9 +55,9 @@ class GraphQLEndpoint:
         members: MemberLeases,
         bodies: Bodies,
     ) -> None:
-        self.engine = Engine(logs, limits, access, appending, Openings(leases.opened, members.joined))
+        self.engine: Engine = Engine(logs, limits, access, appending, Openings(leases.opened, members.joined))
         self._leases, self._members = leases, members
-        self.http = HttpEndpoint(self.engine, bodies, access, pools)
+        self.http: HttpEndpoint = HttpEndpoint(self.engine, bodies, access, pools)
 
     def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
         """Makes the driver of one WebSocket, on the running event loop."""

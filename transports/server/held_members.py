@@ -138,7 +138,7 @@ class HeldMembers(ABC, Generic[_Subscriber]):
         weigh: Callable[[WireEntry, str, Criteria, Cost], None],
         on_joined: Callable[[], object] | None = None,
     ) -> None:
-        self.joining = 0
+        self.joining: int = 0
         self._on_joined = on_joined
         self._leases = leases
         self._pools = pools

@@ -7,9 +7,11 @@ a body. An idle client thus occupies a file descriptor per connection, and a bus
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final, cast
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from transports.http.asgi import ASGIMessage, ASGISend, Receive, Scope
@@ -87,11 +89,12 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._application = self.app
-        self.app = self._answer
+        self.app: Callable[[Scope, Receive, ASGISend], Awaitable[None]] = self._answer
         self._real: asyncio.Transport
         self._deadline: asyncio.TimerHandle | None = None
         self._watch = Watchdog(self.loop, self.limits.stall_timeout, self._unsent, self._stalled)
-        self.finished = self._refused = self._behind = False
+        self.finished: bool = False
+        self._refused = self._behind = False
         self._dropped = 0
         self._rest = b""
         self._chunks = 0  # pieces of bodies in this turn
@@ -104,11 +107,14 @@ class HttpProtocol(HttpToolsProtocol):
         """Configures the socket of a new connection and starts the timeout."""
         super().connection_made(transport)
         self._real = transport
-        self.transport = cast("asyncio.Transport", _Transport(transport, self))
-        self.flow = type(self.flow)(self.transport)
+        self.transport: asyncio.Transport = cast("asyncio.Transport", _Transport(transport, self))
+        self.flow: FlowControl = type(self.flow)(self.transport)
         shown = shown_by(transport)
         if shown is not None:
-            self.app_state = {**self.app_state, PEER: shown}  # becomes the ``state`` of every scope
+            self.app_state: dict[str, Any] = {
+                **self.app_state,
+                PEER: shown,
+            }  # becomes the ``state`` of every scope
         wait_for_all(transport)
         send_at_once(transport)
         hold_little(transport, 2 * self.limits.high_water)
@@ -199,7 +205,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self._be_content()
                 return
             plain, self._plain = self._plain, None
-            self.parser = httptools.HttpRequestParser(self)
+            self.parser: httptools.HttpRequestParser = httptools.HttpRequestParser(self)
             self._feed(memoryview(plain + piece[upgrade.args[0] :]))
         except httptools.HttpParserError as error:
             why = error.__context__ or error

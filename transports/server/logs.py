@@ -80,7 +80,7 @@ class FollowedName(Mapping[str, ChangeLog]):
     """
 
     def __init__(self, path: str | Path, **options: Any) -> None:
-        self.path = check_directory(path)
+        self.path: Path = check_directory(path)
         self._options = options
         self._ended = threading.Event()
         self._opened, self._logs = self._open()

@@ -37,7 +37,7 @@ class HeldMember:
         self.group = group
         self.member = member
         self.subscription: Subscription | None = None
-        self.sent = 0
+        self.sent: int = 0
         self.begun = False
         # The deliveries that the client may not have received; a consumer never has more pending than this holds.
         self._last: deque[GroupDelivery] = deque(maxlen=group.book.record.settings.max_consumer_pending)

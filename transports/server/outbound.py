@@ -11,7 +11,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final
 
-from flow.executors import loop_executor
+from flow.executors import LoopExecutor, loop_executor
 from transports.limits import Limits
 from transports.server.link import SocketLink
 
@@ -43,7 +43,7 @@ class Outbound:
         blocked: Callable[[], bool] | None = None,
     ) -> None:
         self._loop = loop
-        self.executor = loop_executor(loop)
+        self.executor: LoopExecutor = loop_executor(loop)
         self._link = link
         self._blocked = blocked
         self._window = limits.window
@@ -169,10 +169,10 @@ class Lane:
 
     def __init__(self, outbound: Outbound, batch_bytes: int, linger: float) -> None:
         self._outbound = outbound
-        self.trunk = outbound.executor
-        self.batch_bytes = batch_bytes
-        self.linger = linger
-        self.eager = True
+        self.trunk: LoopExecutor = outbound.executor
+        self.batch_bytes: int = batch_bytes
+        self.linger: float = linger
+        self.eager: bool = True
 
     def submit(self, task: Task, /) -> None:
         """Queues a task; from any thread.

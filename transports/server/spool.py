@@ -45,7 +45,7 @@ class PartSpool(ChargedFile):
         held: int = 0,
     ) -> None:
         super().__init__(payer, spooled, memory, held)
-        self.stored = 0
+        self.stored: int = 0
         self._payer = payer
         self._way = waiting
         self._waiting: deque[bytes] = deque()

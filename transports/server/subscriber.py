@@ -77,15 +77,15 @@ class WireSubscriber(Generic[_Entry, _Driving]):
         stated: bool,
     ) -> None:
         self._driver = driver
-        self.entry = entry
-        self.lane = lane
-        self.batch_events = batch_events
-        self.name = name
-        self.grant = grant
+        self.entry: _Entry = entry
+        self.lane: Lane = lane
+        self.batch_events: int = batch_events
+        self.name: str = name
+        self.grant: Grant = grant
         self.subscription: ChangeSubscription | None = None
         self.snapshot: SnapshotSubscription | None = None
-        self.stated = stated
-        self.credits = UNBOUNDED if demand is None else demand
+        self.stated: bool = stated
+        self.credits: int = UNBOUNDED if demand is None else demand
 
     @property
     def slot(self) -> str | None:

@@ -43,7 +43,8 @@ class ServerCertificate:
         self._certificate = Path(certificate)
         self._key = Path(certificate if key is None else key)
         self._client_ca = None if client_ca is None else Path(client_ca)
-        self.context = self._current = self._read()
+        self._current = self._read()
+        self.context: ssl.SSLContext = self._current
         self.context.sni_callback = self._hand_over
 
     @property

@@ -67,7 +67,7 @@ class LinkProtocol(asyncio.Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        self.loop = _loop or asyncio.get_event_loop()
+        self.loop: asyncio.AbstractEventLoop = _loop or asyncio.get_event_loop()
         self._config = config
         self._app_state = app_state
         self._shared = server_state

@@ -94,7 +94,7 @@ class CacheSink:
             raise InvalidOption("server_name", tls.server_name, "left out: it is that of the address")
         self._template, self._values, self._ttl, self._tls = template, values, ttl, tls
         self.stores_position = values  # type: ignore[misc]  # deleting a key twice needs no position
-        self.parallel = not values
+        self.parallel: bool = not values
         self._timeout = float(timeout)
         self._bound = AnswerBound(self._timeout, _ANSWER_BYTES)
         self._client: Any = None

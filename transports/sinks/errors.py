@@ -15,7 +15,7 @@
         `-- SinkStopped        the runner has stopped                               (name)
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from publishers.errors import NotThere, PenstockError
 
@@ -103,7 +103,8 @@ class SinkPlaceLost(SinkError):
 class NoSuchSink(SinkError, NotThere):
     """No sink of that name runs in this process."""
 
-    what, where = "sink", "process"
+    what: ClassVar[str] = "sink"
+    where: ClassVar[str] = "process"
 
 
 class SinkStandsBy(SinkError):

@@ -32,7 +32,8 @@ class SinkFailures:
 
     def __init__(self, name: str, policy: RetryPolicy, clock: Clock) -> None:
         self._name, self._policy, self._clock = name, policy, clock
-        self.in_row = self.attempt = 0
+        self.in_row: int = 0
+        self.attempt: int = 0
         self.due: float | None = None
         self.last_error: str | None = None
         self._at = 0.0

@@ -97,7 +97,7 @@ class FileSink:
         check_whole("max_bytes", max_bytes, "a number of bytes, from 1", 1)
         if max_age is not None:
             check_seconds("max_age", max_age, 1.0, 366 * 86400.0)
-        self.directory = Path(directory)
+        self.directory: Path = Path(directory)
         self.name = name
         self._max_bytes, self._max_age = max_bytes, max_age
         self._context: SinkContext | None = None

@@ -42,12 +42,14 @@ class SinkProgress:
     """
 
     def __init__(self) -> None:
-        self.forget()
+        self.confirmed: Position | None = None
+        self.cursor: str | None = None
+        self.unsaved: bool = False
+        self.gap_reported: bool = False
 
     def forget(self) -> None:
         """Forgets what was confirmed, which is then sent again."""
-        self.confirmed: Position | None = None
-        self.cursor: str | None = None
+        self.confirmed = self.cursor = None
         self.unsaved = self.gap_reported = False
 
     def note(self, batch: SinkBatch) -> None:

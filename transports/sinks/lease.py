@@ -85,7 +85,7 @@ class Lease:
                 "seconds", (seconds, every, margin), "more than every + margin, which are above 0"
             )
         self.epoch: int | None = None
-        self.holder = holder or f"{socket.gethostname()}-{secrets.token_hex(4)}"
+        self.holder: str = holder or f"{socket.gethostname()}-{secrets.token_hex(4)}"
         self._store, self._clock = store, clock
         self._seconds, self._every, self._margin = seconds, every, margin
         self._until = self._next = clock.monotonic()

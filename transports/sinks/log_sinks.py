@@ -46,7 +46,7 @@ class LogSinks(Mapping[str, SinkRunner]):
         on_failure: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._on_failure = on_failure
-        self.log_name = log.name
+        self.log_name: str = log.name
         self._log, self._lease, self._clock = log, lease, clock
         self._lock = threading.Lock()
         self._runners: dict[str, SinkRunner] = {}

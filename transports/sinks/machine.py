@@ -63,9 +63,9 @@ class SinkMachine:
         interrupted: Callable[[], bool],
     ) -> None:
         self.name = name
-        self.state = SinkState.STARTING
-        self.counters = SinkCounters()
-        self.failed = False
+        self.state: SinkState = SinkState.STARTING
+        self.counters: SinkCounters = SinkCounters()
+        self.failed: bool = False
         self._log, self._clock, self._options, self._ended = log, clock, options, ended
         view = options.view_for(sink)
         context = SinkContext.of(log, name, view, clock, options.in_flight, interrupted)

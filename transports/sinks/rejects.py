@@ -35,7 +35,7 @@ class DeadLetterFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
 
     def keep(self, context: SinkContext, change: Change, error: str) -> None:
         """See `DeadLetterStore.keep`."""

@@ -64,7 +64,7 @@ class SinkRunner:
         self._awake = threading.Event()
         self._orders = SinkOrders(name, self._awake.set)
         self._thread: threading.Thread | None = None
-        self.machine = SinkMachine(
+        self.machine: SinkMachine = SinkMachine(
             log,
             name,
             sink,

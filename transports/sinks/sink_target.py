@@ -29,7 +29,7 @@ class SinkTarget:
 
     def __init__(self, sink: Sink, context: SinkContext) -> None:
         self._sink, self._context = sink, context
-        self.opened = False
+        self.opened: bool = False
 
     @property
     def stores_position(self) -> bool:

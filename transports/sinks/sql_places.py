@@ -32,7 +32,7 @@ class SqlPlaces:
     def __init__(self, places: str, gaps: str, writers: str, *, create: bool) -> None:
         self._create = create
         self._claims = True  # whether the table of writers is there
-        self.places = sa.Table(
+        self.places: sa.Table = sa.Table(
             check_identifier("places", places),
             sa.MetaData(),
             sa.Column("log_id", sa.String(32), primary_key=True),

@@ -95,7 +95,7 @@ class EntityTable:
         if create:
             connection.execute(sa.schema.CreateTable(plan, if_not_exists=True))
         try:
-            self.table = sa.Table(
+            self.table: sa.Table = sa.Table(
                 sa.quoted_name(spec.name, quote=True),
                 sa.MetaData(),
                 schema=spec.schema,

@@ -68,7 +68,7 @@ class SinkSupply:
         self, feed: Any, *, changes: int, nbytes: int, linger: float, wake: Callable[[], object]
     ) -> None:
         self.error: Exception | None = None
-        self.ended = False
+        self.ended: bool = False
         self.room = changes
         self._most, self._linger, self._wake = nbytes, linger, wake
         self._lock = threading.Lock()
@@ -245,7 +245,7 @@ class RowSupply(SinkSupply):
     def on_snapshot(self, signal: object, /) -> None:
         """Ends the subscription when the rows end."""
         if isinstance(signal, SnapshotEnd) and self._subscription is not None:
-            self.rows_end = signal.position
+            self.rows_end: Position | None = signal.position
             self._subscription.cancel()
 
     def _add(self, batch: Sequence[Change], now: float) -> None:

@@ -35,11 +35,13 @@ class TargetTls:
         server_name: str | None = None,
         insecure_skip_verify: bool = False,
     ) -> None:
-        self.ca, self.cert, self.key = ca, cert, key
+        self.ca: str | None = ca
+        self.cert: str | None = cert
+        self.key: str | None = key
         self.server_name = server_name
         self.insecure_skip_verify = insecure_skip_verify
         try:
-            self.context = _made(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca)
+            self.context: ssl.SSLContext = _made(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca)
             self._named = _made(_NamedContext(ssl.PROTOCOL_TLS_CLIENT), ca)
         except OSError as error:
             raise InvalidOption(

@@ -99,7 +99,7 @@ class WebhookSink:
         self._kept_url = SecretReference(url) if url.startswith(("env:", "file:")) else None
         self._url = None if self._kept_url is not None else _Url(url)
         self._format = FORMATS[profile]
-        self.keeps_entities = self._format.rows
+        self.keeps_entities: bool = self._format.rows
         self._secrets = [_reference(one) for one in secrets]
         self._headers = {_header(name): _reference(value) for name, value in (headers or {}).items()}
         self._source = source or WebhookSource()

@@ -24,9 +24,10 @@ class AppendFigures:
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
-        self.nbytes = self.unanswered = 0
-        self.durable = Latencies()
-        self.answered = Latencies()
+        self.nbytes: int = 0
+        self.unanswered: int = 0
+        self.durable: Latencies = Latencies()
+        self.answered: Latencies = Latencies()
         self._lock = threading.Lock()
 
     def come(self) -> int:

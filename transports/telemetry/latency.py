@@ -25,8 +25,8 @@ class Latency:
     __slots__ = ("counts", "seconds")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.seconds = 0.0
+        self.counts: list[int] = [0] * (len(BOUNDS) + 1)
+        self.seconds: float = 0.0
 
     def observe(self, committed_at: int) -> None:
         """Records a change that is sent now.

@@ -83,16 +83,16 @@ class ActiveSegment:
     ) -> None:
         self._filesystem = filesystem
         self._path = path
-        self.number = header.number
-        self.first_version = header.first_version
-        self.created_at = header.created_at
-        self.form = header.form
-        self.file = file
-        self.offset = offset
-        self.filled = max(filled, offset)
-        self.index = SparseIndex()
-        self.lock = Lock()
-        self.closed = False
+        self.number: int = header.number
+        self.first_version: int = header.first_version
+        self.created_at: int = header.created_at
+        self.form: int = header.form
+        self.file: File = file
+        self.offset: int = offset
+        self.filled: int = max(filled, offset)
+        self.index: SparseIndex = SparseIndex()
+        self.lock: Lock = Lock()
+        self.closed: bool = False
 
     def put(self, data: bytes) -> None:
         """Writes at ``offset``, which moves only after the whole write.
@@ -191,9 +191,9 @@ class Spare:
             OSError: From the file system; the file is removed, if possible.
         """
         self._filesystem = filesystem
-        self.path = directory / f"spare-{next(_spares)}.tmp"
-        self.file = filesystem.open(self.path, "create")
-        self.filled = size
+        self.path: Path = directory / f"spare-{next(_spares)}.tmp"
+        self.file: File = filesystem.open(self.path, "create")
+        self.filled: int = size
         try:
             write_zeros(self.file, 0, size)
             if size:

@@ -44,10 +44,11 @@ class Appender:
         tables: ControlTables,
         producers: int,
     ) -> None:
-        self.health = Health()
-        self.active = active
+        self.health: Health = Health()
+        self.active: ActiveSegment = active
         self.tables = tables
-        self.appended = self.synced = chain.version
+        self.appended: int = chain.version
+        self.synced: int = chain.version
         self.ends: deque[Appended] = deque()
         self._filesystem = filesystem
         self._directory = directory

@@ -19,7 +19,7 @@ class HeadWriter:
     """
 
     def __init__(self, head: Head, writer: Writer) -> None:
-        self.lock = Lock()
+        self.lock: Lock = Lock()
         self.head = head
         self._writer = writer
         self._closed = False

@@ -75,14 +75,14 @@ class Writer(Appender):
         reserve: Reserve,
     ) -> None:
         super().__init__(filesystem, directory, clock, active, chain, tables, options.producers)
-        self.limit = Limit(chain.version, active.number, active.offset)
-        self.synced_end = (active.number, active.offset)
-        self.syncs = 0
-        self.sync_seconds = 0.0
+        self.limit: Limit = Limit(chain.version, active.number, active.offset)
+        self.synced_end: tuple[int, int] = (active.number, active.offset)
+        self.syncs: int = 0
+        self.sync_seconds: float = 0.0
         self.closed: deque[Closed] = deque()
-        self.epoch = epoch
-        self.random = head.state.random
-        self.spares = Spares(filesystem, directory, options)
+        self.epoch: int = epoch
+        self.random: int = head.state.random
+        self.spares: Spares = Spares(filesystem, directory, options)
         self._options = options
         self._catalog = catalog
         self._head = head
@@ -91,7 +91,7 @@ class Writer(Appender):
         self._segment_bytes = options.segment_bytes
         self._segment_age = options.segment_age
         self._monotonic = clock.monotonic
-        self.ages = Ages(clock)
+        self.ages: Ages = Ages(clock)
         self._began = self._beginning(active)
 
     def append(self, transactions: Sequence[Transaction]) -> list[Appended]:
@@ -273,14 +273,16 @@ class Writer(Appender):
             chain: The state that the next frame continues.
             tables: Producers and epochs at the end of the truncated segment.
         """
-        gone, self.active = self.active, active
+        gone = self.active
+        self.active: ActiveSegment = active
         self._began = self._beginning(active)
         gone.close()
         tables.forgotten += self.tables.forgotten
         self.tables = tables
         self.epoch = epoch
         self.random = self._head.state.random
-        self.appended = self.synced = chain.version
+        self.appended: int = chain.version
+        self.synced: int = chain.version
         self.synced_end = (active.number, active.offset)
         self.limit = Limit(chain.version, *self.synced_end)
         self._crc = chain.crc

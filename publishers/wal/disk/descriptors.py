@@ -34,7 +34,7 @@ class DescriptorReserve:
     """
 
     def __init__(self, size: int) -> None:
-        self.low = False
+        self.low: bool = False
         self._size = size
         self._kept: list[int] = []
         self._lock = Lock()

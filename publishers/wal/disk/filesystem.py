@@ -559,12 +559,12 @@ class RealFileSystem:
                 DESCRIPTORS.refill()
 
     # See `FileSystem`.
-    rename = staticmethod(os.replace)
-    unlink = staticmethod(os.unlink)
-    remove_directory = staticmethod(os.rmdir)
-    link = staticmethod(os.link)
-    process_id = staticmethod(os.getpid)
-    random_bytes = staticmethod(os.urandom)
+    rename: "staticmethod[[Path, Path], None]" = staticmethod(os.replace)
+    unlink: "staticmethod[[Path], None]" = staticmethod(os.unlink)
+    remove_directory: "staticmethod[[Path], None]" = staticmethod(os.rmdir)
+    link: "staticmethod[[Path, Path], None]" = staticmethod(os.link)
+    process_id: "staticmethod[[], int]" = staticmethod(os.getpid)
+    random_bytes: "staticmethod[[int], bytes]" = staticmethod(os.urandom)
 
     def listing(self, path: Path, /) -> list[str]:
         """See `FileSystem.listing`."""

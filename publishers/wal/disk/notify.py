@@ -159,8 +159,8 @@ class FileNotifier:
         Raises:
             OSError: If ``readers/``, BELL or a socket cannot be created.
         """
-        self.sent = 0
-        self.pending = 0
+        self.sent: int = 0
+        self.pending: int = 0
         self._readers = directory.absolute() / READERS_NAME
         self._lock = threading.Lock()
         self._sockets: tuple[str, ...] = ()

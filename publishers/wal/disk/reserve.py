@@ -38,7 +38,7 @@ class Reserve:
 
     def __init__(self, filesystem: FileSystem, directory: Path, options: LogOptions) -> None:
         """Uses the file as it was left; the caller holds the lock of the log."""
-        self.wanted = min(options.reserve_bytes, options.segment_bytes // _SLICES)
+        self.wanted: int = min(options.reserve_bytes, options.segment_bytes // _SLICES)
         self._filesystem = filesystem
         self._directory = directory
         self._path = directory / RESERVE_NAME
@@ -47,7 +47,7 @@ class Reserve:
         # If it cannot be opened, it does not exist yet.
         with contextlib.suppress(OSError), contextlib.closing(filesystem.open(self._path, "read")) as file:
             self._size = file.size()
-        self.low = self._size < self.wanted
+        self.low: bool = self._size < self.wanted
 
     @property
     def nbytes(self) -> int:

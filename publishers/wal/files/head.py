@@ -184,8 +184,8 @@ class Head:
         self._file = file
         self._lock = Lock()
         self._reserve = reserve
-        self.state = state
-        self.even = True
+        self.state: HeadState = state
+        self.even: bool = True
 
     @classmethod
     def create(

@@ -194,7 +194,7 @@ class SparseIndex:
         self._keys: list[tuple[int, int]] = []
         self._entries: list[tuple[int, int]] = []
         self._lock = Lock()
-        self.next = 0
+        self.next: int = 0
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -89,8 +89,8 @@ class Tail:
         self._boot_id = boot_id
         # An older kernel or another program may have left garbage; then counting restarts.
         self._counter: int = _COUNTER.unpack_from(page)[0] & 0xFFFFFFFF
-        self.fence = page[_FENCE : _FENCE + 8]
-        self.own = bytes(self.fence)
+        self.fence: memoryview[int] = page[_FENCE : _FENCE + 8]
+        self.own: bytes = bytes(self.fence)
         forks.register(self)
 
     def forked(self, _pid: int, /) -> None:

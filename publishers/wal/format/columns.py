@@ -57,9 +57,9 @@ class Column:
     __slots__ = ("data", "offsets", "validity")
 
     def __init__(self, validity: memoryview | None, offsets: memoryview, data: memoryview) -> None:
-        self.validity = validity
-        self.offsets = offsets
-        self.data = data
+        self.validity: memoryview | None = validity
+        self.offsets: memoryview = offsets
+        self.data: memoryview = data
 
     @classmethod
     def of(cls, values: Sequence[bytes | None]) -> "Column":
@@ -130,14 +130,14 @@ class Columns:
         changed: Column | None = None,
         meta: Column | None = None,
     ) -> None:
-        self.kinds = kinds
-        self.entity_types = entity_types
-        self.type_ids = type_ids
-        self.key = key
-        self.body = body
-        self.before = before
-        self.changed = changed
-        self.meta = meta
+        self.kinds: memoryview = kinds
+        self.entity_types: tuple[str, ...] = entity_types
+        self.type_ids: memoryview | None = type_ids
+        self.key: Column = key
+        self.body: Column | None = body
+        self.before: Column | None = before
+        self.changed: Column | None = changed
+        self.meta: Column | None = meta
 
     @property
     def count(self) -> int:

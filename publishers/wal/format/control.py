@@ -131,7 +131,7 @@ class ControlTables:
 
     def __init__(self) -> None:
         self.epochs: tuple[Epoch, ...] = ()
-        self.forgotten = 0
+        self.forgotten: int = 0
         self.restore(())
 
     def restore(self, producers: Iterable[tuple[bytes, ProducerState]]) -> None:

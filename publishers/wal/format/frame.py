@@ -156,11 +156,11 @@ class Chain:
     __slots__ = ("committed_at", "crc", "next_index", "skipped", "version")
 
     def __init__(self, crc: int, version: int, committed_at: int = 0) -> None:
-        self.crc = crc
-        self.version = version
-        self.committed_at = committed_at
-        self.next_index = 0
-        self.skipped = 0
+        self.crc: int = crc
+        self.version: int = version
+        self.committed_at: int = committed_at
+        self.next_index: int = 0
+        self.skipped: int = 0
 
     @property
     def unfinished(self) -> bool:
@@ -223,9 +223,9 @@ class Scan:
         self._file = file
         self._limit = end
         self._chain = chain
-        self.offset = start
-        self.end = start
-        self.end_crc = chain.crc
+        self.offset: int = start
+        self.end: int = start
+        self.end_crc: int = chain.crc
         self.why: str | None = None
 
     def __iter__(self) -> Iterator[tuple[int, FrameHeader, memoryview]]:

@@ -82,7 +82,9 @@ class Rows(Columns):
         """
         count = len(kinds)
         offsets, valid, missing = _SHAPES[count]
-        self.entity_types, self.type_ids, head, nbytes = _head(kinds, tuple(types))
+        names, type_ids, head, nbytes = _head(kinds, tuple(types))
+        self.entity_types: tuple[str, ...] = names
+        self.type_ids: memoryview | None = type_ids
         parts = [b"", annotations, PADDING[-len(annotations) & 7], head]
         values: tuple[Sequence[Any], ...] = (kinds, types, keys, *optional)
         size = present = 0
@@ -108,12 +110,12 @@ class Rows(Columns):
                 nbytes += 5 * count + size
             bit <<= 1
         parts[0] = _PAIR.pack(present, len(annotations))
-        self.count = count  # type: ignore[misc]  # a slot replaces the computed property of Columns
-        self.nbytes = nbytes  # type: ignore[misc]  # likewise
-        self.kinds = memoryview(kinds)
-        self.annotations = annotations
-        self.payload = b"".join(parts)
-        self.values = values
+        self.count: int = count  # a slot replaces the computed property of Columns
+        self.nbytes: int = nbytes
+        self.kinds: memoryview[int] = memoryview(kinds)
+        self.annotations: bytes = annotations
+        self.payload: bytes = b"".join(parts)
+        self.values: tuple[Sequence[Any], ...] | None = values
 
     def __getattr__(self, name: str) -> Any:
         if name not in Columns.__slots__:

@@ -51,8 +51,8 @@ class StoredColumns(Columns):
         self.kinds = kinds
         self.entity_types = entity_types
         self.type_ids = type_ids
-        self.count = len(kinds)  # type: ignore[misc]  # a slot, where `Columns` computes it
-        self.nbytes = nbytes  # type: ignore[misc]  # likewise
+        self.count: int = len(kinds)  # a slot, where `Columns` computes it
+        self.nbytes: int = nbytes
 
     def __getattr__(self, name: str) -> Column:
         if name not in COLUMN_NAMES:

@@ -275,7 +275,7 @@ class HeldSegments:
             InvalidOption: If the owner has not added this consumer.
             OSError: From the file system.
         """
-        self.directory = held_directory(directory, consumer)
+        self.directory: Path = held_directory(directory, consumer)
         self._filesystem = filesystem
         self._original = directory
         self._log_id = log_id

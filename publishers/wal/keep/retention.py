@@ -82,7 +82,7 @@ class Retention:
     _ages: Ages
 
     def __post_init__(self) -> None:
-        self.holds = Holds(lambda: self._catalog.entries[0].first_version)
+        self.holds: Holds = Holds(lambda: self._catalog.entries[0].first_version)
 
     def size(self, number: int) -> int:
         """Bytes of a segment, without the zeros behind the end."""

@@ -52,7 +52,7 @@ class Presence:
         self._path = directory / HEAD_NAME
         self._head_file = head_file
         self._counter = head.counter
-        self.known = _identity(head)
+        self.known: LogIdentity = _identity(head)
 
     def holds(self) -> bool:
         """Whether the path names the open log, by a single check."""

@@ -126,7 +126,7 @@ class Reader:
             limit: Returns the limit; called before each frame.
             refresh: Whether another process owns the directory, and so adds and deletes segments.
         """
-        self.statistics = ReadStatistics()
+        self.statistics: ReadStatistics = ReadStatistics()
         self._catalog = catalog
         self._limit = limit
         self._refresh = refresh

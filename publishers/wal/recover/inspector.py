@@ -91,8 +91,8 @@ class Replay:
     """
 
     def __init__(self) -> None:
-        self.tables = ControlTables()
-        self.sparse = SparseIndex()
+        self.tables: ControlTables = ControlTables()
+        self.sparse: SparseIndex = SparseIndex()
         self._frames: list[tuple[int, FrameHeader]] = []
 
     def take(self, offset: int, frame: FrameHeader, payload: memoryview) -> None:
