@@ -15,7 +15,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 TIERS := fast wire process
 PROVE := disk log delivery threads queue mutants transports processes spark types
-.PHONY: $(TIERS) demo sinks-demo target-servers servers servers-sample test unit promises lint prove $(PROVE:%=prove-%) history soak bench wheel clean help
+TYPED := penstock_cdc flow publishers transports
+LINT := lint-types lint-style $(TYPED:%=lint-types-%)
+.PHONY: $(TIERS) demo sinks-demo target-servers servers servers-sample test unit promises lint $(LINT) prove $(PROVE:%=prove-%) history soak bench wheel clean help
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
@@ -97,12 +99,23 @@ unit: $(VENV)/.unit
 promises: $(VENV)/.dev
 	$(BIN)/python -m tests.harness.promises $(ARGS)
 
+# Side by side: what each public package says of its types takes together as long as mypy.
 lint: $(VENV)/.dev
+	+$(MAKE) --no-print-directory --output-sync --jobs=$(PROCESSORS) $(LINT)
+
+lint-types: $(VENV)/.dev
+	$(BIN)/mypy
+
+lint-style: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright --ignoreexternal --verifytypes flow
+
+# pyright finds what is installed by the first python of PATH.
+$(TYPED:%=lint-types-%): lint-types-%: $(VENV)/.dev
+	@echo "pyright --verifytypes $*"
+	@told=$$(PATH=$(abspath $(BIN)):$$PATH PYTHONPATH=. PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright \
+		--ignoreexternal --verifytypes $*) || { echo "$$told"; exit 1; }; echo "$$told" | grep score
 
 # Everything that is random or exhaustive, in full: `make prove` is all of it, `make prove-log` one part (see CONTRIBUTING.md).
 MINUTES ?= 10
