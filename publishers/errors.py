@@ -60,7 +60,7 @@ Errors carry data. Their text is made from it: what was wrong, its value, and wh
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from flow.errors import Forked
 from publishers.model.errors import (
@@ -189,7 +189,7 @@ class TooCostly(PenstockError):
         self.cost = cost
         self.limit = limit
         self.cheaper = cheaper
-        self.retryable = left is not None
+        self.retryable: bool = left is not None
 
 
 class InvalidChange(PenstockError, ValueError):
@@ -262,23 +262,26 @@ class NotAStore(LogError):
 class NotThere(PenstockError, KeyError):
     """A named object does not exist (any more)."""
 
-    what, where = "", ""
+    what: ClassVar[str] = ""
+    where: ClassVar[str] = ""
 
     def __init__(self, name: object, known: "Iterable[str]") -> None:
         self.name = name
-        self.known = sorted(known)
+        self.known: list[str] = sorted(known)
         listed = ", ".join(self.known[:20]) + (", ..." if len(self.known) > 20 else "")
         super().__init__(
             f"there is no {self.what} {name!r:.120} in the {self.where}; it has {listed or 'none yet'}"
         )
 
-    __str__ = Exception.__str__  # KeyError would quote the text
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError would quote the text
 
 
 class NoSuchLog(LogError, NotThere):
     """The store has no log of that name (any more)."""
 
-    what, where = "log", "store"
+    what: ClassVar[str] = "log"
+    where: ClassVar[str] = "store"
 
 
 class LogExists(LogError):

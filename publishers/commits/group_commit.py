@@ -57,9 +57,7 @@ class Committer:
         self, wal: Wal, publication: PublishGate, options: LogOptions, name: str = "penstock"
     ) -> None:
         self.groups: int = 0
-        self.arrivals: Arrivals = Arrivals(
-            lambda: (wal.durable, publication.visible), self._lead_submitted, name
-        )
+        self.arrivals: Arrivals = Arrivals(lambda: (wal.durable, publication.visible), self._lead_next, name)
         self.handover: Handover = Handover()
         self._wal = wal
         self._publication = publication
@@ -196,7 +194,7 @@ class Committer:
             raise
         return pending.submission
 
-    def _lead_submitted(self, pending: Pending) -> None:
+    def _lead_next(self, pending: Pending) -> None:
         woken: deque[Wakeable] = deque()
         try:
             self._lead(pending, woken)

@@ -47,10 +47,10 @@ class SharedPublisher:
     def __init__(self, prepared: Prepared, start: Position, options: LogOptions) -> None:
         self.criteria: Criteria = prepared.criteria
         self.predicate: Predicate = prepared.predicate
-        self.prepared = prepared
+        self.prepared: Prepared = prepared
         self.state = PublisherState.ATTACHED
-        self.weight = prepared.asks
-        self.ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
+        self.weight: int = prepared.asks
+        self.ring: Ring = Ring(start, max_events=options.ring_events, max_bytes=options.ring_bytes)
         self.subscriptions: dict[Subscribed, None] = {}
         self.groups: dict[Executor | None, DeliveryGroup] = {}
 

@@ -71,9 +71,11 @@ class ChangeSubscription:
         whole_batches: bool = False,
         on_gap: OnGap = "fail",
     ) -> None:
-        self.id = next(_ids)
-        self.shared, self.view = shared, view
-        self.name, self.max_lag = name, max_lag
+        self.id: int = next(_ids)
+        self.shared: SharedPublisher = shared
+        self.view: View = view
+        self.name: str = name
+        self.max_lag: MaxLag | None = max_lag
         self._service = service
         self._batch_events, self._batch_bytes = batch_events, batch_bytes
         self._whole = whole_batches
@@ -82,7 +84,7 @@ class ChangeSubscription:
         self._batches = callable(getattr(subscriber, "on_next_batch", None))
         self.busy: Callable[[], bool] = getattr(self._executor, "busy", bool)  # bool() is False
         kind = DeliveryKind(view, self._batches, batch_events, batch_bytes, self.busy is not bool)
-        self.cursor = Cursor(
+        self.cursor: Cursor = Cursor(
             start,
             ring=shared.ring,
             predicate=shared.predicate,

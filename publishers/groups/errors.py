@@ -17,7 +17,7 @@
         `-- GroupCorrupted       its journal is damaged                                 (name, path, why)
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from publishers.errors import HistoryPruned, NotThere, PenstockError
 from publishers.slots.errors import Fenced
@@ -66,7 +66,8 @@ class GroupError(PenstockError):
 class NoSuchGroup(GroupError, NotThere):
     """The log has no group of that name, or no longer."""
 
-    what, where = "group", "log"
+    what: ClassVar[str] = "group"
+    where: ClassVar[str] = "log"
 
 
 class GroupExists(GroupError):

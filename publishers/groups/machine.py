@@ -18,7 +18,7 @@ from publishers.groups.members import GroupConsumer, GroupConsumers
 from publishers.groups.ready_heap import ReadyHeap
 from publishers.groups.record import OpenRow
 from publishers.groups.settings import GroupSettings
-from publishers.groups.state import DELIVERY_TABLE, DeliveryEvent, DeliveryState
+from publishers.groups.state import DELIVERY_TABLE, DONE, DeliveryEvent, DeliveryState
 from publishers.groups.timers import GroupTimers
 from publishers.groups.unit import GroupUnit, Holder, LanePlan, ReadRow
 from publishers.model.position import Position
@@ -73,9 +73,7 @@ class GroupMachine:
         self.dying: dict[Position, GroupUnit] = {}
         self.paused: bool = False
         self.tripped: bool = False
-        self.totals: dict[DeliveryState, int] = dict.fromkeys(
-            (DeliveryState.ACKED, DeliveryState.DEAD, DeliveryState.LOST), 0
-        )
+        self.totals: dict[DeliveryState, int] = dict.fromkeys(DONE, 0)
         self.redelivered: int = 0
         self.last_error: str | None = None
         self._clock = clock

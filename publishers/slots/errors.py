@@ -45,7 +45,7 @@ class SlotLost(HistoryPruned):
     """The undelivered history of a slot was above its cap, and was deleted. Its consumer needs a bootstrap."""
 
     name: str
-    says = (
+    says: ClassVar[str] = (
         "slot {name!r} is lost: its history was above its cap, and is no longer kept for it (the log begins at {oldest}); "
         f"{_BOOTSTRAP}"
     )

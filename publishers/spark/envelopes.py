@@ -138,7 +138,7 @@ class EnvelopeParser:
     def __init__(self, image: StructType) -> None:
         self._image = image
         self._types: dict[str, Any] = {field["name"]: field["type"] for field in image.jsonValue()["fields"]}
-        self.direct = 0 < len(self._types) == len(image.fields) and all(
+        self.direct: bool = 0 < len(self._types) == len(image.fields) and all(
             _is_direct(field.dataType) for field in image.fields
         )
         self._reads: dict[str, Reader] = {
@@ -150,7 +150,7 @@ class EnvelopeParser:
             [pa.field(one.name, to_arrow_type(one.dataType)) for one in fields] if self.direct else []
         )
         shown = StructType(fields) if self.direct else StringType()
-        self.parsed = (
+        self.parsed: StructType = (
             StructType()
             .add("op", StringType())
             .add("table", StringType())

@@ -164,8 +164,8 @@ CHANGING: Final = (
     Fault(
         "E16",
         "publishers/criteria/predicate.py",
-        "self.changed = _changed_check(criterion.changed) if criterion.changed else None",
-        "self.changed = _changed_check(criterion.changed) if criterion.changed and criterion.areas != {Area.SCHEMA} else None",
+        "self.changed: Check | None = _changed_check(criterion.changed) if criterion.changed else None",
+        "self.changed: Check | None = _changed_check(criterion.changed) if criterion.changed and criterion.areas != {Area.SCHEMA} else None",
         "a wish for one kind of schema change gets all kinds",
     ),
     Fault(
