@@ -115,7 +115,7 @@ async def test_a_client_is_refused_in_a_child_and_goes_on_in_the_parent(serving,
             gc.collect()
             return found, sockets()
 
-        number = remote._connection._socket.transport.get_extra_info("socket").fileno()
+        number = remote._link._connection._socket.transport.get_extra_info("socket").fileno()
         mine = os.readlink(f"/proc/self/fd/{number}")
         assert mine in sockets()
         told = f"{server.url} was opened in process {os.getpid()}; connect here"

@@ -277,7 +277,7 @@ async def test_the_client_asks_again_over_lost_connections(log, serving, until):
         )  # maybe before the server has answered
         assert first == 1
         await until(lambda: reader.told.count("SnapshotEnd") == 2)
-        remote._connection._socket.transport.abort()
+        remote._link._connection._socket.transport.abort()
         assert reader.subscription.refresh(ORDER, after="5") == 2
         await until(lambda: reader.told.count("SnapshotEnd") == 3, lambda: reader.told)
         last = len(reader.told) - reader.told[::-1].index("SnapshotBegin")

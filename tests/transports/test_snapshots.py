@@ -398,7 +398,7 @@ async def test_the_client_goes_on_in_a_snapshot_on_a_new_connection(log, serving
             await until(lambda n=count: sum(hasattr(one, "key") for one in reader.heard) == n)
             put(log, f"z{count}")
             if count % 3 == 1:
-                remote._connection._socket.transport.abort()
+                remote._link._connection._socket.transport.abort()
             reader.subscription.request(1)
         reader.subscription.request(100)
 

@@ -28,7 +28,7 @@ _TOLD: Final = (RemoteGap, RemoteSignal)
 
 
 class FeedConnection(Protocol):
-    """The part of a `RemoteLog` that the subscriptions on its connection use."""
+    """The part of a `RemoteLink` that the subscriptions on its connection use."""
 
     url: str
     inherited: LogForked | None

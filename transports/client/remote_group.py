@@ -32,7 +32,7 @@ __all__ = [
 
 
 class ConsumerConnection(FeedConnection, Protocol):
-    """The `RemoteLog` as group consumers on its connection use it, in addition to what feeds use."""
+    """The `RemoteLink` as group consumers on it use it, in addition to what feeds use."""
 
     def consumer(self, payload: Mapping[str, Any]) -> ClientConsumer:
         """Creates the protocol machine's entry of a consumer."""

@@ -1,17 +1,13 @@
 """The Python client: a remote log, whose feeds are publishers."""
 
 import asyncio
-import contextlib
 import enum
-import itertools
 import ssl as ssl_module
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, Self, TypedDict, Unpack, overload
-from uuid import uuid4
 
-from flow import forks, hooks
-from flow.executors import loop_executor, require_loop, running_loop
+from flow.executors import running_loop
 from flow.misuse import names_arguments
 from publishers.commits.builder import TransactionBuilder
 from publishers.commits.commit_threads import CommitThreads
@@ -19,7 +15,7 @@ from publishers.commits.expectation import Expect, expected
 from publishers.commits.label import check_mutations
 from publishers.commits.submission import Wait
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption, InvalidTransactionState, LogForked
+from publishers.errors import InvalidOption, InvalidTransactionState
 from publishers.fanout.gap import OnGap
 from publishers.log.feed import ModelFeed
 from publishers.log.start import Since
@@ -30,11 +26,11 @@ from publishers.views.entities import M, Models
 from publishers.views.masking import Rule
 from publishers.views.view import Content, Images, Integers, View
 from transports.client.backoff import Backoff
-from transports.client.reconnect import OnWait, Reconnection, Token
-from transports.client.remote_feed import RemoteFeed, RemoteSubscription
+from transports.client.link import RemoteLink
+from transports.client.reconnect import OnWait, Token
+from transports.client.remote_feed import RemoteFeed
 from transports.client.remote_group import RemoteMember
 from transports.client.remote_groups import RemoteGroups
-from transports.client.remote_questions import RemoteQuestions
 from transports.client.remote_slot import RemoteSlot
 from transports.client.remote_slots import RemoteSlots
 from transports.client.urls import check_websocket_url
@@ -43,14 +39,7 @@ from transports.codec.changes import changes_json
 from transports.codec.messages import milliseconds, view_json
 from transports.codec.replies import RemoteCommit, RemoteModelChange
 from transports.codec.starts import start_json
-from transports.errors import ConnectionLost, RemoteError
 from transports.limits import CREDITS_MAX
-from transports.protocol.client import Acked, Answered, ClientSession, Deliver, Ended, Progress, Retry
-from transports.protocol.client_appends import AppendAnswered, ClientAppend, ResumeAppends
-from transports.protocol.client_consumers import Called, ClientConsumer
-from transports.protocol.client_slots import ClientSlot
-from transports.protocol.client_subscription import ClientSubscription
-from transports.protocol.connection import Effect, Send
 
 __all__ = ["RemoteLog", "connect"]
 
@@ -95,57 +84,15 @@ class RemoteLog:
 
     Attributes:
         url: The URL of the server.
-        inherited: The error to raise in a child of ``fork``; None in the process that opened the connection.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: Token,
-        reconnect: Backoff | None,
-        open_timeout: float,
-        headers: Mapping[str, str],
-        on_wait: OnWait | None,
-        tls: ssl_module.SSLContext | None,
-        server_name: str | None,
-    ) -> None:
-        self.url = url
-        self._on_wait = on_wait
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._session = ClientSession(self._delay)
-        self._subscriptions: dict[ClientSubscription, RemoteSubscription] = {}
-        self._questions = RemoteQuestions(self._session, self._perform)
-        self._appends: dict[ClientAppend, asyncio.Future[RemoteCommit]] = {}
+    def __init__(self, link: RemoteLink) -> None:
+        self.url = link.url
+        self._link = link
         self._threads = CommitThreads("penstock-remote")
-        self._producer = f"connection-{uuid4().hex}"
-        self._sequences = itertools.count(1)
-        self._lost: ConnectionLost | None = None
-        self._reconnect = reconnect
-        self._connection = Reconnection(
-            self._session,
-            url,
-            token=token,
-            perform=self._perform,
-            waiting=self._waiting,
-            given_up=self._given_up,
-            reconnect=reconnect,
-            open_timeout=open_timeout,
-            headers=headers,
-            tls=tls,
-            server_name=server_name,
-        )
-        self.inherited: LogForked | None = None
-        forks.register(self)
 
     def __repr__(self) -> str:
-        return f"<RemoteLog {self.url}{'' if self._session.ready else ' not connected'}>"
-
-    def forked(self, pid: int, /) -> None:
-        """In a child, refuses everything with ``LogForked`` if the connection was open; ``close`` does nothing. See ``flow.forks.Forkable``."""
-        if self._loop is not None:
-            self.inherited = LogForked(self.url, pid, "connect here")
-            self._connection.let_go()
+        return repr(self._link)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -155,12 +102,7 @@ class RemoteLog:
             ConnectionLost: If it was not opened.
             LogForked: In a child of ``fork``.
         """
-        self._check_here()
-        if self._loop is None:
-            where = "in a coroutine, or in a shell begun with python -m asyncio"
-            why = f"it was not opened; write, {where}: async with connect({self.url!r}) as log"
-            raise ConnectionLost(self.url, why, retryable=False)
-        return self._loop
+        return self._link.loop
 
     @overload
     def changes(
@@ -251,7 +193,7 @@ class RemoteLog:
             "heartbeatMs": None if heartbeat is None else milliseconds("heartbeat", heartbeat),
         }
         request = {name: value for name, value in payload.items() if value is not None}
-        feed = RemoteFeed(self, request, window=window, on_gap=on_gap)
+        feed = RemoteFeed(self._link, request, window=window, on_gap=on_gap)
         return feed if models is None else ModelFeed(feed, models.change)
 
     def slot(
@@ -268,7 +210,7 @@ class RemoteLog:
         Raises:
             InvalidOption: If an argument is invalid.
         """
-        return RemoteSlot(self, name, take_over=take_over, owner=owner, of=log)
+        return RemoteSlot(self._link, name, take_over=take_over, owner=owner, of=log)
 
     def group(
         self,
@@ -292,7 +234,7 @@ class RemoteLog:
         Raises:
             InvalidOption: If an argument is invalid.
         """
-        return RemoteMember(self, name, consumer, history=history, integers=integers, of=log)
+        return RemoteMember(self._link, name, consumer, history=history, integers=integers, of=log)
 
     async def schema(
         self, entity_type: str, version: int | None = None, *, log: str | None = None
@@ -313,24 +255,18 @@ class RemoteLog:
             LogForked: In a child of ``fork``.
         """
         asked = {"entity_type": entity_type, "version": version, "log": log}
-        found: SchemaVersion | None = await self._ask("schema", asked)
+        found: SchemaVersion | None = await self._link.ask("schema", asked)
         return found
 
     @property
     def slots(self) -> RemoteSlots:
         """The slots at the server, as far as its grant names them: look-ups and orders."""
-        return RemoteSlots(partial(self._ask, "slot"))
+        return RemoteSlots(partial(self._link.ask, "slot"))
 
     @property
     def groups(self) -> RemoteGroups:
         """What the server does with groups for those who are none of their consumers; those that its grant names."""
-        return RemoteGroups(partial(self._ask, "groups"))
-
-    async def _ask(self, kind: str, asked: dict[str, Any]) -> Any:
-        _ = self.loop  # raises if it was not opened
-        if self._lost is not None:
-            raise self._lost
-        return await self._questions.ask(kind, asked)
+        return RemoteGroups(partial(self._link.ask, "groups"))
 
     # Writing.
 
@@ -368,7 +304,7 @@ class RemoteLog:
             ConnectionLost: If the connection is lost and not re-established; likewise.
             LogForked: In a child of ``fork``.
         """
-        return await self._commit(
+        return await self._link.append(
             self._append_fields(mutations, meta=meta, producer=producer, expect=expect, wait=wait, log=log)
         )
 
@@ -378,13 +314,11 @@ class RemoteLog:
         Raises:
             InvalidTransactionState: On the thread of the loop.
         """
-        loop = self.loop
-        if self._lost is not None:
-            raise self._lost
+        loop = self._link.checked_loop()
         if running_loop() is loop:
             raise InvalidTransactionState(self.url, _Place.LOOP, "await log.commit_async(...) there")
         return asyncio.run_coroutine_threadsafe(
-            self._commit(self._append_fields(mutations, **committing)), loop
+            self._link.append(self._append_fields(mutations, **committing)), loop
         ).result()
 
     def _append_fields(
@@ -398,7 +332,7 @@ class RemoteLog:
         log: str | None = None,
     ) -> dict[str, Any]:
         """Returns the payload of a transaction, without the connection's own producer; on any thread."""
-        self._check_here()
+        self._link.check_here()
         if expect is not None:
             expected(expect)
         payload = {
@@ -412,17 +346,6 @@ class RemoteLog:
         }
         return {key: value for key, value in payload.items() if value is not None}
 
-    async def _commit(self, request: dict[str, Any]) -> RemoteCommit:
-        if self._lost is not None:
-            raise self._lost
-        answer: asyncio.Future[RemoteCommit] = self.loop.create_future()
-        if "producer" not in request:
-            request |= {"producer": self._producer, "sequence": next(self._sequences)}
-        entry = ClientAppend(self._session.name(), request)
-        self._appends[entry] = answer
-        self._perform(self._session.appends.append(entry))
-        return await asyncio.shield(answer)
-
     def transaction(self, **committing: Unpack[RemoteCommitting]) -> TransactionBuilder:
         """A transaction that a block fills, and that commits when the block ends: ``async with`` on the loop, else ``with``."""
         return TransactionBuilder(committing.get("log") or self.url, self.commit, committing, self._threads)
@@ -435,9 +358,7 @@ class RemoteLog:
             ExtraMissing: If websockets is not installed.
             LogForked: In a child of ``fork``.
         """
-        self._check_here()
-        self._loop = require_loop("connect")
-        await self._connection.open()
+        await self._link.open()
         return self
 
     async def close(self) -> None:
@@ -445,8 +366,8 @@ class RemoteLog:
 
         In a child of ``fork`` it does nothing.
         """
-        if self.inherited is None:
-            await self._connection.close()
+        if self._link.inherited is None:
+            await self._link.close()
             self._threads.close()
 
     async def __aenter__(self) -> Self:
@@ -454,123 +375,6 @@ class RemoteLog:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def _check_here(self) -> None:
-        if self.inherited is not None:
-            raise self.inherited
-
-    # Called by subscriptions, from any thread.
-
-    def entry(self, payload: Mapping[str, Any], slot: ClientSlot | None = None) -> ClientSubscription:
-        """Makes the machine's entry of a subscription, and of the slot that it opens."""
-        return ClientSubscription(self._session.name(), payload, slot)
-
-    def acknowledge(self, entry: ClientSubscription) -> None:
-        """Sends acknowledgements of a slot that are not sent yet; on the loop."""
-        self._perform(self._session.acknowledge(entry))
-
-    def consumer(self, payload: Mapping[str, Any]) -> ClientConsumer:
-        """Makes the machine's entry of a group consumer."""
-        return ClientConsumer(self._session.name(), payload)
-
-    def call(self, entry: ClientConsumer) -> None:
-        """Sends calls of a group consumer that are not sent yet; on the loop."""
-        self._perform(self._session.call(entry))
-
-    def enlist(self, subscription: RemoteSubscription) -> None:
-        """Subscribes at the server."""
-        loop_executor(self.loop).submit(lambda: self._enlist(subscription))
-
-    def demand(self, subscription: RemoteSubscription) -> None:
-        """Requests the demand of the subscription."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the connection
-            loop_executor(self.loop).submit(lambda: self._perform(self._session.request(subscription.entry)))
-
-    def ask_rows(self, subscription: RemoteSubscription) -> None:
-        """Sends requests for more rows."""
-        with contextlib.suppress(RuntimeError):
-            loop_executor(self.loop).submit(lambda: self._perform(self._session.ask_rows(subscription.entry)))
-
-    def forget(self, subscription: RemoteSubscription) -> None:
-        """Cancels the subscription at the server."""
-        with contextlib.suppress(RuntimeError):
-            loop_executor(self.loop).submit(lambda: self._forget(subscription))
-
-    def _enlist(self, subscription: RemoteSubscription) -> None:
-        if self._lost is not None:
-            subscription.end(self._lost)
-        elif not subscription.ended:
-            self._subscriptions[subscription.entry] = subscription
-            self._subscribe(subscription.entry)
-
-    def _subscribe(self, entry: ClientSubscription) -> None:
-        self._perform(self._session.subscribe(entry))
-
-    def _forget(self, subscription: RemoteSubscription) -> None:
-        self._subscriptions.pop(subscription.entry, None)
-        self._perform(self._session.cancel(subscription.entry))
-
-    # Effects of the machine.
-
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(data):
-                    self._connection.send(data)
-                case Deliver(entry, events, cursor):
-                    self._subscriptions[entry].buffer(events, cursor)
-                case Progress(entry, item):
-                    self._subscriptions[entry].confirm(item)
-                case Acked(entry, n, refused):
-                    self._subscriptions[entry].acked(n, refused)
-                case Called(consumer, n, result, refused):
-                    self._subscriptions[consumer].called(n, result, refused)
-                case Ended(entry, error):
-                    self._subscriptions.pop(entry).end(error)
-                case Answered(question, answer):
-                    self._questions.answer(question, answer)
-                case AppendAnswered(append, result):
-                    self._appended(append, result)
-                case ResumeAppends(delay):
-                    self.loop.call_later(delay, self._resume_appends)
-                case Retry(entry, error, delay):
-                    self.loop.call_later(delay, self._subscribe, entry)
-                    self._waiting(error, delay)
-                case _:
-                    raise TypeError(f"{effect!r} is no effect of a client")
-
-    def _appended(self, entry: ClientAppend, result: RemoteCommit | Exception) -> None:
-        waiting = self._appends.pop(entry)
-        if isinstance(result, Exception):
-            waiting.set_exception(result)
-            waiting.exception()  # retrieved: the caller may have stopped waiting
-        else:
-            waiting.set_result(result)
-
-    def _resume_appends(self) -> None:
-        self._perform(self._session.appends.resume())
-
-    # Called by the connection.
-
-    def _delay(self, attempt: int) -> float | None:
-        return self._reconnect.delay(attempt) if self._reconnect else None
-
-    def _waiting(self, lost: ConnectionLost | RemoteError, delay: float) -> None:
-        """Calls ``on_wait``; reports and drops its exceptions."""
-        if self._on_wait is not None:
-            try:
-                self._on_wait(lost, delay)
-            except Exception as error:  # noqa: BLE001 - reconnection goes on all the same
-                hooks.report(error, self)
-
-    def _given_up(self, lost: ConnectionLost) -> None:
-        """Ends every subscription, append and question."""
-        self._lost = self._lost or lost
-        for entry in self._session.appends.give_up():
-            error = ConnectionLost(self.url, lost.why, close_code=lost.close_code, retryable=lost.retryable)
-            error.outcome = entry.outcome
-            self._appended(entry, error)
-        self._perform(self._session.give_up(lost))
 
 
 @names_arguments()
@@ -606,7 +410,7 @@ def connect(
         InvalidOption: If the URL is not one of a WebSocket, or ``ssl`` or ``server_name`` is given for one without TLS.
     """
     check_websocket_url(url, tls=(ssl, server_name) != (None, None))
-    return RemoteLog(
+    link = RemoteLink(
         url,
         token=token,
         reconnect=Backoff() if reconnect is True else reconnect or None,
@@ -616,3 +420,4 @@ def connect(
         tls=ssl,
         server_name=server_name,
     )
+    return RemoteLog(link)

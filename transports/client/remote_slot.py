@@ -29,7 +29,7 @@ _PAUSE: Final = 0.2
 
 
 class SlotConnection(FeedConnection, Protocol):
-    """What slots use of the `RemoteLog` whose connection they share, besides what feeds use."""
+    """What slots use of the `RemoteLink` that they share, besides what feeds use."""
 
     def acknowledge(self, entry: ClientSubscription) -> None:
         """Sends the acknowledgements that are not sent yet; on the loop of the connection."""

@@ -135,7 +135,7 @@ async def test_what_is_not_answered_is_sent_again_after_a_cut(writable, log, mon
         work = [asyncio.ensure_future(remote.commit_async([order(n)])) for n in range(30)]
         assert await asyncio.to_thread(held.inside.wait, 60)
         first = set(server.application._connections)
-        remote._connection._socket.transport.abort()
+        remote._link._connection._socket.transport.abort()
         await asyncio.to_thread(wait_until, lambda: not first & server.application._connections)
         held.go.set()
         commits = await asyncio.gather(*work)
@@ -152,7 +152,7 @@ async def test_without_reconnecting_a_cut_tells_what_is_unknown(writable, log, m
     async with connect(server.url) as remote:
         work = asyncio.ensure_future(remote.commit_async([order(1)]))
         assert await asyncio.to_thread(held.inside.wait, 60)
-        remote._connection._socket.transport.abort()
+        remote._link._connection._socket.transport.abort()
         with pytest.raises(ConnectionLost) as found:
             await work
         assert found.value.outcome == "unknown"
@@ -228,13 +228,13 @@ async def test_connections_that_are_cut_between_parts_cost_nothing_but_time(writ
     appending = server.application._appending
     async with connect(server.url, reconnect=SOON) as remote:
         for cut in range(1, 6):
-            session = remote._session.appends
+            session = remote._link._session.appends
             spooled, left = session.spooled, [5 * cut]
 
             def spooling(reply, spooled=spooled, left=left):
                 left[0] -= 1
                 if left[0] == 0:
-                    remote._connection._socket.transport.abort()
+                    remote._link._connection._socket.transport.abort()
                 return spooled(reply)
 
             session.spooled = spooling

@@ -178,10 +178,10 @@ async def test_a_consumer_says_what_is_wrong_before_anything_is_sent(serving, gr
                 await waiting
         with pytest.raises(ConnectionLost, match="left"):
             await worker.pending()
-        remote.inherited = LogForked("here", 1, "connect here")
+        remote._link.inherited = LogForked("here", 1, "connect here")
         with pytest.raises(LogForked):
             await worker.pending()
-        remote.inherited = None
+        remote._link.inherited = None
 
 
 def test_what_was_not_answered_is_said_again_but_a_claim():

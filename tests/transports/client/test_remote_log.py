@@ -107,7 +107,7 @@ async def test_cancelling_ends_the_subscription_at_the_server(serving, fill, log
         await until(lambda: not log.statistics().publishers)
         fill(1)
         assert probe.items == probe.errors == []
-        assert not remote._subscriptions
+        assert not remote._link._subscriptions
 
 
 @pytest.mark.parametrize("n", [0, -1, True, "5"])
@@ -241,7 +241,7 @@ async def test_loops_over_a_remote_feed_end_their_subscriptions_at_the_server(se
             assert (await anext(changes)).version == 1
             assert len(log.statistics().publishers) == 1
         await until(lambda: not log.statistics().publishers)
-        assert not remote._subscriptions
+        assert not remote._link._subscriptions
 
 
 @pytest.mark.parametrize("window", [0, -1, True, 2**31, "5"])

@@ -221,10 +221,10 @@ async def test_a_child_of_fork_may_not_acknowledge(serving, slots, put):
         slot = remote.slot("stock")
         async with iterate(slot.changes(), prefetch=1) as changes:
             change = await anext(changes)
-            remote.inherited = LogForked("shop", 1, "connect here")
+            remote._link.inherited = LogForked("shop", 1, "connect here")
             with pytest.raises(LogForked):
                 slot.ack(change)
-            remote.inherited = None
+            remote._link.inherited = None
 
 
 async def test_what_was_acknowledged_right_before_the_end_is_sent(serving, slots, put, until):
