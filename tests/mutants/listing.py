@@ -379,4 +379,4 @@ SELECTION = [
     *(f"group: {name}" for name in GROUPING_OFTEN),
     *(mutant.name for mutant in BOUNDING if mutant.name != "dispatch threads do not grow"),
 ]
-"""Those of every commit; the others cost more seeds, or are of the same kind."""
+"""Those of which a commit tries every second one; the others cost more seeds, or are of the same kind."""

@@ -112,6 +112,8 @@ def test_a_stand_by_goes_on_at_the_stored_place_and_each_gain_begins_there_again
             first.turn()
         second.turn()
         sites.clock.now += 11  # the first one has been stopped
+        second.turn()
+        assert second.runner.state is not SinkState.RETRYING, "it takes the slot over"
         sites.carried(second, 1)
         assert sites.targets[1].keys == ["d"]
         first.turn(2)

@@ -86,3 +86,12 @@ async def test_a_counter_of_a_port_that_is_not_served_has_no_samples(serving):
 def test_what_is_known_of_the_redis_port_is_told_once():
     for values in (RESP_COMMANDS, RESP_ENDINGS, RESP_ERRORS, ERROR_CODES):
         assert len(set(values)) == len(values) <= 100
+
+
+def test_a_figure_has_the_unit_that_its_name_tells():
+    """F161: of a counter too, whose name goes on behind the unit."""
+    units = {"seconds": "s", "bytes": "By"}
+    for metric in TABLE:
+        told = {unit for word, unit in units.items() if re.search(rf"_{word}(_total)?$", metric.name)}
+        assert {metric.unit} == (told or {"1"}), metric.name
+    assert {metric.unit for metric in TABLE if metric.name.endswith("_total")} == {"s", "By", "1"}

@@ -89,7 +89,7 @@ def test_each_log_of_a_store_is_traced_by_its_name(tmp_path, traced):
 
 
 def test_a_batch_of_several_commits_links_to_each_up_to_a_bound(log, traced):
-    """F139: one trace for a batch would say nothing of the others."""
+    """F139, F161: one trace for a batch would say nothing of the others."""
     provider, spans = traced
     seen = []
 

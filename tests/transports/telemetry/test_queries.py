@@ -10,7 +10,7 @@ from transports.telemetry.queries import QUERIES_MOST, SparkQueries
 
 
 def test_only_so_much_is_taken_as_is_bounded():
-    """F152: those that were heard of last, with short names and errors."""
+    """F152, F161: those that were heard of last, with short names and errors."""
     queries = {f"{number} {'x' * 300}": query(error="y" * 900, extra=1) for number in range(QUERIES_MOST + 9)}
     queries["last"] = query(seconds={str(part): 0.5 for part in range(99)})
     told = SparkQueries(lambda: queries).statistics()["sparkQueries"]
