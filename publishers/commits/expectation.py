@@ -33,6 +33,7 @@ __all__ = [
     "Expected",
     "ExpectedKeys",
     "GroupAhead",
+    "LateExpect",
     "Refusal",
     "expected",
 ]
@@ -45,6 +46,8 @@ FRAME_COST: Final = 1_024
 Key = tuple[str, str | bytes]
 Expect = str | PositionToken | tuple[str | PositionToken, Collection[Key]]
 """A position behind which nothing may have been committed; or a position and keys (pairs of entity type and key) that may not have changed."""
+LateExpect = Callable[[], "Expect | Expected | None"]
+"""Returns the expectation once all changes of a transaction were read; None for none."""
 
 _DATA: Final = frozenset(range(Area.DATA * 16, Area.DATA * 16 + 16))
 _RIGHT: Final = (

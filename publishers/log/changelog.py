@@ -266,7 +266,8 @@ class ChangeLog(KeepingLog):
 
                 *expect*: A token, such as ``log.token(log.head)``: the commit is refused if anything was committed at its position
                 or later. Or a pair of a token and keys, ``(token, [("order", "42")])``: it is refused if one of these keys was
-                changed since. A repetition of the producer's earlier commit is not refused. None for no expectation.
+                changed since. Or a function that returns either, called once all changes were read. A repetition of the producer's
+                earlier commit is not refused. None for no expectation.
 
         Raises:
             InvalidChange: If a change cannot be stored, or its schema was truncated at that moment.

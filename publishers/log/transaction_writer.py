@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 from uuid import uuid4
 
 from publishers.commits import Commit, Committer
-from publishers.commits.expectation import Expect, Expectation, Expected
+from publishers.commits.expectation import Expect, Expectation, Expected, LateExpect
 from publishers.commits.label import Label, Producer, check_mutations
 from publishers.commits.submission import Submission
 from publishers.errors import InvalidChange, InvalidOption
@@ -48,7 +48,7 @@ class Labelled(Showing, total=False):
 class Committing(Labelled, total=False):
     """The keyword arguments of ``ChangeLog.commit``."""
 
-    expect: Expect | Expected | None
+    expect: Expect | Expected | LateExpect | None
 
 
 class Submitting(Committing, total=False):
@@ -135,7 +135,7 @@ class TransactionWriter:
         *,
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
-        expect: Expect | Expected | None = None,
+        expect: Expect | Expected | LateExpect | None = None,
         **showing: Unpack[Showing],
     ) -> Commit:
         """See ``ChangeLog.commit``."""
@@ -157,7 +157,7 @@ class TransactionWriter:
         *,
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
-        expect: Expect | Expected | None = None,
+        expect: Expect | Expected | LateExpect | None = None,
         **showing: Unpack[Showing],
     ) -> Commit:
         """See ``ChangeLog.commit_columns``."""
@@ -167,7 +167,8 @@ class TransactionWriter:
         columns: Iterable[Columns] = map(check_columns, batches)
         if isinstance(batches, (list, tuple)):
             columns = list(columns)
-        return self._commit(columns, label, self._expectation(expect), **showing)
+        expected = expect if callable(expect) else self._expectation(expect)
+        return self._commit(columns, label, expected, **showing)
 
     def commit_staged(
         self,
@@ -209,7 +210,7 @@ class TransactionWriter:
         after: Submission | None = None,
         meta: Mapping[str, Any] | None = None,
         producer: Producer | None = None,
-        expect: Expect | Expected | None = None,
+        expect: Expect | Expected | LateExpect | None = None,
         **showing: Unpack[Showing],
     ) -> Submission:
         """See ``ChangeLog.submit``."""
@@ -237,17 +238,21 @@ class TransactionWriter:
         self,
         columns: Iterable[Columns],
         label: Label,
-        expect: Expectation | None,
+        expect: Expectation | LateExpect | None,
         **showing: Unpack[Showing],
     ) -> Commit:
         stamping, kept = self._stamped(columns, label)
+        if callable(expect):
+            expect = self._expectation(expect)
         if kept is None or stamping.registers:
             return self._commit_schemas(columns, label, stamping, kept, expect, **showing)
         return self._committer.commit(kept, outdated=stamping.outdated, expect=expect, **showing)
 
     def _expectation(
-        self, expect: Expect | Expected | None, after: Submission | None = None
+        self, expect: Expect | Expected | LateExpect | None, after: Submission | None = None
     ) -> Expectation | None:
+        if callable(expect):
+            expect = expect()
         if expect is None:
             return None
         futile = None if after is None else partial(_refused, after)

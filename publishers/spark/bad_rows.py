@@ -7,6 +7,7 @@ valid entity type. A fault of the whole batch, such as a missing column, is not 
 import logging
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final, Literal, get_args
@@ -16,6 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from publishers.commits.errors import ProducerConflict
 from publishers.errors import InvalidOption, LogReadOnly
 from publishers.log.changelog import ChangeLog
 from publishers.losses import LINES_MAX, log_changes
@@ -68,6 +70,14 @@ class BadRows:
         self._max_key_bytes = max_key_bytes
         self._log_id = log_id
         self._found: list[_Bad] = []
+
+    @property
+    def untold(self) -> bool:
+        """Whether a row lacks values, which another attempt may find in the state of the log, and the other way round."""
+        return any(
+            "lacks" in bad.rows.schema.names and bad.rows.column("lacks").null_count < len(bad.rows)
+            for bad in self._found
+        )
 
     def without(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the good rows, in order; logs or keeps the bad ones.
@@ -167,15 +177,23 @@ class Aside:
         """
         if self._what != "dead_letter" or not bad.count:
             return
-        changes, numbered = bad.changes(sink, batch_id), (producer, batch_id)
+        numbered = producer, batch_id
         if self._dead_letters is not None:
-            self._dead_letters.commit(changes, producer=numbered, durable=True, trust=True)
+            _commit(self._dead_letters, bad, sink, numbered)
             return
         # Opened for this commit only: the sink has no close(), and other sinks of the same log need the dead-letter log too.
         assert isinstance(self._log, ChangeLog)  # target_of refuses "dead_letter" for the log of a server
         path, keep = f"{self._log.path.resolve()}.dead", LogOptions(**KEEP_HISTORY)
         with _lock, ChangeLog.open(path, borrowed=True, options=keep) as opened:
-            opened.commit(changes, producer=numbered, durable=True, trust=True)
+            _commit(opened, bad, sink, numbered)
+
+
+def _commit(log: ChangeLog, bad: BadRows, sink: str, numbered: tuple[str | UUID, int]) -> None:
+    with suppress(ProducerConflict):
+        log.commit(bad.changes(sink, numbered[1]), producer=numbered, durable=True, trust=not bad.untold)
+        return
+    # An attempt that failed has found other values in the state: better twice than not at all.
+    log.commit(bad.changes(sink, numbered[1]), durable=True)
 
 
 def _flaws(

@@ -1,6 +1,6 @@
 """Comparison of a batch with the state of the log: which rows are new, which differ, and which change nothing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import repeat
 from typing import Final
 
@@ -16,10 +16,45 @@ from publishers.spark.repeats import RowSum
 from publishers.state.rows import RowPlace
 from publishers.wal.format.columns import Columns
 
-__all__ = ["BatchComparison"]
+__all__ = ["BatchComparison", "StateReads"]
 
 _NEW: Final = b"null"  # before image of an entity that did not exist
 _HELD: Final = 256  # overhead in bytes of a change held in memory, besides its images
+
+
+class StateReads:
+    """What an attempt to commit a batch has read from the state of its log, which must be the same at the commit.
+
+    Args:
+        log: The log.
+    """
+
+    def __init__(self, log: ChangeLog) -> None:
+        self._log = log
+        self._place: int | None = None  # the oldest version at which the state was read
+        self._pairs: set[RowPlace] | None = set()  # entities read; None above EXPECTED_KEYS
+
+    def found(self, wanted: Collection[RowPlace]) -> dict[RowPlace, bytes]:
+        """Returns the bodies that the state has for these entities.
+
+        Raises:
+            StateOff, StateIncomplete, StateUnusable: If the log has no usable state.
+        """
+        page = self._log.state.find(wanted)
+        # Later pages are of this version or a newer one, so expecting "unchanged since the first page" covers them all.
+        self._place = page.version if self._place is None else self._place
+        if self._pairs is not None:
+            self._pairs |= {place for place in wanted if place.key}
+            if len(self._pairs) > EXPECTED_KEYS:
+                self._pairs = None
+        return {row.place: row.body or _NEW for row in page.rows}
+
+    def expect(self) -> Expect | None:
+        """Returns the expectation of the commit: what was read has not changed since. None if nothing was read."""
+        if self._place is None or self._pairs == set():  # TRUNCATE alone is valid in any state
+            return None
+        token = str(self._log.token(Position(self._place + 1)))
+        return token if self._pairs is None else (token, self._pairs)
 
 
 class BatchComparison:
@@ -29,6 +64,7 @@ class BatchComparison:
 
     Args:
         log: A log that keeps its state.
+        reads: Notes what is read from the state.
         limit: Maximum bytes of changes to hold.
         timeout: Seconds to wait until the state reaches the visible version.
 
@@ -42,26 +78,16 @@ class BatchComparison:
         TimeoutError: If the state does not reach the visible version within ``timeout``.
     """
 
-    def __init__(self, log: ChangeLog, limit: int, timeout: float) -> None:
+    def __init__(self, log: ChangeLog, reads: StateReads, limit: int, timeout: float) -> None:
         self.unchanged: int = 0
         self.content: RowSum = RowSum()
         self.nbytes: int = 0
-        self._log = log
+        self._reads = reads
         self._limit = limit
         self._held = 0
-        self._place: int | None = None  # the oldest version at which the state was read
-        self._pairs: set[RowPlace] | None = set()  # entities read; None above EXPECTED_KEYS
         self._now: dict[RowPlace, bytes | None] = {}  # bodies as changed by the batch so far; None if removed
         self._cleared: set[str] = set()
         log.state.wait(log.visible, timeout)
-
-    @property
-    def expect(self) -> Expect | None:
-        """The expectation of the commit: what was read has not changed since. None if nothing was read."""
-        if self._place is None or self._pairs == set():  # TRUNCATE alone is valid in any state
-            return None
-        token = str(self._log.token(Position(self._place + 1)))
-        return token if self._pairs is None else (token, self._pairs)
 
     def decided(self, batch: Iterable[list[Columns]]) -> Iterator[list[Columns]]:
         """Yields all changes of a batch in one list; yields nothing if the batch changes nothing.
@@ -85,7 +111,7 @@ class BatchComparison:
         types = repeat(names[0]) if ids is None else map(names.__getitem__, ids)
         bodies = repeat(None) if columns.body is None else columns.body
         places = [RowPlace(name, key or b"") for name, key in zip(types, columns.key, strict=False)]
-        stored = self._looked_up(places)
+        stored = self._reads.found({*places})
         for kind, place, body in zip(columns.kinds.tobytes(), places, bodies, strict=False):
             operation = Operation(kind % 16)
             if operation is Operation.TRUNCATE:
@@ -106,18 +132,6 @@ class BatchComparison:
             if self._held > self._limit:
                 raise ComparisonTooLarge(self._limit)
             yield change
-
-    def _looked_up(self, places: list[RowPlace]) -> dict[RowPlace, bytes]:
-        """Returns the bodies that the state has for these entities."""
-        wanted = set(places)
-        page = self._log.state.find(wanted)
-        # Later pages are of this version or a newer one, so expecting "unchanged since the first page" covers them all.
-        self._place = page.version if self._place is None else self._place
-        if self._pairs is not None:
-            self._pairs |= {place for place in wanted if place.key}
-            if len(self._pairs) > EXPECTED_KEYS:
-                self._pairs = None
-        return {row.place: row.body or _NEW for row in page.rows}
 
 
 def _change(operation: Operation, place: RowPlace, body: bytes | None, old: bytes | None) -> Mutation | None:

@@ -31,7 +31,7 @@ from publishers.spark.arguments import (
 )
 from publishers.spark.arrow import ContentDigest, columns_of, pieces
 from publishers.spark.bad_rows import Aside, BadRows, OnBadRow
-from publishers.spark.comparison import BatchComparison
+from publishers.spark.comparison import BatchComparison, StateReads
 from publishers.spark.errors import (
     BatchChanged,
     CheckpointLost,
@@ -264,7 +264,7 @@ class ChangeSink:
         self._tell_schema = tells
         self._compare_bytes = compare_bytes if compare else None
         untold = target, self._encoding, entity_type, compare_bytes, stall_timeout
-        self._untold = partial(UntoldValues, *untold)
+        self._untold: Callable[[StateReads | None], UntoldValues] = partial(UntoldValues, *untold)
         self._stall_timeout = stall_timeout
         self._collect_bytes = collect_bytes
         self._row_bytes: float | None = None  # measured in the last batch; None after a large partition
@@ -290,7 +290,7 @@ class ChangeSink:
             StagingLost: If the driver does not find the files that executors have staged.
             SubscriberStalled: If a gating subscriber makes no progress for ``stall_timeout``.
             ComparisonTooLarge: If the changes of the batch exceed ``compare_bytes``.
-            ExpectationFailed: If other writers keep changing the compared entities for ``stall_timeout``.
+            ExpectationFailed: If other writers keep changing entities that were read from the state, for ``stall_timeout``.
             LogError: If the log refuses the commit.
             SinkFailed: If a ``BaseException`` that is no ``Exception`` ends the batch; Spark would wait for ever for an answer.
         """
@@ -391,7 +391,7 @@ class ChangeSink:
         log, version = self._log, known.version
 
         def compared(found: Iterable[Window]) -> bool:
-            columns = self._columns(found, self._aside.begin(self._encoding), repeated=True)
+            columns = self._columns(found, self._aside.begin(self._encoding), None)
             return is_repeated(chain.from_iterable(columns), log, version)
 
         with suppress(UntoldRow):
@@ -418,7 +418,8 @@ class ChangeSink:
     ) -> Outcome:
         """Commits the windows that the driver receives."""
         bad = self._aside.begin(self._encoding)
-        gathered = _Gathered(self._columns(found, bad), self._begin_comparing())
+        reads = StateReads(self._log) if isinstance(self._log, ChangeLog) else None
+        gathered = _Gathered(self._columns(found, bad, reads), self._begin_comparing(reads), reads)
         commit = self._write(gathered, bad, frame, batch, producer)
         if gathered.rows:
             small = not isinstance(found, StoredBatches) or found.largest <= self._collect_bytes
@@ -462,6 +463,7 @@ class ChangeSink:
         columns: Iterable[Columns] = self._then_aside(gathered, bad, batch, producer)
         if self._tell_schema and isinstance(self._log, ChangeLog):
             columns = with_schema(columns, self._encoding.told(frame.schema), self._log.schema)
+        expected: dict[str, Any] = {} if gathered.reads is None else {"expect": gathered.reads.expect}
         # Spark forgets the batch once this returns, so it must be durable under every sync policy.
         return self._log.commit_columns(
             columns,
@@ -469,17 +471,18 @@ class ChangeSink:
             producer=(producer, batch.batch_id),
             durable=True,
             trust=True,  # `_check_repeated` compares, with the rows in any order
-            **gathered.expected,
+            **expected,
         )
 
-    def _begin_comparing(self) -> BatchComparison | None:
+    def _begin_comparing(self, reads: StateReads | None) -> BatchComparison | None:
         if self._compare_bytes is None:
             return None
         assert isinstance(self._log, ChangeLog)  # check_comparable refuses other logs, which have no state
-        return BatchComparison(self._log, self._compare_bytes, self._stall_timeout)
+        assert reads is not None
+        return BatchComparison(self._log, reads, self._compare_bytes, self._stall_timeout)
 
     def _settled(self, frame: DataFrame, use: Callable[[Iterable[Window]], _T]) -> _T:
-        """Collects and commits a batch; repeats both while other writers change the compared entities, up to ``stall_timeout``."""
+        """Collects and commits a batch; repeats both while other writers change entities that it has read, up to ``stall_timeout``."""
         ends = monotonic() + self._stall_timeout
         while True:
             try:
@@ -511,10 +514,10 @@ class ChangeSink:
         return made
 
     def _columns(
-        self, found: Iterable[Window], bad: BadRows, *, repeated: bool = False
+        self, found: Iterable[Window], bad: BadRows, reads: StateReads | None
     ) -> Iterator[list[Columns]]:
-        """Yields the batch as columns of frames, one list per window of partitions."""
-        untold = self._untold(repeated=repeated)
+        """Yields the batch as columns of frames, one list per window of partitions; without ``reads``, one that the log has already."""
+        untold = self._untold(reads)
         for window in found:
             cut = pieces(map(bad.without, map(untold.filled, window)), self._log.options.frame_bytes)
             yield [columns_of(piece, self._encoding, self._entity_type) for piece in cut]
@@ -540,10 +543,10 @@ class _Gathered:
     """
 
     def __init__(
-        self, windows_of_columns: Iterator[list[Columns]], comparison: BatchComparison | None
+        self, found: Iterator[list[Columns]], comparison: BatchComparison | None, reads: StateReads | None
     ) -> None:
-        self._comparison = comparison
-        self._windows = windows_of_columns if comparison is None else comparison.decided(windows_of_columns)
+        self._comparison, self.reads = comparison, reads
+        self._windows = found if comparison is None else comparison.decided(found)
         self.seconds = 0.0
         self._bytes = 0
         self.digest = ContentDigest()
@@ -587,11 +590,6 @@ class _Gathered:
         if self._comparison is not None:
             annotations |= {"unchanged": self.unchanged, "content": str(self._comparison.content)}
         return annotations
-
-    @property
-    def expected(self) -> dict[str, Any]:
-        """The argument ``expect`` of the commit, if the batch was compared."""
-        return {} if self._comparison is None else {"expect": self._comparison.expect}
 
     def __iter__(self) -> Iterator[Columns]:
         for window in chain((self._first, self._second), iter(self._next, None)):

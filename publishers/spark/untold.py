@@ -10,6 +10,7 @@ import pyarrow as pa
 from publishers.errors import StateIncomplete, StateOff, StateUnusable
 from publishers.log.changelog import ChangeLog
 from publishers.model.change import Operation
+from publishers.spark.comparison import StateReads
 from publishers.spark.schema import Encoding
 from publishers.spark.server_log import ServerLog
 from publishers.state import CompactedState
@@ -58,7 +59,8 @@ class UntoldValues:
         entity_type: The entity type of all rows; None if a column names it.
         limit: Most bytes of earlier rows that are remembered; above it they are forgotten, and rows that need them keep their flaw.
         timeout: Seconds to wait until the state contains what is visible.
-        repeated: Whether the log has the batch already, and so its state has changed since.
+        reads: What is read from the state is noted here. None for a batch that the log has already, as its state has changed since,
+            and for a log without a state.
     """
 
     def __init__(
@@ -68,11 +70,10 @@ class UntoldValues:
         entity_type: str | None,
         limit: int,
         timeout: float,
-        *,
-        repeated: bool,
+        reads: StateReads | None,
     ) -> None:
         self._log, self._encoding, self._entity_type = log, encoding, entity_type
-        self._limit, self._timeout, self._repeated = limit, timeout, repeated
+        self._limit, self._timeout, self._reads = limit, timeout, reads
         self._state: CompactedState | None = _state_of(log)
         self._waited = self._forgotten = False
         self._held = 0
@@ -90,7 +91,7 @@ class UntoldValues:
         if "lacks" not in batch.schema.names:
             return batch
         lacks = batch.column("lacks")
-        if self._repeated and lacks.null_count < len(lacks):
+        if self._reads is None and lacks.null_count < len(lacks):
             raise UntoldRow
         if self._state is None:
             return batch
@@ -116,7 +117,7 @@ class UntoldValues:
             told = None if lacks is None else _lacking.decode(lacks)
             yield _Row(operation, place, _bytes(body), _bytes(before), flawed is not None, told)
 
-    def _stored(self, places: Collection[RowPlace]) -> dict[RowPlace, bytes | None]:
+    def _stored(self, places: Collection[RowPlace]) -> dict[RowPlace, bytes]:
         state = self._state
         if not places or state is None or self._forgotten:
             return {}
@@ -125,14 +126,13 @@ class UntoldValues:
                 assert isinstance(self._log, ChangeLog)
                 state.wait(self._log.visible, self._timeout)
                 self._waited = True
-            return {row.place: row.body for row in state.find(places).rows}
+            assert self._reads is not None
+            return self._reads.found(places)
         except (StateIncomplete, StateUnusable):
             self._state = None
             return {}
 
-    def _followed(
-        self, row: _Row, stored: dict[RowPlace, bytes | None]
-    ) -> tuple[bytes | None, bytes | None] | None:
+    def _followed(self, row: _Row, stored: dict[RowPlace, bytes]) -> tuple[bytes | None, bytes | None] | None:
         """Notes what a row makes of its entity; returns the body and the before image if values were filled in."""
         body, found = row.body, None
         if row.lacks is not None:
@@ -156,7 +156,7 @@ class UntoldValues:
             self._remember(row.place, body)
         return found
 
-    def _earlier(self, place: RowPlace, stored: dict[RowPlace, bytes | None]) -> bytes | None:
+    def _earlier(self, place: RowPlace, stored: dict[RowPlace, bytes]) -> bytes | None:
         return None if self._forgotten or place.entity_type in self._cleared else stored.get(place)
 
     def _remember(self, place: RowPlace, body: bytes | None) -> None:

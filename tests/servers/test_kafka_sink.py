@@ -1,5 +1,6 @@
 """Records on a real broker: keys, headers, tombstones, schemas and markers, sizes, and a newer runner that fences."""
 
+import contextlib
 import json
 
 import pytest
@@ -136,6 +137,36 @@ def test_markers_and_truncate_reach_partitions_that_are_added_while_the_sink_run
             assert sorted(found) == list(range(count))
             assert {one[0] for one in found.values()} == {"schema"}
             assert {one[-1] for one in found.values()} == {last}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("make", [KafkaSink, ExactlyOnceKafkaSink])
+def test_markers_and_truncate_reach_partitions_that_were_added_while_no_sink_ran(broker, tmp_path, make):
+    """F179: a marker before all that a new partition has, and none again."""
+    topic = f"grown.{make.__name__.lower()}"
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.servers})
+    rows = [upsert("order", str(n), {"n": n}) for n in range(40)]
+    for count, changes in ((3, rows), (5, [truncate("order")]), (7, rows), (7, rows)):
+        if count > 3:
+            more = confluent_kafka.admin.NewPartitions(topic, count)
+            with contextlib.suppress(confluent_kafka.KafkaException):  # it has so many
+                admin.create_partitions([more])[topic].result(30)
+            wait_until(lambda: len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == count)  # noqa: B023 - called at once
+        with rigged(tmp_path / "log", make(broker.servers, topic, schema_topic=f"{topic}.schemas")) as rig:
+            if count == 3:
+                rig.log.commit([schema("order", {"fields": ["n"]})])
+            rig.log.commit(changes)
+            wait_drained(rig)
+            wait_until(lambda: rig.stored() == rig.log.head, rig.runner.statistics)
+    found = {number: [] for number in range(7)}
+    for one in records(broker, topic):
+        value = json.loads(one.value())
+        found[one.partition()].append(value.get("marker") or value["operation"])
+    for number, one in found.items():
+        assert one[0] == "schema"
+        assert one.count("schema") == 1
+        assert one[1:].count("TRUNCATE") == (number < 5)
+        assert one[-1] == "UPSERT"
 
 
 @pytest.mark.timeout(120)

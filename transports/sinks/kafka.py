@@ -9,12 +9,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from publishers.errors import HistoryPruned, InvalidOption
-from publishers.model.change import Change
+from publishers.model.change import Area, Change
 from publishers.model.position import Position
 from publishers.views.view import Images
-from transports.sinks.errors import TargetOfOtherHistory, TargetRefused, TargetUnavailable, TooLargeForTarget
+from transports.sinks.errors import TargetOfOtherHistory, TargetRefused, TargetUnavailable
 from transports.sinks.formats import WebhookSource
-from transports.sinks.kafka_markers import KafkaMarkers
+from transports.sinks.kafka_errors import judged
+from transports.sinks.kafka_markers import KafkaMarker, KafkaMarkers
 from transports.sinks.kafka_records import KafkaRecord, KafkaRecords
 from transports.sinks.retry import check_seconds
 from transports.sinks.secrets import SecretReference
@@ -24,22 +25,7 @@ from transports.sinks.tls import TargetTls
 __all__ = ["ExactlyOnceKafkaSink", "KafkaSink"]
 
 # librdkafka's own error codes begin with an underscore.
-_FENCED_HERE: Final = KafkaError._FENCED  # noqa: SLF001 - see above
-_NO_LOGIN: Final = KafkaError._AUTHENTICATION  # noqa: SLF001 - see above
-_BAD_ARGUMENT: Final = KafkaError._INVALID_ARG  # noqa: SLF001 - see above
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - see above
-_NEVER: Final = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_LOGIN,
-        KafkaError.INVALID_CONFIG, _BAD_ARGUMENT, KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
-)  # fmt: skip
-# One record is the reason, and smaller batches tell which one.
-_HALVED: Final = frozenset(
-    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
-)
-_FENCED: Final = frozenset({_FENCED_HERE, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 _HANGING: Final = (
     "neither committed nor aborted. If it stays, a broker that died has lost its end: abort it by kafka-transactions.sh on "
     "every partition that find-hanging names, on this one last; then its changes are sent again"
@@ -128,11 +114,15 @@ class KafkaSink:
 
     def open(self, context: SinkContext) -> Position | None:
         """See `Sink.open`. The first batch connects."""
-        self._context = context
+        self._remember(context)
         if self._tls is not None:
             self._tls.warn(context.name, self._servers)
         self._producer = self._made_producer()
         return None
+
+    def _remember(self, context: SinkContext) -> None:
+        self._context = context
+        self._markers = KafkaMarkers(context.kept(), context.position_of)
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult] | None:
         """See `Sink.write`. Sends up to the first change that no topic can hold, so that a stored position never passes one."""
@@ -148,6 +138,7 @@ class KafkaSink:
     def _carry(self, changes: Sequence[Change], place: Position, gap: SinkGap | None) -> None:
         self._guarded(lambda: self._deliver(changes, place, gap))
         self._markers.confirm()
+        self._keep_markers()
 
     def _deliver(self, changes: Sequence[Change], _place: Position, gap: SinkGap | None) -> None:
         """Sends changes; ``_place`` is the position behind them."""
@@ -232,30 +223,19 @@ class KafkaSink:
                 None  # its frames would keep the producer, its threads and its connections alive
             )
             self.close()
-            raise self._judged(error) from None
+            raise judged(error, self._servers, self._opened.name) from None
         except SystemError as error:  # a fatal error of librdkafka, raised during a callback
             error.__traceback__ = None
             self.close()
             if isinstance(error.__cause__, KafkaException):
                 error.__cause__.__traceback__ = None
-                raise self._judged(error.__cause__) from None
+                raise judged(error.__cause__, self._servers, self._opened.name) from None
             # A later callback has replaced the error. Beginning transactions again could fence a newer runner.
             why = f"its client failed for good, as it does when a newer runner of sink {self._opened.name} sends"
             raise TargetRefused(f"{self._servers}: {why} ({error})") from None
         except BaseException:
             self.close()
             raise
-
-    def _judged(self, error: Exception) -> Exception:
-        reason = error.args[0] if error.args else None
-        if not isinstance(reason, KafkaError):
-            return TargetUnavailable(f"{self._servers}: {error}")
-        why = f"{self._servers}: {reason.str()}"
-        if reason.code() in _HALVED:
-            return TooLargeForTarget(why)
-        if reason.code() in _FENCED:
-            return TargetRefused(f"a newer runner of sink {self._opened.name} sends: {why}")
-        return TargetRefused(why) if reason.code() in _NEVER else TargetUnavailable(why)
 
     # Records.
 
@@ -269,20 +249,39 @@ class KafkaSink:
                 if record.alone:
                     self._settle()
                 else:
-                    for marker in self._markers.lacking(record.topic, self._partitions_of):
-                        self._produce(*marker)
+                    for marker, partition in self._markers.lacking(
+                        record.topic, change.position, self._partitions_of
+                    ):
+                        self._produce(marker.record, marker.headers, partition)
                 self._send_record(record, change)
                 if record.alone:
                     self._settle()
         self._settle()
 
     def _send_record(self, record: KafkaRecord, change: Change) -> None:
+        headers = {
+            "penstock-position": str(change.position),
+            "penstock-operation": change.operation.name,
+            "penstock-id": self._opened.change_id(change),
+        }
         if record.everywhere:
             self._partitions.pop(record.topic, None)
+            if change.area is Area.SCHEMA:
+                self._note_marker(record, headers, change.position)
         for partition in record.partitions(self._partitions_of):
-            self._produce(record, change, partition)
-        if record.everywhere:
-            self._markers.note(record, change, self._partitions[record.topic])
+            self._produce(record, headers, partition)
+
+    def _note_marker(self, record: KafkaRecord, headers: dict[str, str], position: Position) -> None:
+        """Notes a marker before it is sent: afterwards a restart may go on behind it."""
+        token, count = self._opened.token(position), self._partitions_of(record.topic)
+        value = record.value or b""
+        self._markers.note(KafkaMarker(record.topic, record.key, value, headers, token, *position, count))
+        self._keep_markers()
+
+    def _keep_markers(self) -> None:
+        told = self._markers.told
+        if told is not None:
+            self._opened.keep(told)
 
     def _partitions_of(self, topic: str) -> int:
         if topic not in self._partitions:
@@ -292,14 +291,9 @@ class KafkaSink:
             self._partitions[topic] = len(found.partitions)
         return self._partitions[topic]
 
-    def _produce(self, record: KafkaRecord, change: Change, partition: int | None) -> None:
-        headers = {
-            "penstock-position": str(change.position),
-            "penstock-operation": change.operation.name,
-            "penstock-id": self._opened.change_id(change),
-        }
+    def _produce(self, record: KafkaRecord, headers: dict[str, str], partition: int | None) -> None:
         if self._gap is not None:
-            headers["penstock-gap"] = f"{self._gap.first} {self._gap.next}"
+            headers = {**headers, "penstock-gap": f"{self._gap.first} {self._gap.next}"}
         changes: list[tuple[str, str | bytes | None]] = [
             (name, text.encode("utf-8", "surrogateescape")) for name, text in headers.items()
         ]
@@ -359,7 +353,7 @@ class ExactlyOnceKafkaSink(KafkaSink):
             TargetOfOtherHistory: If the stored position is not of this log's history.
             HistoryPruned: If the changes behind it are no longer kept.
         """
-        self._context = context
+        self._remember(context)
         self._stored = self._unseen = None
         if context.generation:
             self._guarded(self._begin)

@@ -1,28 +1,61 @@
 """Which partitions of a topic have the marker of which schema; no client of Kafka is needed here."""
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from publishers.model.change import Area, Change
+import msgspec
+
+from publishers.errors import HistoryPruned, PositionError
+from publishers.model.position import Position
 from transports.sinks.kafka_records import KafkaRecord
 
 __all__ = ["KafkaMarker", "KafkaMarkers"]
 
 
-class KafkaMarker(NamedTuple):
-    """A marker, its change, and how many partitions have it."""
+class KafkaMarker(msgspec.Struct, frozen=True):
+    """A marker, and how many partitions have it.
 
-    record: KafkaRecord
-    change: Change
+    Attributes:
+        topic: Its topic.
+        key: Its key.
+        value: Its value.
+        headers: Its headers.
+        token: The position of its schema, as the text of a token.
+        version, index: This position.
+        partitions: The first partitions of the topic, which have it.
+    """
+
+    topic: str
+    key: bytes
+    value: bytes
+    headers: dict[str, str]
+    token: str
+    version: int
+    index: int
     partitions: int
+
+    @property
+    def record(self) -> KafkaRecord:
+        """Its record."""
+        return KafkaRecord(self.topic, self.key, self.value)
 
 
 class KafkaMarkers:
-    """The markers that were sent: one for each schema, the newest."""
+    """The markers that were sent: one for each schema, the newest.
 
-    def __init__(self) -> None:
-        self._sent: dict[tuple[str, bytes], KafkaMarker] = {}
-        self._sending = self._sent  # with those of the batch that is not confirmed yet
+    Args:
+        kept: What `told` has returned, also in another process; None for the first time.
+        position_of: Parses the text of a token; raises ``PositionError`` for one of another history, whose markers are forgotten.
+    """
+
+    def __init__(self, kept: Any = None, position_of: Callable[[str], Position] | None = None) -> None:
+        found: Iterable[KafkaMarker] = msgspec.convert(kept or [], list[KafkaMarker])
+        self._sent = {
+            (one.topic, one.key): one
+            for one in found
+            if position_of is None or _is_known(position_of, one.token)
+        }
+        self._sending = self._kept = self._sent  # with those of the batch that is not confirmed yet
 
     def begin(self) -> None:
         """Begins a batch; what an attempt that failed has sent does not count."""
@@ -32,18 +65,42 @@ class KafkaMarkers:
         """Ends a batch that was confirmed."""
         self._sent = self._sending
 
-    def note(self, record: KafkaRecord, change: Change, partitions: int) -> None:
-        """Notes a record that was sent to the first partitions of its topic, if it is a marker."""
-        if change.area is Area.SCHEMA:
-            self._sending[record.topic, record.key] = KafkaMarker(record, change, partitions)
+    @property
+    def told(self) -> Any:
+        """The markers as JSON, if they have changed since the last time; else None."""
+        if self._sending == self._kept:
+            return None
+        self._kept = dict(self._sending)
+        return msgspec.to_builtins(list(self._sending.values()))
+
+    def note(self, marker: KafkaMarker) -> None:
+        """Notes a marker that is sent to the first partitions of its topic."""
+        self._sending[marker.topic, marker.key] = marker
 
     def lacking(
-        self, topic: str, partitions_of: Callable[[str], int]
-    ) -> Iterator[tuple[KafkaRecord, Change, int]]:
-        """Yields the markers of a topic, with each partition that it did not have when they were sent."""
-        for place, (record, change, count) in list(self._sending.items()):
-            if place[0] == topic:
+        self, topic: str, place: Position, partitions_of: Callable[[str], int]
+    ) -> Iterator[tuple[KafkaMarker, int]]:
+        """Yields the markers of a topic, with each partition that it did not have when they were sent.
+
+        Args:
+            topic: The topic.
+            place: The position of the change that is sent next. Markers of later schemas are left out: these are sent again.
+            partitions_of: Returns the number of partitions of a topic.
+        """
+        for known, marker in list(self._sending.items()):
+            if marker.topic == topic and (marker.version, marker.index) < place:
                 now = partitions_of(topic)
-                self._sending[place] = KafkaMarker(record, change, now)
-                for partition in range(count, now):
-                    yield record, change, partition
+                if now > marker.partitions:
+                    self._sending[known] = msgspec.structs.replace(marker, partitions=now)
+                for partition in range(marker.partitions, now):
+                    yield marker, partition
+
+
+def _is_known(position_of: Callable[[str], Position], token: str) -> bool:
+    try:
+        position_of(token)
+    except HistoryPruned:
+        return True
+    except PositionError:
+        return False
+    return True

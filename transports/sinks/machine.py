@@ -68,9 +68,9 @@ class SinkMachine:
         self.failed: bool = False
         self._log, self._clock, self._options, self._ended = log, clock, options, ended
         view = options.view_for(sink)
-        context = SinkContext.of(log, name, view, clock, options.in_flight, interrupted)
-        self._target = SinkTarget(sink, context)
         notes = SinkNotes(log.path, name)
+        context = SinkContext.of(log, name, view, clock, options.in_flight, interrupted)
+        self._target = SinkTarget(sink, replace(context, kept=notes.kept, keep=notes.keep))
         self._outbox = SinkOutbox(sink, options, context, self.counters, HeldTypes(sink, notes))
         self._failures = SinkFailures(name, options.retry, clock)
         self._progress = SinkProgress()

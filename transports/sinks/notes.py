@@ -69,6 +69,7 @@ class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
         rows: The rows that are being carried.
         done: The position behind the rows, for a sink of rows only that has carried them.
         held: The entity types that the target holds, if it keeps them under names; None before the first.
+        kept: What the sink itself keeps.
         stored: Whether the target has stored a position, which it must have at the next start.
     """
 
@@ -77,6 +78,7 @@ class SinkNote(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: RowsNote | None = None
     done: str | None = None
     held: HeldNote | None = None
+    kept: Any = None
     stored: bool = False
 
     def place(self, position_of: Callable[[str], Position]) -> Position | None:
@@ -116,6 +118,14 @@ class SinkNotes:
     def current(self) -> SinkNote:
         """The note."""
         return self._current
+
+    def kept(self) -> Any:
+        """Returns what the sink itself keeps."""
+        return self._current.kept
+
+    def keep(self, kept: Any) -> None:
+        """Notes what the sink itself keeps; as `write`."""
+        self.write(kept=kept)
 
     def clear(self) -> None:
         """Forgets everything, because the sink is dropped."""

@@ -93,6 +93,8 @@ class SinkContext:
         in_flight: How many threads call ``write`` concurrently.
         interrupted: Whether an order waits, such as that to stop: a call that may take longer than its timeout ends with
             ``TargetUnavailable`` then.
+        kept: Returns what the sink has given to ``keep``, also before a restart; None before the first time.
+        keep: Keeps a value, of what JSON has, beside the log; durable when it returns.
     """
 
     name: str
@@ -106,6 +108,8 @@ class SinkContext:
     change_id: Callable[[Change], str]
     in_flight: int = 1
     interrupted: Callable[[], bool] = lambda: False
+    kept: Callable[[], Any] = lambda: None
+    keep: Callable[[Any], None] = lambda _: None
 
     @classmethod
     def of(

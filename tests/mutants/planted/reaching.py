@@ -10,8 +10,8 @@ REACHING: Final = (
     Fault(
         "F179",
         "transports/sinks/kafka_markers.py",
-        "for partition in range(count, now):",
-        "for partition in range(count, count):",
+        "for partition in range(marker.partitions, now):",
+        "for partition in range(now, now):",
         "a partition that is added later never gets the marker",
     ),
     Fault(

@@ -25,6 +25,7 @@ from penstock_cdc.mutations import schema
 from publishers import ChangeLog, Position, remove, truncate, upsert
 from publishers.commits import expectation
 from publishers.commits.expectation import FRAME_COST, Expectation, expected
+from publishers.mutations.mutation import columns_of
 from publishers.wal.read.reader import Reader
 from tests.publishers.support import QUICK, Held, fill, in_threads, opened, order, scratch, wait_until
 
@@ -420,3 +421,28 @@ def test_what_was_looked_at_before_a_cut_is_looked_at_again(monkeypatch):
         with pytest.raises(ExpectationFailed) as found:
             log.commit([order(3)], expect=(place, [("order", order(7).key)]))
         assert found.value.at == Position(2, 1)
+
+
+def test_what_is_expected_may_be_told_once_all_changes_were_read():
+    """F145: of columns that are read while they are committed, and of the other ways."""
+    with opened() as log:
+        place, told = head(log), []
+
+        def changes():
+            told.append("read")
+            yield order(1)
+
+        def columns():
+            yield columns_of([*changes()])
+
+        def expect():
+            told.append("asked")
+            return place, [("order", order(1).key)]
+
+        assert log.commit_columns(columns(), expect=expect).version == 1
+        assert log.submit(changes(), expect=lambda: None).result().version == 2
+        with pytest.raises(ExpectationFailed):
+            log.commit_columns(columns(), expect=expect)
+        with pytest.raises(ExpectationFailed):
+            log.commit(changes(), expect=expect)
+        assert told == ["read", "asked", "read", *["read", "asked"] * 2]

@@ -12,7 +12,7 @@ from penstock_cdc.mutations import expire
 from publishers import ChangeLog, Content, Criterion, Operation, remove, truncate, upsert
 from publishers.mutations.mutation import columns_of
 from publishers.spark import BatchChanged, ChangeSink, ComparisonTooLarge
-from publishers.spark.comparison import BatchComparison
+from publishers.spark.comparison import BatchComparison, StateReads
 from tests.publishers.support import QUICK, opened
 
 pytestmark = pytest.mark.timeout(600)
@@ -43,8 +43,10 @@ def told(log, since=1):
 
 
 def decided(log, *rows, limit=10**6):
-    comparison = BatchComparison(log, limit, 20)
-    return comparison, [one for window in comparison.decided([[columns_of(rows)]]) for one in window]
+    reads = StateReads(log)
+    comparison = BatchComparison(log, reads, limit, 20)
+    columns = [one for window in comparison.decided([[columns_of(rows)]]) for one in window]
+    return comparison, columns, reads.expect()
 
 
 def test_each_row_becomes_what_it_changes(spark, log):
@@ -154,9 +156,9 @@ def test_what_is_decided_leads_to_the_same_state_and_says_nothing_in_vain(before
             log.commit(before)
         state = applied({}, before)
         wanted = applied(state, batch)
-        comparison, columns = decided(log, *batch)
+        comparison, columns, expect = decided(log, *batch)
         if columns:
-            log.commit_columns(columns, expect=comparison.expect)
+            log.commit_columns(columns, expect=expect)
         changes = log.history(
             Criterion(areas={"DATA"}), 2 if before else 1, 100, content=Content.BODY
         ).changes
@@ -182,21 +184,21 @@ def test_what_is_decided_leads_to_the_same_state_and_says_nothing_in_vain(before
 
 def test_a_body_that_is_no_object_is_replaced_without_names_of_fields(log):
     log.commit([upsert("e", "a", b"[1]"), upsert("e", "b", b"null")])
-    _, (columns,) = decided(log, upsert("e", "a", {"n": 1}), upsert("e", "b", {"n": 1}))
+    _, (columns,), _ = decided(log, upsert("e", "a", {"n": 1}), upsert("e", "b", {"n": 1}))
     log.commit_columns([columns])
     assert [one[3:] for one in told(log, 2)] == [([1], None), (None, None)]
 
 
 def test_of_many_keys_the_whole_log_is_expected_to_be_as_it_was(log):
-    comparison, columns = decided(log, *(upsert("e", str(key), {"n": key}) for key in range(1_001)))
-    assert comparison.expect == str(log.token(log.head))
-    few, _ = decided(log, upsert("e", "1", {"n": 1}))
-    assert few.expect == (str(log.token(log.head)), {("e", b"1")})
-    assert decided(log, truncate("e"))[0].expect is BatchComparison(log, 1, 20).expect is None
+    _, columns, many = decided(log, *(upsert("e", str(key), {"n": key}) for key in range(1_001)))
+    assert many == str(log.token(log.head))
+    _, _, few = decided(log, upsert("e", "1", {"n": 1}))
+    assert few == (str(log.token(log.head)), {("e", b"1")})
+    assert decided(log, truncate("e"))[2] is StateReads(log).expect() is None
     log.commit([upsert("other", "1", {})])
     with pytest.raises(ExpectationFailed):
-        log.commit_columns(columns, expect=comparison.expect)
-    log.commit_columns(columns, expect=few.expect)
+        log.commit_columns(columns, expect=many)
+    log.commit_columns(columns, expect=few)
 
 
 def test_more_changes_than_may_be_held_are_refused(spark, log):

@@ -4,8 +4,9 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock_cdc.errors import InvalidOption
-from publishers import ChangeLog, Operation
+from publishers import ChangeLog, Operation, remove, upsert
 from publishers.spark import DEBEZIUM, ChangeSink, RowRefused, SchemaRefused, UnorderedWarning, debezium
+from publishers.state import CompactedState
 
 pytestmark = pytest.mark.timeout(600)
 FIELDS = "id BIGINT, total STRING"
@@ -294,6 +295,62 @@ def test_nothing_is_taken_from_before_a_bad_row(spark, stated, stored):
     assert [change.body for change in stored(stated)] == [{"id": 1, **LONG}]
     with ChangeLog.open(stated.path.with_name("stated.dead"), read_only=True) as dead:
         assert [change.body["column"] for change in stored(dead)] == ["big", "note"]
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Calls functions behind the next looks into the state, one each, as another writer does; returns those that are left."""
+    left, find = [], CompactedState.find
+
+    def found(state, places):
+        page = find(state, places)
+        if left:
+            left.pop(0)()
+        return page
+
+    monkeypatch.setattr(CompactedState, "find", found)
+    return left
+
+
+@pytest.mark.parametrize("compare", [False, True])
+def test_a_value_that_another_writer_changes_meanwhile_is_taken_again(
+    spark, stated, stored, meanwhile, compare
+):
+    """F192: the older one would go over the newer one."""
+    sink = sink_of(stated)
+    sink(debezium(kafka(spark, *(envelope("c", None, {"id": n, **LONG}) for n in (1, 2))), WIDE), 0)
+    values = [envelope("u", None, {"id": 1, **GAPS}), envelope("d", {"id": 2, **GAPS}, None)]
+    newer = [{"id": n, **LONG, "note": "newer"} for n in (1, 2)]
+    meanwhile += [
+        lambda: stated.commit([upsert("order", "1", newer[0]), upsert("order", "3", {})]),
+        lambda: stated.commit([upsert("order", "2", newer[1])]),
+        lambda: stated.commit([upsert("order", "3", {"n": 1})]),  # which the batch does not read
+    ]
+    if compare:
+        options = {name: value for name, value in DEBEZIUM.items() if name != "before"}
+        sink = ChangeSink(stated, key="id", name="shop", producer="p", compare=True, **options)
+        values = values[:1]
+        meanwhile[1] = meanwhile[2]
+    sink(debezium(kafka(spark, *values), WIDE).drop(*["_before"][: int(compare)]), 1)
+    assert not meanwhile
+    last = {change.key: change for change in stored(stated)}
+    assert last["1"].body == {**newer[0], "big": 7}
+    if not compare:
+        assert last["2"].before == {**newer[1], "big": 7}
+
+
+def test_a_row_that_turns_bad_while_the_batch_is_tried_again_is_a_dead_letter(
+    spark, stated, stored, meanwhile
+):
+    """F192: also if an earlier attempt has told of other rows."""
+    sink = sink_of(stated, on_bad_row="dead_letter")
+    sink(debezium(kafka(spark, envelope("c", None, {"id": 1, **LONG})), WIDE), 0)
+    meanwhile.append(lambda: stated.commit([remove("order", "1")]))
+    values = [envelope("u", None, {"id": n, **GAPS}) for n in (1, 2)]
+    sink(debezium(kafka(spark, *values, envelope("c", None, {"id": 3, **LONG})), WIDE), 1)
+    with ChangeLog.open(stated.path.with_name("stated.dead"), read_only=True) as dead:
+        assert [change.body["key"] for change in stored(dead)] == ["2", "1", "2"]
+    assert stored(stated)[-1].body == {"id": 3, **LONG}
 
 
 def test_without_a_state_a_value_stays_untold(spark, log, stored):
