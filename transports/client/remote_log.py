@@ -87,7 +87,7 @@ class RemoteLog:
     """
 
     def __init__(self, link: RemoteLink) -> None:
-        self.url = link.url
+        self.url: str = link.url
         self._link = link
         self._threads = CommitThreads("penstock-remote")
 
