@@ -296,7 +296,7 @@ class GroupMachine:
         self._heard(consumer)
         places = map(self._place, positions) if self.settings.ack == "transaction" else positions
         pending = consumer.pending
-        found = {place: pending.get(place) or self._own(consumer, place) for place in places}
+        found = {place: pending.get(place) or self.own(consumer, place) for place in places}
         return self._done([one for one in found.values() if one is not None])
 
     def ack_delivered(self, positions: Iterable[Position]) -> int:
@@ -344,7 +344,7 @@ class GroupMachine:
         Raises:
             ConsumerFenced: As `ack`.
         """
-        unit = self._own(consumer, position)
+        unit = self.own(consumer, position)
         if unit is None or unit.state is not _PENDING:
             return False
         if delay is None:
@@ -384,7 +384,7 @@ class GroupMachine:
 
     def in_progress(self, consumer: GroupConsumer, position: Position) -> bool:
         """Restarts ``ack_wait`` of a delivery; returns whether it is pending."""
-        unit = self._own(consumer, position)
+        unit = self.own(consumer, position)
         if unit is None or unit.state is not _PENDING:
             return False
         self._timers.set(unit, self._clock.monotonic() + self.settings.ack_wait)
@@ -392,7 +392,7 @@ class GroupMachine:
 
     def term(self, consumer: GroupConsumer, position: Position, reason: str) -> bool:
         """Terminates a delivery, which becomes a dead letter; returns whether it was pending or due."""
-        unit = self._own(consumer, position)
+        unit = self.own(consumer, position)
         if unit is None:
             return False
         self._blame(unit, reason)
@@ -477,8 +477,12 @@ class GroupMachine:
         self.paused = self.tripped = False
         self.breaker.clear()
 
-    def _own(self, consumer: GroupConsumer, position: Position) -> GroupUnit | None:
-        """The pending or due unit at a position that was last delivered to a consumer's name; None if it is done or unknown."""
+    def own(self, consumer: GroupConsumer, position: Position) -> GroupUnit | None:
+        """The pending or due unit at a position that was last delivered to a consumer's name; None if it is done or unknown.
+
+        Raises:
+            ConsumerFenced: If the consumer is not current, or another one has it.
+        """
         self._heard(consumer)
         unit = self.units.get(self._place(position))
         if unit is None or unit.state not in (_PENDING, _DUE):

@@ -1,6 +1,6 @@
 """A consumer that has joined a group."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Self
 from weakref import WeakSet
@@ -21,6 +21,8 @@ from publishers.model.position import Position, check_position
 from publishers.options import check_switches, check_whole
 
 __all__ = ["GroupMember"]
+
+Places = Position | GroupDelivery | Iterable[Position | GroupDelivery]
 
 
 class GroupMember:
@@ -134,12 +136,17 @@ class GroupMember:
         For a client that lost its connection and does not know which deliveries arrived. No other consumer receives them
         meanwhile, and they count as no delivery.
         """
-        self._said(lambda machine: machine.recall(self._consumer))
+        book = self._group.book
+        book.check()
+        with book.lock:
+            book.machine.recall(self._consumer)
 
     def has(self, delivery: GroupDelivery) -> bool:
         """Whether a delivery is still pending at this consumer: not done, not due again, not redelivered since."""
-        position, count = delivery.position, delivery.count
-        return self._said(lambda machine: machine.has(self._consumer, position, count))
+        book = self._group.book
+        book.check()
+        with book.lock:
+            return book.machine.has(self._consumer, delivery.position, delivery.count)
 
     def ack(self, *places: Position | GroupDelivery, durable: bool = False) -> int:
         """Acknowledges deliveries; with ``ack="all"``, every delivery of this consumer up to the last of them.
@@ -167,43 +174,52 @@ class GroupMember:
 
     def nack(
         self,
-        place: Position | GroupDelivery,
+        places: Places,
         delay: float | None = None,
         *,
         count: bool = True,
         error: str = "refused",
-    ) -> bool:
-        """Refuses a delivery: it is due again after a delay, for every consumer, together with later ones of its key.
+    ) -> int:
+        """Refuses deliveries: they are due again after a delay, for every consumer, together with later ones of their keys.
 
         Args:
-            place: The delivery or its position.
+            places: A delivery or its position, or several.
             delay: Seconds; None for the next delay of ``backoff``.
-            count: False if it was not tried, as when a worker stops: it then counts as no delivery.
+            count: False if they were not tried, as when a worker stops: this then counts as no delivery.
             error: The reason, for the dead letters.
 
         Returns:
-            False if the delivery was not pending.
+            The number that was pending.
 
         Raises:
-            ConsumerFenced: As `ack`.
+            ConsumerFenced: As `ack`: none is refused then.
         """
-        position = _position(place)
+        # From the last of a key to the first: a delivery is taken back together with those behind it, which count by themselves.
+        positions = sorted(_positions(places), reverse=True)
         found = self._said(
-            lambda machine: machine.nack(self._consumer, position, delay, count=count, error=error)
+            positions,
+            lambda machine, one: machine.nack(self._consumer, one, delay, count=count, error=error),
         )
         self._group.bury()
         self._group.notify()
         return found
 
-    def in_progress(self, place: Position | GroupDelivery) -> bool:
-        """Restarts ``ack_wait`` of a delivery that takes long, so that it does not become due again; False if it is not pending."""
-        position = _position(place)
-        return self._said(lambda machine: machine.in_progress(self._consumer, position))
+    def in_progress(self, places: Places) -> int:
+        """Restarts ``ack_wait`` of deliveries that take long, so that they do not become due again; returns how many are pending.
 
-    def term(self, place: Position | GroupDelivery, reason: str) -> bool:
-        """Terminates a delivery: it is written to the dead letters, and done after that. Returns False if it was done before."""
-        position = _position(place)
-        found = self._said(lambda machine: machine.term(self._consumer, position, reason))
+        Raises:
+            ConsumerFenced: As `ack`.
+        """
+        return self._said(_positions(places), lambda machine, one: machine.in_progress(self._consumer, one))
+
+    def term(self, places: Places, reason: str) -> int:
+        """Terminates deliveries: they are written to the dead letters, and done after that. Returns how many were not done before.
+
+        Raises:
+            ConsumerFenced: As `ack`.
+        """
+        positions = sorted(_positions(places))
+        found = self._said(positions, lambda machine, one: machine.term(self._consumer, one, reason))
         self._group.bury()
         return found
 
@@ -287,10 +303,13 @@ class GroupMember:
     def __repr__(self) -> str:
         return f"<GroupMember {self.name!r} of {self._group.name!r}, generation {self.generation}>"
 
-    def _said(self, say: Callable[[GroupMachine], bool]) -> bool:
-        self._group.book.check()
-        with self._group.book.lock:
-            return say(self._group.book.machine)
+    def _said(self, positions: Collection[Position], say: Callable[[GroupMachine, Position], bool]) -> int:
+        book = self._group.book
+        book.check()
+        with book.lock:
+            for one in positions:
+                book.machine.own(self._consumer, one)  # nothing is done unless all may be
+            return sum(say(book.machine, one) for one in positions)
 
     def _acked(self, say: Callable[[GroupMachine], int], *, durable: bool) -> int:
         check_switches(durable=durable)
@@ -305,6 +324,12 @@ class GroupMember:
         if count:
             self._group.notify()
         return count
+
+
+def _positions(places: Places) -> set[Position]:
+    if isinstance(places, Iterable) and not isinstance(places, (Position, str)):
+        return {_position(one) for one in places}
+    return {_position(places)}
 
 
 def _position(place: object) -> Position:

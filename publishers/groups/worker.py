@@ -42,11 +42,11 @@ class WorkingMember(Protocol):
         """Acknowledges deliveries."""
         ...
 
-    def nack(self, place: GroupDelivery, *, count: bool = True, error: str = "refused") -> bool:
+    def nack(self, places: GroupDelivery, *, count: bool = True, error: str = "refused") -> int:
         """Refuses a delivery."""
         ...
 
-    def in_progress(self, place: GroupDelivery) -> bool:
+    def in_progress(self, places: GroupDelivery) -> int:
         """Restarts ``ack_wait`` of a delivery."""
         ...
 

@@ -28,17 +28,16 @@ def speak_for(log: "ChangeLog", member: GroupMember, call: SpokenCall) -> int:
         PositionError: If a cursor does not belong to this history of the log.
         ConsumerFenced: As the methods of ``GroupMember``.
     """
-    places = sorted({_place(log, one) for one in call.places}, reverse=True)
+    places = [_place(log, one) for one in call.places]
     match call:
         case AckCall():
             return member.ack_upto(places[0]) if call.upto else member.ack(*places)
         case NackCall():
-            # From the last of a key to the first: a delivery returns together with those before it.
-            return sum(member.nack(one, call.delay, count=call.count, error=call.error) for one in places)
+            return member.nack(places, call.delay, count=call.count, error=call.error)
         case InProgressCall():
-            return sum(map(member.in_progress, places))
+            return member.in_progress(places)
         case TermCall():
-            return sum(member.term(one, call.reason) for one in reversed(places))
+            return member.term(places, call.reason)
 
 
 def claim_for(log: "ChangeLog", member: GroupMember, call: ClaimCall) -> ClaimedDeliveries:

@@ -275,10 +275,10 @@ async def acknowledge(port: RespPort, client: RespClient, given: CommandArgument
     await named.check(port, client)
 
     def work(_: object) -> int:
-        places, group = _places(given), named.open()
+        places = _places(given)
         if consumer is None:
-            return group.ack(*places, durable=durable)
-        return _known(port, named, group, consumer).ack(*places, durable=durable)
+            return named.open().ack(*places, durable=durable)
+        return _as_known(port, named, consumer, lambda member: member.ack(*places, durable=durable))
 
     return await port.scan(client, work)
 
@@ -298,8 +298,7 @@ async def refuse(port: RespPort, client: RespClient, given: CommandArguments) ->
 
     def work(_: object) -> int:
         places = _places(given)
-        member = _known(port, named, named.open(), consumer)
-        return sum(member.nack(place, delay, count=counts) for place in places)
+        return _as_known(port, named, consumer, lambda member: member.nack(places, delay, count=counts))
 
     return await port.scan(client, work)
 
@@ -391,16 +390,22 @@ def _as_member(port: RespPort, named: _Named, consumer: str, work: Callable[["Gr
                 raise
 
 
-def _known(port: RespPort, named: _Named, group: "ConsumerGroup", consumer: str) -> "GroupMember":
-    """Returns a consumer that has joined here.
+def _as_known(port: RespPort, named: _Named, consumer: str, work: Callable[["GroupMember"], _T]) -> _T:
+    """Runs work as a consumer that has joined here. Once it is told that it has been replaced, it may join again.
 
     Raises:
         RespError: If it has not joined.
     """
+    group = named.open()
     member = port.members.find(named.log, group, consumer)
     if member is None:
         raise RespError("FENCED", f"consumer {consumer[:80]!a} has not read here, or was removed; read again")
-    return member
+    try:
+        return work(member)
+    except ConsumerFenced as error:
+        if error.current > error.generation:
+            port.members.forget(named.log, group, member)
+        raise
 
 
 def _give_back(member: "GroupMember", found: "Iterable[GroupDelivery]") -> None:

@@ -66,11 +66,19 @@ class HeldSlots:
     Args:
         leases: The slot leases of the server.
         client: The key of the client in the fair thread pools.
+        on_opened: Called when a slot is open or could not be opened.
+
+    Attributes:
+        opening: How many slots are being opened.
     """
 
-    def __init__(self, leases: SlotLeases, client: Hashable) -> None:
+    def __init__(
+        self, leases: SlotLeases, client: Hashable, *, on_opened: Callable[[], object] | None = None
+    ) -> None:
+        self.opening = 0
         self._leases = leases
         self._client = client
+        self._on_opened = on_opened
         self._held: dict[WireEntry, _Held] = {}
 
     def open(
@@ -93,6 +101,12 @@ class HeldSlots:
         """
 
         def taken(result: Callable[[], SlotLease]) -> None:
+            self.opening -= 1
+            take(result)
+            if self._on_opened is not None:
+                self._on_opened()
+
+        def take(result: Callable[[], SlotLease]) -> None:
             try:
                 lease = result()
             except Exception:  # noqa: BLE001 - any error concerns only this subscription
@@ -105,6 +119,7 @@ class HeldSlots:
             self._held[consumer.entry] = _Held(consumer, lease)
             then(lambda: lease)
 
+        self.opening += 1
         self._leases.take(consumer.log, request, principal, consumer, client=self._client, then=taken)
 
     def left(self, entry: WireEntry, *, lost: bool) -> None:

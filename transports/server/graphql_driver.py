@@ -192,7 +192,9 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         super().__init__(session, link, blocked=lambda: session.blocked, **serving)
         self._lane = self._outbound.lane(1, 0)
         self._slots = HeldSlots(
-            SlotLeases(self._limits, self._pools) if leases is None else leases, self._client
+            SlotLeases(self._limits, self._pools) if leases is None else leases,
+            self._client,
+            on_opened=self._ask,
         )
         self._groups = OperationMembers(
             MemberLeases(self._limits, self._pools) if members is None else members,
@@ -462,8 +464,8 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         if self._asking is not None or not self._queries or self._session.phase is ConnectionPhase.CLOSED:
             return
         entry, operation = next(iter(self._queries.items()))
-        if operation.kind == "mutation" and (self._preparing or self._groups.joining):
-            return  # the mutation may be for a consumer that is still joining
+        if operation.kind == "mutation" and (self._preparing or self._slots.opening or self._groups.joining):
+            return  # the mutation may be for a slot that is being opened, or a consumer that is still joining
         del self._queries[entry]
         try:
             pools = self._pools

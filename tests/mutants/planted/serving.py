@@ -169,8 +169,8 @@ SERVING: Final = (
     Fault(
         "F133",
         "transports/resp/grouping.py",
-        "member.nack(place, delay, count=counts)",
-        "member.nack(place, delay)",
+        "member.nack(places, delay, count=counts)",
+        "member.nack(places, delay)",
         "NOCOUNT of the Redis protocol counts",
     ),
     Fault(
