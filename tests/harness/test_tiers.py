@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("entry", [entry for entries in tiers.TABLE.values() for entry in entries])
 def test_the_table_names_what_there_is(entry):
-    path, *names = entry.split("::")
+    path, *names = entry.partition("[")[0].split("::")
     assert (ROOT / path).exists(), f"{path} is gone: take it out of tests/harness/tiers.py"
     text = (ROOT / path).read_text() if names else ""
     for name in names[:1]:
@@ -23,6 +23,8 @@ def test_the_table_names_what_there_is(entry):
 def test_the_table_says_nothing_twice():
     for tier, entries in tiers.TABLE.items():
         for entry in entries:
+            if entry.endswith("]"):
+                continue
             above = entry.rpartition("::" if "::" in entry else "/")[0]
             assert tiers.tier_of(above) != tier, f"{entry} is {tier} already"
 
@@ -35,6 +37,9 @@ def test_the_longest_entry_counts():
     )
     assert tiers.tiers_in("tests/transports/cli/test_tail.py") == {"wire", "process"}
     assert tiers.tiers_in("tests/flow/test_sources.py") == {"fast"}
+    assert tiers.tier_of("tests/contracts/test_groups.py::test_a[websocket]") == "wire"
+    assert tiers.tier_of("tests/contracts/test_groups.py::test_a[in-process:1]") == "fast"
+    assert tiers.tiers_in("tests/contracts/test_groups.py") == {"fast", "wire", "process"}
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,10 @@ NOISE: Final = 5.0
 """Times by which a test may exceed its budget: neighbours that share caches and cores make the same work dearer."""
 
 TABLE: Final[dict[str, tuple[str, ...]]] = {
+    "fast": ("tests/contracts[in-process]",),
     "wire": (
         "tests/attacks",
+        "tests/contracts",
         "tests/flights/test_front.py",
         "tests/flights/test_pages.py::test_every_file_that_is_there_is_served",
         "tests/flights/test_watcher.py",
@@ -126,6 +128,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/attacks/test_descriptors.py::test_with_256_descriptors_and_1100_silent_connections_the_log_rolls_on",
         "tests/browser",
         "tests/clients",
+        "tests/contracts[javascript]",
         "tests/crash",
         "tests/examples",
         "tests/flights/test_crew.py",
@@ -197,7 +200,8 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/typing",
     ),
 }
-"""The tier of each test that is not fast, by folder, file or function; the longest entry counts."""
+"""The tier of each test that is not fast, by folder, file or function; the longest entry counts, and in brackets it is of tests that
+begin their parameters with that word."""
 
 _TIERS: Final = {entry: tier for tier, entries in TABLE.items() for entry in entries}
 _WIRE: Final = {"socket.bind": "bound a socket", "socket.connect": "connected a socket"}
@@ -212,17 +216,22 @@ _PROCESS: Final = {
 
 def tier_of(nodeid: str) -> str:
     """Returns the tier of a test, or of all tests of a file or folder that the table does not name."""
-    place = nodeid.partition("[")[0]
+    place, _, parameters = nodeid.partition("[")
+    face = f"[{parameters.rstrip(']').partition(':')[0]}]"
     while place not in _TIERS:
         place, mark, _ = place.rpartition("::" if "::" in place else "/")
         if not mark:
             return "fast"
-    return _TIERS[place]
+    return _TIERS.get(place + face, _TIERS[place])
 
 
 def tiers_in(path: str) -> set[str]:
     """Returns the tiers that tests of a file may have."""
-    return {tier_of(path), *(tier for entry, tier in _TIERS.items() if entry.startswith(f"{path}::"))}
+    folder = f"{path.rpartition('/')[0]}["
+    return {
+        tier_of(path),
+        *(tier for entry, tier in _TIERS.items() if entry.startswith((f"{path}::", folder))),
+    }
 
 
 def complaint(nodeid: str, deeds: dict[str, str], seconds: float) -> str | None:
@@ -274,7 +283,7 @@ def _seconds() -> float:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for tier in ("fast", *TABLE):
+    for tier in TABLE:
         config.addinivalue_line("markers", f"{tier}: of this tier, by tests/harness/tiers.py")
     sys.addaudithook(_hear)
 
@@ -282,11 +291,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Passes over files without tests of the one tier that is asked for (``-m fast``)."""
     wanted = config.option.markexpr
-    if (
-        wanted not in {"fast", *TABLE}
-        or collection_path.suffix != ".py"
-        or collection_path.name == "conftest.py"
-    ):
+    if wanted not in TABLE or collection_path.suffix != ".py" or collection_path.name == "conftest.py":
         return None
     name = collection_path.relative_to(config.rootpath).as_posix()
     return None if wanted in tiers_in(name) else True
