@@ -4,10 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from publishers import ChangeLog, Criterion, upsert
-from publishers.groups import GroupState
-from publishers.views.view import View
-from transports import Grant, LogAction, serve
+from publishers import Criterion, upsert
+from transports import Grant, LogAction
 from transports.codec.groups import AckCall
 from transports.server.connection_groups import _do_all
 
@@ -75,84 +73,6 @@ async def call(wire, do, subscription="a", /, n=1, **payload):
     return message["result"] if "result" in message else message["error"]
 
 
-async def test_consumers_share_the_changes_and_acknowledge_them(work, group, log):
-    """F75, F76: each delivery has its place, its count and its events; the answer is how many were new."""
-    put(log, "1", "2", "3")
-    async with work() as one, work() as two:
-        await one.init()
-        assert (await two.init())["payload"]["limits"]["groupCalls"] == 256
-        assert await join(one, "w1", wanted=2) == {"name": "pickers", "consumer": "w1", "generation": 1}
-        first, second = await given(one, 2)
-        assert keys([first, second]) == ["1", "2"]
-        assert (first["at"], first["count"]) == (str(log.token(group.info().floor)), 1)
-        assert first["events"][0]["body"] == {"key": "1"}
-        assert (await join(two, "w2"))["generation"] == 2
-        (third,) = await given(two, 1)
-        assert keys([third]) == ["3"]
-        assert await call(one, "ack", at=[first["at"], second["at"]], durable=True) == {"count": 2}
-        assert not group.info().unsynced
-        assert await call(one, "ack", n=7, at=[first["at"]]) == {"count": 0}
-        assert await call(two, "ack_upto", at=[third["at"]]) == {"count": 1}
-        assert group.info().lag.versions == 0
-        put(log, "4")
-        assert keys(await given(two, 1)) == ["4"]
-        await one.send(type="request", id="a", n=5)
-        await two.send(type="complete", id="a")  # what it has is due at once, and has been delivered
-        (again,) = await given(one, 1)
-        assert (keys([again]), again["count"]) == (["4"], 2)
-
-
-async def test_what_is_refused_comes_again(work, group, log):
-    """F80, F163: a refusal counts unless it is said that it does not, and more time delivers nothing."""
-    put(log, "1", "2")
-    async with work() as wire:
-        await wire.init()
-        await join(wire)
-        first, second = await given(wire, 2)
-        places = [first["at"], second["at"]]
-        assert await call(wire, "in_progress", at=places) == {"count": 2}
-        assert await call(wire, "nack", at=places, count=False, delayMs=0) == {"count": 2}
-        again = await given(wire, 2)
-        assert [(one["at"], one["count"]) for one in again] == [(place, 1) for place in places]
-        assert await call(wire, "nack", at=places, delayMs=0, error="no room") == {"count": 2}
-        assert [one["count"] for one in await given(wire, 2)] == [2, 2]
-        assert await call(wire, "nack", at=[places[1]]) == {"count": 1}  # comes after ``backoff``
-        assert await call(wire, "nack", at=[places[1]]) == {"count": 0}
-        assert await call(wire, "term", at=[places[0]], reason="broken") == {"count": 1}
-        (letter,) = group.dead.inspect()
-        assert (letter.first_error, letter.last_error) == ("no room", "broken")
-
-
-async def test_what_is_pending_is_listed_and_claimed(work, group, log):
-    """F77, F79: by place, consumer, idle time and count."""
-    put(log, "1", "2", "3")
-    async with work() as one, work() as two:
-        await one.init()
-        await two.init()
-        await join(one)
-        first, second, third = await given(one, 3)
-        await join(two, "w2")
-        told = await call(two, "pending", limit=2)
-        assert told["total"] == 3
-        assert [(row["at"], row["consumer"], row["generation"], row["count"]) for row in told["rows"]] == [
-            (first["at"], "w1", 1, 1),
-            (second["at"], "w1", 1, 1),
-        ]
-        assert told["rows"][0]["idleMs"] >= 0
-        rows = (await call(two, "pending", start=third["at"], consumer="w1"))["rows"]
-        assert [row["at"] for row in rows] == [third["at"]]
-        assert (await call(two, "pending", minIdleMs=600_000))["rows"] == []
-        claimed = await call(two, "claim", limit=1)
-        assert (claimed["next"], claimed["lost"]) == (second["at"], [])
-        assert (keys(claimed["deliveries"]), claimed["deliveries"][0]["count"]) == (["1"], 2)
-        looked = await call(two, "claim", at=[second["at"]], onlyIds=True)
-        assert [(one["events"], one["count"]) for one in looked["deliveries"]] == [([], 1)]
-        problem = await call(one, "ack", at=[first["at"], third["at"]])  # the first is another one's
-        assert problem["code"] == "FENCED"
-        assert await call(two, "ack", at=[first["at"], second["at"]]) == {"count": 2}
-        assert (await call(two, "claim", start=third["at"]))["deliveries"][0]["at"] == third["at"]
-
-
 async def test_a_client_that_comes_back_goes_on_with_its_generation(work, group, log, until):
     """F84: within the grace time it keeps what has come, and what has not comes again, uncounted."""
     put(log, "1", "2", "3")
@@ -174,27 +94,6 @@ async def test_a_client_that_comes_back_goes_on_with_its_generation(work, group,
         await wire.init()
         assert (await join(wire, opening="x"))["generation"] == 1
         assert [one["at"] for one in await given(wire, 2)] == [second["at"], third["at"]]
-
-
-async def test_another_client_of_the_same_name_fences_it(work, group, log):
-    """F84: and what the older one says counts no more."""
-    put(log, "1", "2")
-    async with work() as old, work() as new:
-        await old.init()
-        await new.init()
-        await join(old)
-        first, second = await given(old, 2)
-        assert (await join(new, history=True))["generation"] == 2
-        problem = (await old.expect("error"))["payload"]
-        assert (problem["code"], problem["generation"], problem["current"]) == ("FENCED", 1, 2)
-        await old.send(type="group", id="a", n=1, do="ack", payload={"at": [first["at"]]})
-        await old.nothing_comes()
-        assert [(one["at"], one["count"]) for one in await given(new, 2)] == [
-            (first["at"], 1),
-            (second["at"], 1),
-        ]
-        group.join("w1")  # in the process of the server
-        assert (await new.expect("error"))["payload"]["code"] == "FENCED"
 
 
 async def test_the_newer_of_two_connections_of_one_client_has_the_consumer(work, group, log):
@@ -270,22 +169,6 @@ async def test_consumers_have_a_bound_where_those_whose_clients_are_away_make_ro
         assert (problem["code"], problem["limit"], problem["retryable"]) == ("TOO_MANY_CONSUMERS", 2, True)
 
 
-async def test_only_groups_that_the_grant_names_can_be_used(serving, dial, group, log):
-    """F75: by default nobody may; whether there is a group is not told; an unknown group is a typed error."""
-    async with dial(serving().url) as wire:
-        await wire.init()
-        problem = await join(wire)
-        assert (problem["code"], problem["path"]) == ("FORBIDDEN", "action")
-    async with dial(serving(authorise=WORKER).url) as wire:
-        await wire.init()
-        for name in ("bills", "none"):
-            problem = await join(wire, group=name)
-            assert (problem["code"], problem["path"]) == ("FORBIDDEN", "group")
-        problem = await join(wire, group="pick-none")
-        assert (problem["code"], problem["path"]) == ("GROUP_NOT_FOUND", "group")
-        assert "pickers" not in problem["message"]
-
-
 async def test_a_group_is_taken_away_with_the_grant(serving, dial, group, log, until):
     """F140: its consumer ends with FORBIDDEN, and leaves."""
     granted = {"pickers"}
@@ -299,23 +182,6 @@ async def test_a_group_is_taken_away_with_the_grant(serving, dial, group, log, u
         granted.clear()
         assert (await wire.expect("error"))["payload"]["code"] == "FORBIDDEN"
         await until(lambda: group.info().consumers == ())
-
-
-async def test_a_grant_with_a_view_has_no_groups(serving, dial, group):
-    narrowed = Grant({LogAction.CONSUME}, View(), groups=["pickers"])
-    async with dial(serving(authorise=narrowed).url) as wire:
-        await wire.init()
-        assert (await join(wire))["code"] == "FORBIDDEN"
-
-
-async def test_a_follower_has_no_groups(tmp_path, log, dial):
-    with (
-        ChangeLog.open(tmp_path / "shop", read_only=True) as follower,
-        serve(follower, authorise=WORKER) as server,
-    ):
-        async with dial(server.url) as wire:
-            await wire.init()
-            assert (await join(wire))["code"] == "LOG_READ_ONLY"
 
 
 @pytest.mark.parametrize(
@@ -409,23 +275,6 @@ async def test_calls_are_bounded_and_done_before_the_consumer_leaves(work, group
             await wire.send(type="complete", id="a")
         await until(lambda: not group.info().consumers)
     assert group.info().acked == 2
-
-
-async def test_a_lost_group_says_so(work, group, log):
-    async with work() as wire:
-        await wire.init()
-        await join(wire)
-        group.book.state = GroupState.LOST
-        problem = await join(wire, "w2", "b")
-        assert (problem["code"], problem["oldest"]) == ("GROUP_LOST", str(log.token(log.oldest)))
-
-
-async def test_a_group_that_is_dropped_ends_its_consumers(work, group, log):
-    async with work() as wire:
-        await wire.init()
-        await join(wire)
-        log.groups.drop("pickers")
-        assert (await wire.expect("error"))["payload"]["code"] == "GROUP_NOT_FOUND"
 
 
 async def test_a_server_that_stops_lets_its_consumers_leave(serving, dial, group, log):

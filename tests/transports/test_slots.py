@@ -55,43 +55,6 @@ async def refused(wire, **payload):
     return await wire.expect("error")
 
 
-async def test_a_slot_is_opened_read_and_acknowledged(consume, slots, log, until):
-    """F74: with its criteria, from its place on, and given back when the subscription ends."""
-    put(log, "1", "2")
-    async with consume() as wire:
-        await wire.init()
-        told = await open_slot(wire, owner="worker 1")
-        assert told == {
-            "name": "stock",
-            "generation": 1,
-            "cursor": str(log.token(Position(1))),
-            "paused": False,
-        }
-        events = await wire.events(2)
-        assert [event["key"] for event in events] == ["1", "2"]
-        assert slots.info("stock").owner == "worker 1"
-        await wire.send(type="ack", id="a", cursor=events[0]["cursor"], n=1)
-        assert await wire.expect("acked") == {
-            "type": "acked",
-            "id": "a",
-            "cursor": events[0]["cursor"],
-            "n": 1,
-        }
-        await wire.send(type="ack", id="a", cursor=events[1]["cursor"], n=2, durable=True)
-        assert (await wire.expect("acked"))["n"] == 2
-        assert not slots.info("stock").unsynced
-        await wire.send(type="ack", id="a", cursor=events[0]["cursor"], n=3)  # stale, and ignored
-        assert await wire.expect("acked") == {
-            "type": "acked",
-            "id": "a",
-            "cursor": str(log.token(log.head)),
-            "n": 3,
-        }
-        await wire.send(type="complete", id="a")
-        await until(lambda: free(slots))
-    assert slots.info("stock").position == log.head
-
-
 async def test_what_was_not_delivered_cannot_be_acknowledged(consume, slots, log):
     put(log, "1", "2")
     async with consume() as wire:
@@ -109,29 +72,6 @@ async def test_what_was_not_delivered_cannot_be_acknowledged(consume, slots, log
         assert len(await wire.events(1)) == 1  # the subscription goes on
         await wire.send(type="ack", id="b", cursor=event["cursor"], n=1)  # of no subscription
         await wire.nothing_comes()
-
-
-async def test_a_slot_has_one_consumer_which_another_may_fence(consume, slots, log):
-    put(log, "1")
-    async with consume() as one, consume() as two:
-        await one.init()
-        await two.init()
-        await open_slot(one, owner="one")
-        (event,) = await one.events(1)
-        problem = await open_slot(two)
-        assert (problem["code"], problem["owner"], problem["retryable"]) == ("SLOT_BUSY", "one", True)
-        problem = await open_slot(two, generation=7)
-        assert (problem["code"], problem["generation"], problem["current"]) == ("FENCED", 7, 1)
-        told = await open_slot(two, takeOver=True, owner="two")
-        assert told["generation"] == 2
-        assert (await one.expect("error"))["payload"]["code"] == "FENCED"
-        await one.send(type="ack", id="a", cursor=event["cursor"], n=1)
-        await one.nothing_comes()
-        assert slots.info("stock").position == Position(1)
-        assert [each["key"] for each in await two.events(1)] == ["1"]
-        taken = slots.open("stock", take_over=True)  # in the process of the server
-        assert (await two.expect("error"))["payload"]["code"] == "FENCED"
-        taken.close()
 
 
 async def test_a_client_that_comes_back_goes_on_with_the_opening_that_it_had(consume, slots, log, until):
@@ -207,34 +147,6 @@ async def test_slots_have_a_bound_where_those_whose_clients_are_away_make_room(c
         await until(lambda: free(slots))
         problem = await open_slot(wire, "d")
         assert (problem["code"], problem["limit"], problem["retryable"]) == ("TOO_MANY_SLOTS", 2, True)
-
-
-async def test_only_slots_that_the_grant_names_can_be_opened(serving, dial, slots, log):
-    """By default nobody may; and whether there is a slot is not told."""
-    log.slots.create("bills")
-    async with dial(serving().url) as wire:
-        await wire.init()
-        problem = await open_slot(wire)
-        assert (problem["code"], problem["path"]) == ("FORBIDDEN", "action")
-    async with dial(serving(authorise=CONSUMER).url) as wire:
-        await wire.init()
-        for name in ("bills", "none"):
-            problem = await open_slot(wire, name=name)
-            assert (problem["code"], problem["path"]) == ("FORBIDDEN", "slot.name")
-        problem = await open_slot(wire, name="stock-none")
-        assert (problem["code"], problem["path"]) == ("SLOT_NOT_FOUND", "slot.name")
-        assert "bills" not in problem["message"]
-        assert (await wire.fail())["code"] == "FORBIDDEN"  # to consume is not to read
-
-
-async def test_a_follower_has_no_slots(tmp_path, log, dial):
-    with (
-        ChangeLog.open(tmp_path / "shop", read_only=True) as follower,
-        serve(follower, authorise=CONSUMER) as server,
-    ):
-        async with dial(server.url) as wire:
-            await wire.init()
-            assert (await open_slot(wire))["code"] == "LOG_READ_ONLY"
 
 
 async def order(wire, **payload):

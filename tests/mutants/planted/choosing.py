@@ -72,6 +72,13 @@ CHOOSING: Final = (
     ),
     Fault(
         "F84",
+        "publishers/groups/member.py",
+        "            for one in positions:\n                book.machine.own(self._consumer, one)  # nothing is done unless all may be\n",
+        "",
+        "a call about several deliveries is half done where another consumer has one of them",
+    ),
+    Fault(
+        "F84",
         "publishers/groups/machine.py",
         "if unit.holder is None or unit.holder.consumer != consumer.name:",
         "if unit.holder is None:",

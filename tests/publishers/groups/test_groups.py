@@ -19,7 +19,6 @@ from publishers.groups.errors import (
 from publishers.groups.state import GroupState
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, opened, order, scratch, wait_until
-from tests.simulation.workload import Clock
 
 
 @pytest.fixture
@@ -108,41 +107,6 @@ def test_what_was_acknowledged_durably_never_comes_again_and_everything_else_doe
         assert log.groups.info("stock").floor == log.head
         log.groups.seek("stock", "earliest")
         assert keys(log.groups.join("stock", "one").read(wait=0)) == [0, 1, 2, 3, 4, 5]
-
-
-def test_pending_deliveries_are_listed_claimed_and_lengthened():
-    """F77, F79, F80."""
-    clock = Clock()
-    with opened(clock=clock) as log:
-        group = log.groups.create("stock", since="earliest")
-        log.commit([order(n) for n in range(4)])
-        one, two = group.join("one"), group.join("two")
-        found = one.read(3, wait=0)
-        two.read(wait=0)
-        clock.now += 7_000_000
-        summary = group.pending()
-        assert (summary.total, summary.lowest, summary.consumers) == (
-            4,
-            found[0].position,
-            {"one": 3, "two": 1},
-        )
-        rows = group.pending_rows(consumer="one", min_idle=7.0, limit=2)
-        assert [(row.position, row.idle, row.count) for row in rows] == [
-            (each.position, 7.0, 1) for each in found[:2]
-        ]
-        assert group.pending_rows(min_idle=8.0) == []
-        assert one.in_progress(found[0])
-        moved = two.claim(5.0, limit=2)
-        assert [each.position for each in moved.deliveries] == [each.position for each in found[:2]]
-        assert moved.next == found[2].position
-        with pytest.raises(ConsumerFenced):
-            one.ack(found[0])
-        looked = two.claim(0.0, [found[2].position], only_ids=True).deliveries[0]
-        assert (looked.changes, looked.count) == ((), 1)
-        assert two.ack_upto(found[2]) == 3
-        one.leave()
-        two.leave()
-        assert group.info().due == 1
 
 
 def test_what_cannot_be_handled_becomes_a_dead_letter(log):

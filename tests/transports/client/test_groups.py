@@ -8,7 +8,7 @@ from flow.bridges.asyncio import aiter as iterate
 from publishers import ChangeLog, Criterion, upsert
 from publishers.errors import InvalidOption, LogForked
 from publishers.views.view import Integers
-from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect, serve
+from transports import Backoff, ConnectionLost, Grant, LogAction, connect, serve
 from transports.client.remote_groups import RemoteGroups
 from transports.codec.groups import MemberReply
 from transports.codec.replies import GroupReply, JoinedReply
@@ -38,51 +38,6 @@ def cut(server):
     """Cuts every connection off, as a network does."""
     for connection in list(server.application._connections):
         server._loop.call_soon_threadsafe(connection._link.abort)
-
-
-async def test_consumers_share_the_changes(serving, group, put, until):
-    """F75, F76, F80: each is given to one; what was not acknowledged comes again."""
-    put("1", "2", "3")
-    async with connect(serving(authorise=WORKER).url) as remote, remote.group("pickers", "w1") as worker:
-        assert worker.generation is None
-        async with iterate(worker.deliveries(), prefetch=8) as deliveries:
-            first, second, third = [await anext(deliveries) for _ in range(3)]
-            assert (first.change.body, first.count, first.generation) == ({"key": "1"}, 1, worker.generation)
-            assert await worker.ack(first, durable=True) == 1
-            assert await worker.ack(first.cursor) == 0
-            assert await worker.ack() == 0
-            assert await worker.in_progress(second) == 1
-            assert await worker.nack(second, delay=0.0, count=False) == 1
-            again = await anext(deliveries)
-            assert (again.cursor, again.count) == (second.cursor, 1)
-            assert await worker.nack(again, delay=600.0, error="no room") == 1
-            assert await worker.term(third, reason="broken") == 1
-            assert await worker.ack_upto(second, durable=True) == 0
-        await until(lambda: not group.info().consumers)
-    assert [letter.last_error for letter in group.dead.inspect()] == ["broken"]
-    assert group.info().due == 1
-
-
-async def test_what_others_have_is_listed_and_claimed(serving, group, put):
-    """F77, F79."""
-    put("1", "2")
-    async with connect(serving(authorise=WORKER).url) as remote:
-        one, two = remote.group("pickers", "w1"), remote.group("pickers", "w2")
-        async with iterate(one.deliveries(), prefetch=2) as held, iterate(two.deliveries(), prefetch=2):
-            first, second = await anext(held), await anext(held)
-            listed = await two.pending(consumer="w1")
-            assert (listed.total, [row.cursor for row in listed.rows]) == (2, [first.cursor, second.cursor])
-            assert (listed.rows[0].count, listed.rows[0].generation) == (1, one.generation)
-            assert (await two.pending(second, min_idle=600.0)).rows == ()
-            claimed = await two.claim(0.0, limit=1)
-            assert (claimed.deliveries[0].change.key, claimed.deliveries[0].count) == ("1", 2)
-            assert (claimed.next, claimed.lost) == (second.cursor, ())
-            assert (await two.claim(0.0, second, only_ids=True)).deliveries[0].changes == ()
-            with pytest.raises(RemoteError) as caught:
-                await one.ack(first)
-            assert caught.value.code == "FENCED"
-            assert await two.ack(first, second) == 2
-            assert (await two.claim(0.0, start=first)).deliveries == ()
 
 
 async def test_a_consumer_goes_on_over_lost_connections_with_its_generation(serving, group, put):
@@ -133,23 +88,6 @@ async def test_a_consumer_goes_on_over_a_restart_of_the_server_and_its_log(tmp_p
             assert worker.generation == 2
     server.stop()
     log.close()
-
-
-async def test_another_consumer_of_its_name_ends_it(serving, group, put):
-    """F84: and whatever it says then."""
-    put("1")
-    async with connect(serving(authorise=WORKER).url, reconnect=QUICK) as remote:
-        worker = remote.group("pickers", "w1")
-        async with iterate(worker.deliveries(), prefetch=1) as deliveries:
-            first = await anext(deliveries)
-            with group.join("w1") as other:
-                with pytest.raises(RemoteError) as caught:
-                    await anext(deliveries)
-                assert caught.value.code == "FENCED"
-                with pytest.raises(RemoteError) as caught:
-                    await worker.ack(first)
-                assert caught.value.code == "FENCED"
-                assert [one.change.key for one in other.read(history=True, wait=0)] == ["1"]
 
 
 async def test_a_consumer_says_what_is_wrong_before_anything_is_sent(serving, group):

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from flow.bridges.asyncio import aiter as iterate
-from publishers import Criterion, PageSource, Position, upsert
+from publishers import Criterion, PageSource, upsert
 from publishers.errors import InvalidOption
-from publishers.slots import SlotState
 from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect
 
 QUICK = Backoff(first=0.01, limit=0.05)
@@ -21,59 +20,6 @@ def put(log):
         return [log.commit([upsert("order", key, {"key": key})]).version for key in keys]
 
     return put
-
-
-async def test_a_slot_is_made_looked_at_moved_and_dropped_from_afar(serving, log, put):
-    """F74, F88, F91."""
-    put("1", "2", "3")
-    async with connect(serving(authorise=CONSUMER).url) as remote:
-        slots = remote.slots
-        made = await slots.create("stock", ORDERS, since="earliest", granularity="change")
-        assert (made.log, made.name, made.state, made.version, made.generation) == (
-            "shop",
-            "stock",
-            "free",
-            1,
-            0,
-        )
-        assert made.cursor == str(log.token(Position(1)))
-        assert (made.lag.versions, made.history) == (3, "RESERVED")
-        assert log.slots.info("stock").position == Position(1)
-        assert (await slots.seek("stock", 3)).version == 3
-        assert (await slots.seek("stock", str(log.token(Position(2))))).version == 2
-        assert (await slots.pause("stock")).paused
-        assert not (await slots.resume("stock")).paused
-        await slots.create("stock-2", copy_from="stock")
-        await slots.create("stock-3")
-        assert [(one.name, one.version) for one in await slots.list()] == [
-            ("stock", 2),
-            ("stock-2", 2),
-            ("stock-3", 4),
-        ]
-        assert [one.name for one in await slots.of("shop").list()] == ["stock", "stock-2", "stock-3"]
-        assert (await slots.info("stock")).version == 2
-        await slots.drop("stock")
-        assert "stock" not in log.slots
-
-
-async def test_a_consumer_is_paused_and_watched_by_another_client(serving, log, put, until):
-    """F74, F88: pausing does not need the slot; moving it does."""
-    log.slots.create("stock", ORDERS, since="earliest")
-    put("1", "2")
-    url = serving(authorise=CONSUMER).url
-    async with connect(url) as remote, connect(url) as operator:
-        slot = remote.slot("stock", owner="me")
-        async with iterate(slot.changes(), prefetch=1) as changes:
-            assert (await anext(changes)).key == "1"
-            told = await operator.slots.info("stock")
-            assert (told.owner, told.state, told.generation) == ("me", SlotState.SERVED.value, 1)
-            with pytest.raises(RemoteError) as caught:
-                await operator.slots.seek("stock", "earliest")
-            assert (caught.value.code, caught.value.data["owner"]) == ("SLOT_BUSY", "me")
-            assert (await operator.slots.pause("stock")).paused
-            assert log.slots.info("stock").paused
-            await operator.slots.resume("stock")
-            assert (await anext(changes)).key == "2"
 
 
 @pytest.mark.parametrize(

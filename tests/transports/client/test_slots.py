@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from flow.bridges.asyncio import aiter as iterate
-from publishers import ChangeLog, Content, Criterion, Position, upsert
+from publishers import ChangeLog, Criterion, Position, upsert
 from publishers.errors import InvalidOption, LogForked, PositionMalformed
 from publishers.slots import SlotState
-from publishers.slots.errors import AckAhead, SlotBusy, SlotsUnwritten
+from publishers.slots.errors import AckAhead, SlotsUnwritten
 from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect, serve
 
 QUICK = Backoff(first=0.01, limit=0.05)
@@ -29,24 +29,6 @@ def put(log):
         return [log.commit([upsert("order", key, {"key": key})]).version for key in keys]
 
     return put
-
-
-async def test_a_consumer_goes_on_behind_what_it_has_acknowledged(serving, slots, put, log, until):
-    """F74: the slot is given back when the subscription ends, with what was acknowledged."""
-    put("1", "2", "3")
-    async with connect(serving(authorise=CONSUMER).url) as remote, remote.slot("stock", owner="me") as slot:
-        async with iterate(slot.changes(content=Content.BODY), prefetch=8) as changes:
-            async for change in changes:
-                assert (slot.generation, slots.info("stock").owner) == (1, "me")
-                assert change.body == {"key": change.key}
-                if change.key == "2":
-                    slot.ack(change)
-                    break
-        await until(lambda: slots.info("stock").state is SlotState.FREE)
-        assert slots.info("stock").position == Position(3)
-        async with iterate(slot.changes(), prefetch=8) as changes:
-            assert (await anext(changes)).key == "3"
-            assert slot.generation == 2
 
 
 def cut(server):
@@ -108,37 +90,6 @@ async def test_a_consumer_goes_on_over_a_restart_of_the_server_and_its_log(tmp_p
             assert slot.cursor == second.cursor
     server.stop()
     log.close()
-
-
-async def test_two_consumers_of_one_name(serving, slots, put, until):
-    """F74: the second is refused, unless it takes the slot over; then the first one is told, whatever it does."""
-    put("1")
-    async with connect(serving(authorise=CONSUMER).url, reconnect=QUICK) as remote:
-        one, two, three = (
-            remote.slot("stock", owner="one"),
-            remote.slot("stock"),
-            remote.slot("stock", take_over=True),
-        )
-        async with iterate(one.changes(), prefetch=1) as first:
-            change = await anext(first)
-            with pytest.raises(RemoteError) as caught:
-                async with iterate(two.changes(), prefetch=1) as second:
-                    await anext(second)
-            assert (caught.value.code, caught.value.data["owner"]) == ("SLOT_BUSY", "one")
-            with pytest.raises(SlotBusy):
-                async with iterate(one.changes(), prefetch=1) as again:
-                    await anext(again)
-            async with iterate(three.changes(), prefetch=1) as third:
-                assert (await anext(third)).key == "1"
-                with pytest.raises(RemoteError) as caught:
-                    await anext(first)
-                assert caught.value.code == "FENCED"
-                with pytest.raises(RemoteError):
-                    one.ack(change)
-                with pytest.raises(RemoteError):
-                    await one.ack_durably(change)
-                assert slots.info("stock").position == Position(1)
-                assert three.generation == 2
 
 
 async def test_what_was_not_delivered_is_refused_at_once(serving, slots, put, log):

@@ -7,7 +7,6 @@ import pytest
 
 from publishers import Criterion, Position, upsert
 from publishers.groups import ConsumerGroup
-from publishers.views.view import Content, View
 from transports import Grant, LogAction
 from transports.graphql.execution import Engine
 
@@ -60,24 +59,6 @@ async def said(wire, verb, at=(), consumer=ONE, selection="", **more):
         f"mutation ({head}) {{ {verb}Deliveries({arguments}) {selection} }}", **variables
     )
     return found.get(f"{verb}Deliveries", found)
-
-
-async def test_each_change_goes_to_one_consumer_which_acknowledges_it(log, serving, graphql, group):
-    """F75, F76, F83: a delivery comes with its change; the answer says how many were new, and keys stay in order."""
-    async with graphql(serving(authorise=CONSUMER)) as wire:
-        await wire.init()
-        await joined(wire)
-        first = await given(wire, 4)
-        assert numbers(first) == [0, 1, 2, 3]
-        assert [one["count"] for one in first] == [1, 1, 1, 1]
-        assert first[0]["at"] == str(log.token(Position(1, 2)))
-        await joined(wire, TWO, "b")
-        places = [one["at"] for one in first]
-        assert await said(wire, "ack", places[:2]) == 2
-        assert await said(wire, "ack", places[:3], durable=True) == 1
-        assert await said(wire, "ack", places[3:], upto=True) == 1
-        assert group.info().floor == log.head
-        assert not group.info().unsynced or group.info().acked == 4
 
 
 @pytest.mark.parametrize("padding", ["", "\n# a document that is read on a thread" * 500])
@@ -143,68 +124,6 @@ async def test_a_client_that_says_the_same_again_goes_on_with_its_joining(log, s
         assert group.info().floor == log.head
 
 
-async def test_another_opening_of_a_name_takes_its_place(serving, graphql, group):
-    """F84: the one before is told, and acknowledges nothing any more; with ``history`` the new one has what it had."""
-    server = serving(authorise=CONSUMER)
-    async with graphql(server) as first, graphql(server) as second:
-        await first.init()
-        await second.init()
-        await joined(first)
-        had = await given(first, 4)
-        other = ONE | {"opening": "z"}
-        await joined(second, other, history=True)
-        again = await given(second, 4)
-        assert [one["at"] for one in again] == [one["at"] for one in had]
-        message = await first.receive()
-        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "FENCED")
-        refused = await said(first, "ack", [had[0]["at"]])
-        assert (refused["code"], refused["consumer"]) == ("CONSUMER_NOT_JOINED", "one")
-        assert group.info().acked == 0
-        assert await said(second, "ack", [had[0]["at"]], other) == 1
-
-
-async def test_deliveries_are_refused_prolonged_given_up_and_taken_over(serving, graphql, group, until):
-    """F77, F79, F80, F81, F163: each with its mutation, and the answer says of how many it was true."""
-    async with graphql(serving(authorise=CONSUMER)) as wire:
-        await wire.init()
-        await joined(wire)
-        first = await given(wire, 4)
-        places = [one["at"] for one in first]
-        assert await said(wire, "inProgress", places) == 4
-        assert await said(wire, "nack", places[3:], delayMs="0", error="not now") == 1
-        (again,) = await given(wire, 1)
-        assert (again["at"], again["count"]) == (places[3], 2)
-        assert await said(wire, "nack", places[3:], count=False) == 1
-        (again,) = await given(wire, 1)
-        assert (again["at"], again["count"]) == (places[3], 2)
-        assert await said(wire, "term", places[1:2], reason="it is broken") == 1
-        assert [one.last_error for one in group.dead.inspect()] == ["it is broken"]
-        (three,) = await given(wire, 1)  # of the same key, which was taken back with it
-        assert three["at"] == places[3]
-        rows = (
-            await wire.answer(
-                '{ pendingDeliveries(group: "pickers", limit: 2) { total rows { at consumer generation idleMs count } } }',
-            )
-        )["pendingDeliveries"]
-        assert rows["total"] == 3
-        assert [(row["at"], row["consumer"], row["generation"]) for row in rows["rows"]] == [
-            (place, "one", "1") for place in places[:3:2]
-        ]
-        await joined(wire, TWO, "b")
-        await until(lambda: len(group.info().consumers) == 2)
-        fields = "{ deliveries { at count changes { key } } next lost }"
-        taken = await said(wire, "claim", places[:1], TWO, fields, minIdleMs="0")
-        assert taken == {
-            "deliveries": [{"at": places[0], "count": 2, "changes": [{"key": "0"}]}],
-            "next": None,
-            "lost": [],
-        }
-        looked = await said(wire, "claim", places[:1], TWO, fields, minIdleMs="0", onlyIds=True)
-        assert looked["deliveries"] == [{"at": places[0], "count": 2, "changes": []}]
-        assert (await said(wire, "ack", places[:1]))["code"] == "FENCED"
-        assert await said(wire, "ack", places[:1], TWO) == 1
-
-
 async def test_a_client_that_gives_credits_has_no_more_in_flight(log, serving, graphql, group):
     """F82: what is delivered and not acknowledged is bounded by the client too."""
     async with graphql(serving(authorise=CONSUMER)) as wire:
@@ -217,32 +136,6 @@ async def test_a_client_that_gives_credits_has_no_more_in_flight(log, serving, g
         assert (await wire.receive())["type"] == "pong"
         assert numbers(await given(wire, 2)) == [1, 2]
         assert group.pending().total == 3
-
-
-async def test_leaving_gives_back_at_once(serving, graphql, group):
-    """F75: ``complete`` leaves; what it has is due for the others."""
-    async with graphql(serving(authorise=CONSUMER)) as wire:
-        await wire.init()
-        await joined(wire)
-        await given(wire, 4)
-        await joined(wire, TWO, "b")
-        await wire.send(type="complete", id="a")
-        assert numbers(await given(wire, 4, "b")) == [0, 1, 2, 3]
-
-
-async def test_deliveries_may_be_whole_transactions(log, serving, graphql):
-    """F75: then ``changes`` are all that match."""
-    log.groups.create("pickers", since="earliest", ack="transaction")
-    log.commit([upsert("order", "1", {"n": 1}), upsert("order", "2", {"n": 2})])
-    async with graphql(serving(authorise=CONSUMER)) as wire:
-        await wire.init()
-        await joined(wire)
-        (one,) = await given(wire, 1)
-        assert [change["key"] for change in one["changes"]] == ["1", "2"]
-        assert await said(wire, "ack", [one["at"]]) == 1
-        log.groups.drop("pickers")
-        message = await wire.receive()
-        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "GROUP_NOT_FOUND")
 
 
 async def test_what_is_wrong_has_a_name_and_harms_no_other_operation(log, serving, graphql, group):
@@ -273,25 +166,6 @@ async def test_what_is_wrong_has_a_name_and_harms_no_other_operation(log, servin
         assert nobody["code"] == "FORBIDDEN"
         log.commit([upsert("order", "4", {"n": 4})])
         assert numbers(await given(wire, 1)) == [4]
-
-
-@pytest.mark.parametrize(
-    "grant",
-    [
-        None,
-        Grant({LogAction.READ}),
-        Grant({LogAction.CONSUME}, groups=["other"]),
-        Grant({LogAction.CONSUME}, View.of(Content.BODY, fields=["n"]), groups=["*"]),
-    ],
-)
-async def test_a_group_needs_its_own_grant(serving, graphql, group, grant):
-    """F75, F84: to read a log is not to have its groups; nor has one a group that sees part of each change only."""
-    async with graphql(serving(**({} if grant is None else {"authorise": grant}))) as wire:
-        await wire.init()
-        (error,) = await wire.fail(GIVEN, consumer=ONE)
-        assert error["extensions"]["code"] == "FORBIDDEN"
-        assert (await said(wire, "ack", ["x"]))["code"] == "FORBIDDEN"
-    assert group.info().consumers == ()
 
 
 async def test_a_grant_that_ends_ends_the_consumer(serving, graphql, group):

@@ -75,46 +75,6 @@ def test_a_group_at_the_dollar_gives_what_comes_from_now_on(log, fill, client):
     assert event[1:] == [int(change.timestamp.timestamp() * 1000), b"Set", b"user:3", b'{"n":3}']
 
 
-def test_what_was_not_acknowledged_in_time_comes_again_also_to_the_same_consumer(fill, client):
-    """F133: a trap of Kora, whose timed-out entries never return to the consumer that had them; the count is exact."""
-    fill(1)
-    client.execute_command("CDC.GROUP", "CREATE", "shop", "g", 0, "ACKWAIT", 20)
-    first = client.execute_command("CDC.GROUP", "READ", "shop", "g", "a", 10)
-    again = client.execute_command("CDC.GROUP", "READ", "shop", "g", "a", 10, "BLOCK", 60_000)
-    assert again == first != []
-    rows = client.execute_command("CDC.PENDING", "shop", "g", "WITHCOUNTS")
-    assert not rows or rows[0][3] == 2  # it may have timed out once more
-
-
-def test_the_count_of_a_delivery_rises_by_one_each_time_and_not_by_being_looked_at(fill, client):
-    """F133: a trap of Kora, which sets it to 2 at each reclaim."""
-    fill(1)
-    client.execute_command("CDC.GROUP", "CREATE", "shop", "g", 0)
-    ((sequence, *_),) = client.execute_command("CDC.GROUP", "READ", "shop", "g", "a", 10)
-    for count in (2, 3, 4):
-        following, events, lost = client.execute_command("CDC.CLAIM", "shop", "g", "b", 0)
-        assert (following, [event[0] for event in events], lost) == (0, [sequence], [])
-        assert [row[3] for row in client.execute_command("CDC.PENDING", "shop", "g", "WITHCOUNTS")] == [count]
-    assert client.execute_command("CDC.CLAIM", "shop", "g", "c", 0, "JUSTID", sequence) == [0, [sequence], []]
-    assert [
-        row[3] for row in client.execute_command("CDC.PENDING", "shop", "g", "WITHCOUNTS", "CONSUMER", "c")
-    ] == [4]
-
-
-def test_groups_are_there_after_a_restart(tmp_path, resp, stock):
-    """F133: a trap of Kora, whose groups are in memory only."""
-    with ChangeLog.open(tmp_path / "kept") as log:
-        log.commit([upsert("user", str(number), {}) for number in range(4)])
-        client = stock(resp(log, authorise=GROUPS))
-        client.execute_command("CDC.GROUP", "CREATE", "kept", "g", 0)
-        events = client.execute_command("CDC.GROUP", "READ", "kept", "g", "a", 4)
-        client.execute_command("CDC.ACK", "kept", "g", "DURABLE", events[0][0], events[2][0])
-    with ChangeLog.open(tmp_path / "kept") as log:
-        client = stock(resp(log, authorise=GROUPS))
-        again = client.execute_command("CDC.GROUP", "READ", "kept", "g", "a", 10)
-        assert again == [events[1], events[3]]
-
-
 def test_a_group_in_the_future_is_refused(fill, client):
     """F133: a trap of Kora, which takes such a place, and gives nothing for ever."""
     fill(1)
@@ -182,34 +142,6 @@ def test_a_consumer_that_lost_a_delivery_to_another_one_is_fenced_if_it_says_who
     assert "FENCED" in refused(client, "CDC.ACK", "shop", "g", "CONSUMER", "a", one, two)
     assert "FENCED" in refused(client, "CDC.NACK", "shop", "g", "never-read", two)
     assert client.execute_command("CDC.ACK", "shop", "g", one, two) == 2
-
-
-def test_a_refused_delivery_comes_again_and_counts_only_if_it_was_tried(fill, client):
-    """F133, F163."""
-    fill(1)
-    client.execute_command("CDC.GROUP", "CREATE", "shop", "g", 0, "MAXDELIVER", 2)
-    ((sequence, *_),) = client.execute_command("CDC.GROUP", "READ", "shop", "g", "a", 1)
-    for _ in range(5):
-        assert client.execute_command("CDC.NACK", "shop", "g", "a", "NOCOUNT", sequence) == 1
-        assert len(client.execute_command("CDC.GROUP", "READ", "shop", "g", "a", 1)) == 1
-    assert client.execute_command("CDC.NACK", "shop", "g", "a", "DELAY", 0, sequence) == 1
-    assert len(client.execute_command("CDC.GROUP", "READ", "shop", "g", "b", 1)) == 1
-    assert client.execute_command("CDC.NACK", "shop", "g", "b", "DELAY", 0, sequence) == 1
-    assert client.execute_command("CDC.GROUP", "READ", "shop", "g", "b", 1) == []
-    told = client.execute_command("CDC.GROUP", "INFO", "shop", "g")
-    told = told if isinstance(told, dict) else dict(zip(told[::2], told[1::2], strict=True))
-    assert (told[b"dead"], told[b"pending"], told[b"consumers"]) == (1, 0, [b"a", b"b"])
-
-
-def test_a_consumer_that_leaves_gives_back_what_it_has(fill, client):
-    """F133."""
-    fill(1)
-    client.execute_command("CDC.GROUP", "CREATE", "shop", "g", 0)
-    events = client.execute_command("CDC.GROUP", "READ", "shop", "g", "a", 1)
-    assert client.execute_command("CDC.GROUP", "READ", "shop", "g", "b", 1) == []
-    assert client.execute_command("CDC.GROUP", "LEAVE", "shop", "g", "a") == 1
-    assert client.execute_command("CDC.GROUP", "LEAVE", "shop", "g", "a") == 0
-    assert client.execute_command("CDC.GROUP", "READ", "shop", "g", "b", 1) == events
 
 
 def test_a_group_has_the_changes_that_its_pattern_means(log, client):
@@ -356,13 +288,6 @@ def test_a_group_is_for_those_to_whom_it_is_granted(fill, log, resp, stock, gran
     ):
         assert "must be" in refused(client, *words)
     assert list(log.groups) == []
-
-
-def test_a_server_that_follows_the_log_says_that_groups_are_with_its_owner(log, resp, stock):
-    """F133."""
-    with ChangeLog.open(log.path, read_only=True) as follower:
-        client = stock(resp(follower, authorise=GROUPS))
-        assert "follows this log" in refused(client, "CDC.GROUP", "CREATE", "shop", "g", 0)
 
 
 @pytest.mark.parametrize(
