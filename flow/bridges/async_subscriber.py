@@ -105,7 +105,7 @@ class _Serving(Generic[T]):
             self.on_lag = self._lagged
         else:
             self._call = receiver
-            self.on_lag = "raise"
+            self.on_lag = "fail"
 
     async def run(self, items: AsyncItems[T]) -> None:
         """Serve the receiver until the end of the stream."""

@@ -23,7 +23,7 @@ _BREATH: Final = 256
 
 
 def aiter(  # noqa: A001 - the name users type is flow.aiter
-    publisher: Publisher[T], prefetch: int = 32, low_tide: int | None = None, on_lag: OnLag = "raise"
+    publisher: Publisher[T], prefetch: int = 32, low_tide: int | None = None, on_lag: OnLag = "fail"
 ) -> "AsyncItems[T]":
     """Iterate over a publisher in a coroutine.
 
@@ -46,7 +46,7 @@ def aiter(  # noqa: A001 - the name users type is flow.aiter
         prefetch: First request, and the most elements that are buffered.
         low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
             requests only when all were consumed.
-        on_lag: What to do if a lossy publisher has overtaken the iterator: "raise" `flow.Lagged`, after which the
+        on_lag: What to do if a lossy publisher has overtaken the iterator: "fail" raises `flow.Lagged`, after which the
             iteration can continue; "skip"; or a callable, called in the coroutine with the number of missed elements.
 
     Raises:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def iter_blocking(
-    publisher: Publisher[T], prefetch: int = 32, low_tide: int | None = None, on_lag: OnLag = "raise"
+    publisher: Publisher[T], prefetch: int = 32, low_tide: int | None = None, on_lag: OnLag = "fail"
 ) -> "BlockingItems[T]":
     """Iterate over a publisher in a thread that may block.
 
@@ -38,7 +38,7 @@ def iter_blocking(
         prefetch: First request, and the most elements that are buffered.
         low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
             requests only when all were consumed.
-        on_lag: What to do if a lossy publisher has overtaken the iterator: "raise" `flow.Lagged`, after which the
+        on_lag: What to do if a lossy publisher has overtaken the iterator: "fail" raises `flow.Lagged`, after which the
             iteration can continue; "skip"; or a callable, called with the number of missed elements.
 
     Raises:

@@ -19,7 +19,7 @@ __all__ = ["EMPTY", "Inbox", "OnLag", "abandon"]
 
 T = TypeVar("T")
 
-OnLag = Literal["raise", "skip"] | Callable[[int], object]
+OnLag = Literal["fail", "skip"] | Callable[[int], object]
 """What an iterator does after it was overtaken: raise `flow.Lagged`, skip, or call back with the number of missed elements."""
 
 
@@ -65,8 +65,8 @@ class Inbox(Generic[T]):
     _waiting: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self._on_lag) and self._on_lag not in ("raise", "skip"):
-            raise ValueError(f"on_lag: {self._on_lag!r}; 'raise', 'skip' or a callable is expected")
+        if not callable(self._on_lag) and self._on_lag not in ("fail", "skip"):
+            raise ValueError(f"on_lag: {self._on_lag!r}; 'fail', 'skip' or a callable is expected")
         forks.register(self)
 
     def forked(self, pid: int, /) -> None:
@@ -167,7 +167,7 @@ class Inbox(Generic[T]):
         """Take the next element, or `EMPTY`: then a wake-up will follow, unless `finished`.
 
         Raises:
-            Lagged: If elements are missing before the next one, and ``on_lag`` is "raise". The caller may take further elements.
+            Lagged: If elements are missing before the next one, and ``on_lag`` is "fail". The caller may take further elements.
             Exception: The error of ``on_error``, once.
         """
         while True:
@@ -223,7 +223,7 @@ class Inbox(Generic[T]):
                 del error
 
     def _report_lag(self, missed: int) -> None:
-        if self._on_lag == "raise":
+        if self._on_lag == "fail":
             raise Lagged(missed)
         if callable(self._on_lag):
             self._on_lag(missed)

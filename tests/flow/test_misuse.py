@@ -61,7 +61,7 @@ RAISED = {
     "prefetch=0": (lambda: flow.subscribe(ONE, print, prefetch=0), ValueError, f"prefetch: 0; {INTEGER}"),
     "prefetch=True": (lambda: flow.iter_blocking(ONE, True), ValueError, f"prefetch: True; {INTEGER}"),
     "low_tide > prefetch": (lambda: flow.aiter(ONE, 4, 5), ValueError, "low_tide: 5", "0 to prefetch (4)"),
-    "on_lag": (lambda: flow.aiter(ONE, on_lag="no"), ValueError, "'raise', 'skip' or a callable"),
+    "on_lag": (lambda: flow.aiter(ONE, on_lag="no"), ValueError, "'fail', 'skip' or a callable"),
     "aiter of a generator": (lambda: flow.aiter(forever()), TypeError, "flow.from_async_iterable"),
     "iter_blocking of a list": (lambda: flow.iter_blocking([1]), TypeError, FOUND),
     "no concurrency": (lambda: flow.subscribe_async(ONE, print, concurrency=0), ValueError, INTEGER),

@@ -180,7 +180,7 @@ class TestAsyncSubscriberOnUvloop(OnALoop):
 
 class TestTheInboxOfTheIterators(Blackbox):
     def make_subscriber(self, probe=None):
-        return Taking(Inbox(Tide(8), lambda: None, "raise"))
+        return Taking(Inbox(Tide(8), lambda: None, "fail"))
 
 
 class Taking:

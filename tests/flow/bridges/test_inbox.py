@@ -18,7 +18,7 @@ class Subscription:
         self.cancelled += 1
 
 
-def make(prefetch=4, on_lag="raise"):
+def make(prefetch=4, on_lag="fail"):
     woken = []
     inbox = Inbox(Tide(prefetch), lambda: woken.append(True), on_lag)
     return inbox, woken
