@@ -173,7 +173,7 @@ def test_markers_and_truncate_reach_partitions_that_were_added_while_no_sink_ran
 def test_a_record_that_is_too_large_is_poison_and_no_other_one_is(broker, tmp_path):
     """F100: the batch is halved until it is alone."""
     sink = KafkaSink(broker.servers, "large", settings={"message.max.bytes": 2000})
-    with rigged(tmp_path / "log", sink, on_reject="skip") as rig:
+    with rigged(tmp_path / "log", sink, on_reject="drop") as rig:
         rig.log.commit(
             [upsert("order", "1", {}), upsert("order", "2", {"x": "y" * 5000}), upsert("order", "3", {})]
         )

@@ -85,8 +85,8 @@ class SinkOptions:
         _check_word("ordering", self.ordering, right)
         _check_word("on_failure", self.on_failure, ("pause", "restart", "stop"))
         _check_word("snapshot", self.snapshot, ("never", "initial", "initial_only", "on_gap"))
-        if self.on_reject not in ("pause", "dead_letter", "skip"):
-            raise InvalidOption("on_reject", self.on_reject, "'pause', 'dead_letter' or 'skip'")
+        if self.on_reject not in ("pause", "dead_letter", "drop"):
+            raise InvalidOption("on_reject", self.on_reject, "'pause', 'dead_letter' or 'drop'")
         if (self.on_reject == "dead_letter") is not (self.dead_letters is not None):
             raise InvalidOption(
                 "dead_letters", self.dead_letters, "given with on_reject='dead_letter', and only then"

@@ -13,7 +13,7 @@ from transports.sinks.sink import SinkContext
 
 __all__ = ["DeadLetterFile", "DeadLetterStore", "OnReject"]
 
-OnReject = Literal["pause", "dead_letter", "skip"]
+OnReject = Literal["pause", "dead_letter", "drop"]
 """Pause the sink; or leave the change out, after writing it to the dead letters, or only counting it."""
 
 

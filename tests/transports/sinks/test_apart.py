@@ -80,7 +80,7 @@ def made(tmp_path, request):
     return make
 
 
-@pytest.mark.parametrize("on_reject", ["pause", "skip"])
+@pytest.mark.parametrize("on_reject", ["pause", "drop"])
 @pytest.mark.parametrize(("target", "argument", "kind", "other"), CASES)
 def test_what_would_be_in_the_place_of_another_entity_type_is_refused(
     made, tmp_path, target, argument, kind, other, on_reject
@@ -100,7 +100,7 @@ def test_what_would_be_in_the_place_of_another_entity_type_is_refused(
         ]
         for change in changes if other else changes[:1]:
             rig.log.commit([change])
-            if other is None or on_reject == "skip":
+            if other is None or on_reject == "drop":
                 rig.drained()
             else:
                 rig.until(lambda: rig.runner.state is SinkState.PAUSED)
@@ -114,7 +114,7 @@ def test_what_would_be_in_the_place_of_another_entity_type_is_refused(
             assert len(held()) == 2
             return
         assert held() == before
-        if on_reject == "skip":
+        if on_reject == "drop":
             assert rig.runner.counters.dropped == 3
             rig.log.commit([upsert(kind, "3", {"n": 3})])
             rig.drained()
@@ -124,7 +124,7 @@ def test_what_would_be_in_the_place_of_another_entity_type_is_refused(
 def test_a_truncation_never_deletes_the_keys_of_others(server, tmp_path):
     """F137, F110: a template that is that of any key of the database tells no keys of an entity type."""
     server.keys = {b"foreign": 1}
-    with rigged(tmp_path / "log", CacheSink(URL, "{key}"), on_reject="skip") as rig:
+    with rigged(tmp_path / "log", CacheSink(URL, "{key}"), on_reject="drop") as rig:
         rig.log.commit([upsert("order", "1", {}), truncate("order"), upsert("order", "2", {})])
         rig.drained()
         assert server.keys == {b"foreign": 1}

@@ -234,7 +234,7 @@ def test_a_server_that_lets_the_sink_do_nothing_pauses_it_and_nothing_is_left_ou
 ):
     """F125: it refuses the sink, and no single change."""
     server.lies[b"UNLINK"] = says(b"-%s you may not\r\n" % code)
-    with rigged(tmp_path / "log", sink(liar), on_reject="skip") as rig:
+    with rigged(tmp_path / "log", sink(liar), on_reject="drop") as rig:
         rig.commit("a")
         rig.until(lambda: rig.runner.state is SinkState.PAUSED)
         rig.runner.resume()

@@ -171,7 +171,7 @@ def test_the_same_changes_are_the_same_request_in_each_attempt(tmp_path):
 
 def test_a_piece_that_is_too_large_is_halved_and_a_single_change_is_poison(tmp_path):
     """F162."""
-    with several(tmp_path, batch_changes=8, on_reject="skip") as rig:
+    with several(tmp_path, batch_changes=8, on_reject="drop") as rig:
 
         def plan(batch):
             large = len(batch) > 1 or batch.changes[0].key == "0"

@@ -67,7 +67,7 @@ def sql(folder, monkeypatch):
     }
 
 
-@pytest.mark.parametrize("on_reject", ["pause", "dead_letter", "skip"])
+@pytest.mark.parametrize("on_reject", ["pause", "dead_letter", "drop"])
 @pytest.mark.parametrize("bad", BAD)
 def test_a_row_that_a_database_refuses_stops_itself_only(tmp_path, monkeypatch, bad, on_reject):
     """F97, F106: refused rows next to each other too, without a wait, and without a failure of the target."""
@@ -104,7 +104,7 @@ def test_a_row_that_a_later_row_of_its_transaction_makes_right_is_kept(tmp_path,
     with sqlite3.connect(tmp_path / "target.db") as base:
         for column in ("penstock_version", "penstock_index"):
             base.execute(f"ALTER TABLE parents ADD COLUMN {column} BIGINT")
-    with rigged(tmp_path / "log", sink, on_reject="skip") as rig:
+    with rigged(tmp_path / "log", sink, on_reject="drop") as rig:
         rig.log.commit([upsert("order", "a", {"parent": 5}), upsert("parent", "5", {})])
         rig.log.commit([upsert("order", "bad", {"parent": 7})])
         rig.log.commit([upsert("order", "b", {"parent": 6}), upsert("parent", "6", {})])
@@ -117,7 +117,7 @@ def test_a_row_that_a_later_row_of_its_transaction_makes_right_is_kept(tmp_path,
 STRANGE = ["order line", "straße", "a/b", "x" * 250, "."]
 
 
-@pytest.mark.parametrize("on_reject", ["pause", "skip"])
+@pytest.mark.parametrize("on_reject", ["pause", "drop"])
 def test_an_entity_type_that_is_no_topic_stops_itself_only(tmp_path, on_reject):
     """F102, F104: its changes, its truncation and its schemas."""
     broker = MockBroker()
@@ -149,7 +149,7 @@ def test_a_name_that_is_no_topic_is_no_option(arguments):
 def test_an_entity_type_that_is_no_index_stops_itself_only(engine, tmp_path):  # noqa: F811 - the fixture
     """F105: its truncation too."""
     sink = SearchSink(f"http://127.0.0.1:{engine.server_address[1]}")
-    with rigged(tmp_path / "log", sink, on_reject="skip") as rig:
+    with rigged(tmp_path / "log", sink, on_reject="drop") as rig:
         rig.log.commit([upsert("order", "a", {}), upsert("a/b", "1", {}), truncate("a/b")])
         rig.log.commit([upsert("order", b"\xff", {}), upsert("order", "b", {})])
         rig.drained()

@@ -100,7 +100,7 @@ class TestBatches:
             assert [batch.boundary for batch in rig.target.taken] == [False, False, True]
 
     def test_a_single_change_that_is_too_large_is_poison(self, tmp_path):
-        with rigged(tmp_path / "log", criteria=ORDERS, on_reject="skip") as rig:
+        with rigged(tmp_path / "log", criteria=ORDERS, on_reject="drop") as rig:
             rig.target.plan = [TooLargeForTarget("too large")] * 2
             rig.commit("a", "b")
             rig.drained()
@@ -162,7 +162,7 @@ class TestTransform:
         def fragile(change):
             return 1 / 0 if change.key == "b" else change
 
-        with rigged(tmp_path / "log", criteria=ORDERS, transform=fragile, on_reject="skip") as rig:
+        with rigged(tmp_path / "log", criteria=ORDERS, transform=fragile, on_reject="drop") as rig:
             rig.commit("a", "b", "c")
             rig.drained()
             assert rig.target.keys == ["a", "c"]

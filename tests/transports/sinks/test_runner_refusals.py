@@ -151,7 +151,7 @@ class TestRefusals:
             assert rig.stored() == Position(2, 0)
 
     def test_the_user_may_have_poison_left_out_which_is_counted(self, tmp_path):
-        with rigged(tmp_path / "log", criteria=ORDERS, on_reject="skip") as rig:
+        with rigged(tmp_path / "log", criteria=ORDERS, on_reject="drop") as rig:
             rig.target.plan = [[ItemResult(1, ItemVerdict.REJECT, "bad date")]]
             rig.commit(*"abc")
             rig.drained()

@@ -140,7 +140,7 @@ def test_conflicts_and_unknown_deletions_are_good_and_single_changes_are_tried_a
     engine, tmp_path
 ):
     """F100, F105: 409, 404 of a delete, 429, 400."""
-    with rigged(tmp_path / "log", sink(engine), on_reject="skip") as rig:
+    with rigged(tmp_path / "log", sink(engine), on_reject="drop") as rig:
         engine.plan = [[409, 404, 429, 400]]
         rig.log.commit([upsert("a", "1", {}), remove("a", "2"), upsert("a", "3", {}), upsert("a", "4", {})])
         rig.until(lambda: rig.runner.state is SinkState.RETRYING)

@@ -175,7 +175,7 @@ def test_a_value_that_does_not_fit_is_poison_and_the_place_stays_before_it(tmp_p
 def test_what_the_database_refuses_can_be_left_out(tmp_path):
     """A constraint of the user's: what is before and behind it arrives."""
     sink = SqlSink(url(tmp_path), create_tables=True)
-    with rigged(tmp_path / "log", sink, on_reject="skip") as rig:
+    with rigged(tmp_path / "log", sink, on_reject="drop") as rig:
         rig.commit("a")
         rig.drained()
         with sqlite3.connect(tmp_path / "target.db") as base:
