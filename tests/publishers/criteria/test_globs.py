@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from publishers.criteria.globs import glob_gram, glob_head, glob_matcher, glob_tail
@@ -21,6 +21,8 @@ globs = st.text("ab*?ü", max_size=10) | st.binary(max_size=6).map(
 
 
 @given(globs, keys)
+@example("ab*ba", b"aba")
+@example("ü*ü", "ü".encode())
 def test_a_glob_matches_what_the_equal_regular_expression_matches(glob, key):
     """F56: over bytes, also where they are not UTF-8."""
     assert glob_matcher(glob)(key) is plain_glob(glob, key)
