@@ -10,9 +10,11 @@ from typing import Any, Final, TypeVar
 
 from flow.clock import SYSTEM_CLOCK
 
-__all__ = ["AnswerBound", "BoundedSocket"]
+__all__ = ["ANSWER_BYTES", "AnswerBound", "BoundedSocket"]
 
 T = TypeVar("T")
+ANSWER_BYTES: Final = 4 * 2**20
+"""Most bytes of the answers of a cache to a batch, which has some 100 for each change, and of a database to a transaction."""
 _PIECE: Final = 65536  # bytes read at most between two looks at the bound
 
 

@@ -13,7 +13,7 @@ from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.options import check_whole
 from publishers.views.view import Images
-from transports.sinks.bounded import AnswerBound
+from transports.sinks.bounded import ANSWER_BYTES, AnswerBound
 from transports.sinks.cache_connection import bounded_client
 from transports.sinks.effects import EntityEffect, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
@@ -42,7 +42,6 @@ _REFUSED: Final = (
 )  # fmt: skip
 _SAID_REFUSED: Final = ("NOAUTH", "NOPERM", "WRONGPASS")
 _SCANNED: Final = 500  # keys a step, and a command that deletes them
-_ANSWER_BYTES: Final = 4 * 2**20  # a batch has some 100 for each change, a step of a scan its keys
 _ANNOTATED: Final = "caused error: "  # redis-py puts the command before it
 
 
@@ -96,7 +95,7 @@ class CacheSink:
         self.stores_position = values  # type: ignore[misc]  # deleting a key twice needs no position
         self.parallel: bool = not values
         self._timeout = float(timeout)
-        self._bound = AnswerBound(self._timeout, _ANSWER_BYTES)
+        self._bound = AnswerBound(self._timeout, ANSWER_BYTES)
         self._client: Any = None
         self._context: SinkContext | None = None
 
@@ -123,6 +122,7 @@ class CacheSink:
                 raise TargetRefused(f"{self._shown} speaks no TLS; rediss:// does")
             self._tls.warn(context.name, self._shown)
             options = self._tls.for_redis()
+        self.close()  # an opening that failed leaves the client by which `alive` asks
         self._client = bounded_client(
             self._url,
             self._bound,

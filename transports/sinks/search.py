@@ -103,6 +103,7 @@ class SearchSink:
             if self._tls.insecure_skip_verify:  # logged once above, so not again for each request
                 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
             options["ssl_context"] = self._tls.named_context
+        self.close()  # an opening that failed leaves the client by which `alive` asks
         self._client = opensearchpy.OpenSearch(
             self._url.value(),
             timeout=self._timeout,
@@ -111,13 +112,15 @@ class SearchSink:
             connection_class=BoundedConnection,
             **options,
         )
-        found = self._asked(
-            lambda: self._client.get(index=self._beside(_PLACES), id=self._mark, params={"ignore": 404})
+        place = self._asked(
+            lambda: _place(
+                self._client.get(index=self._beside(_PLACES), id=self._mark, params={"ignore": 404})
+            )
         )
-        if not found.get("found"):
+        if place is None:
             return None
         where = f"the document {self._mark} of {self._beside(_PLACES)}"
-        self._newest = context.place_of(found["_source"]["place"], where, "the indices")
+        self._newest = context.place_of(place, where, "the indices")
         return self._newest
 
     def write(self, batch: SinkBatch) -> Sequence[ItemResult]:
@@ -296,26 +299,22 @@ class SearchSink:
                 "sort": [{"_id": "asc"}],
             }
             query |= {"search_after": after} if after else {}
-            hits = self._asked(lambda: self._client.search(index=name, body=query))["hits"]["hits"]  # noqa: B023 - called at once
+            hits = self._asked(
+                lambda: [
+                    (one["_id"], one["sort"])
+                    for one in self._client.search(index=name, body=query)["hits"]["hits"]  # noqa: B023 - called at once
+                ]
+            )
             if not hits:
                 return
-            lines = [
-                msgspec.json.encode(
-                    {
-                        "delete": {
-                            "_index": name,
-                            "_id": one["_id"],
-                            "version": most,
-                            "version_type": "external",
-                        }
-                    }
-                )
-                for one in hits
-            ]
+            what = {"_index": name, "version": most, "version_type": "external"}
+            lines = [msgspec.json.encode({"delete": {**what, "_id": key}}) for key, _ in hits]
             failed = self._bulk(lines, [0] * len(lines))
             if failed:
                 raise TargetUnavailable(f"{name}: {failed[0].error}")
-            after = hits[-1]["sort"]
+            after = hits[-1][1]
+            if self._context.interrupted():  # an engine may say for ever that there is more
+                raise TargetUnavailable(f"{self._shown}: interrupted while its documents were looked through")
 
     def _asked(self, ask: Any) -> Any:
         try:
@@ -331,6 +330,20 @@ class SearchSink:
             if unanswered or error.status_code in _LATER or error.status_code == 500:
                 raise TargetUnavailable(why, overloaded=error.status_code in (429, 503)) from None
             raise TargetRefused(why) from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise TargetUnavailable(
+                f"{self._shown}: the answer is none of an engine: {type(error).__name__}: {error}"
+            ) from None
+
+
+def _place(answer: Any) -> str | None:
+    """Returns the place in the answer to the question for its document."""
+    if not answer.get("found"):
+        return None
+    place = answer["_source"]["place"]
+    if not isinstance(place, str):
+        raise TypeError(f"a place is a text, and not {place!r}")
+    return place
 
 
 def _version(change: Change) -> int:

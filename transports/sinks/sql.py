@@ -1,10 +1,8 @@
 """Keeps entities as rows of PostgreSQL or SQLite, effectively once: the position is stored with the rows (the extra ``sql``)."""
 
 import contextlib
-import socket
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -15,6 +13,7 @@ from publishers.model.change import Change
 from publishers.model.errors import HIDDEN
 from publishers.model.position import Position
 from publishers.views.view import Images
+from transports.sinks.bounded import ANSWER_BYTES, AnswerBound
 from transports.sinks.effects import EntityEffect, Unfit, effect_of
 from transports.sinks.errors import TargetRefused, TargetUnavailable
 from transports.sinks.retry import check_seconds
@@ -66,7 +65,8 @@ class SqlSink:
         gaps: The table of the gaps from while a sink was off; several sinks may share it.
         writers: The table that says which sink writes which table, so that no two write one; sinks share it. Optional without
             ``create_tables``.
-        timeout: Seconds in which the database must answer, from 0.05 to 600.
+        timeout: Seconds in which the database must answer, from 0.05 to 600. PostgreSQL ends a statement after that; a connection is
+            closed when a transaction takes one and a half times as long and a second, or its answers have more than 4 MiB.
         tls: TLS to PostgreSQL, without which a connection is refused then. None for what the URL says.
 
     Raises:
@@ -105,6 +105,7 @@ class SqlSink:
         self._declared = None if tables is None else {kind: _table(one) for kind, one in tables.items()}
         _check_apart(self._declared or {})
         self._create, self._ttl, self._timeout = create_tables, tombstone_ttl, float(timeout)
+        self._bound = AnswerBound(self._timeout * 1.5 + 1.0, ANSWER_BYTES)  # later than the server's own
         self._tls = tls
         self._places = SqlPlaces(places, gaps, writers, create=create_tables)
         self._new = False
@@ -215,9 +216,19 @@ class SqlSink:
             if self._tls is not None:
                 self._tls.warn(self._opened.name, self._shown)
                 arguments |= self._tls.for_postgresql(self._url.host, self._url.port)
-        return sa.create_engine(
+        engine = sa.create_engine(
             self._url, poolclass=sa.NullPool, connect_args=arguments, hide_parameters=True
         )
+        if engine.dialect.name == "postgresql":
+            sa.event.listen(engine, "do_connect", self._connect)
+        return engine
+
+    def _connect(self, _dialect: Any, _record: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+        from transports.sinks.sql_connection import bounded_connection  # noqa: PLC0415 - the extra postgresql
+
+        made = bounded_connection(self._bound, *arguments, **options)
+        self._bound.begin()
+        return made
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
@@ -227,7 +238,8 @@ class SqlSink:
             if self._connection is None:
                 assert self._engine is not None
                 self._connection = self._connected(self._engine)
-            with _deadline(self._connection, self._timeout), self._connection.begin():
+            self._bound.begin()
+            with self._connection.begin():
                 yield self._connection
                 committing = True
         except Exception as error:
@@ -244,7 +256,12 @@ class SqlSink:
             raise
 
     def _connected(self, engine: sa.Engine) -> sa.Connection:
-        connection = engine.connect()
+        try:
+            connection = engine.connect()
+        except (sa.exc.SQLAlchemyError, TargetRefused):
+            raise
+        except Exception as error:  # noqa: BLE001 - SQLAlchemy raises anything for a version that is none
+            raise TargetUnavailable(f"{self._shown}: {type(error).__name__}: {error}") from None
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SET statement_timeout = {int(self._timeout * 1000)}")
             connection.commit()
@@ -266,10 +283,13 @@ class SqlSink:
         if code is not None:
             later = code & 0xFF in _LATER
         else:
-            later = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError)
-            later = (
-                later or error.connection_invalidated or getattr(error.orig, "sqlstate", None) == _READ_ONLY
+            state = getattr(error.orig, "sqlstate", None)
+            # An answer that is none has no state; of what the driver refuses itself only this can be the server's fault.
+            nonsense = state is None and not isinstance(
+                error, sa.exc.ProgrammingError | sa.exc.NotSupportedError
             )
+            later = isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or nonsense
+            later = later or error.connection_invalidated or state == _READ_ONLY
         return TargetUnavailable(why) if later else TargetRefused(why)
 
     # Rows.
@@ -418,35 +438,3 @@ def _check_apart(tables: Mapping[str, SqlTable]) -> None:
         other = kinds.setdefault((table.schema, table.name), kind)
         if other != kind:
             raise InvalidOption("tables", table.name, f"a table of its own for each of {other} and {kind}")
-
-
-@contextlib.contextmanager
-def _deadline(connection: sa.Connection, seconds: float) -> Iterator[None]:
-    """Shuts down the connection to a server that does not answer in time; the driver itself would wait for ever."""
-    cut = _cutter(connection)
-    if cut is None:
-        yield
-        return
-    timer = threading.Timer(seconds * 1.5 + 1.0, cut)  # later than the server's own timeout
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _cutter(connection: sa.Connection) -> Callable[[], None] | None:
-    driver: Any = connection.connection.driver_connection
-    number = getattr(driver, "fileno", None)
-    if number is None:
-        return None
-
-    def cut() -> None:
-        with contextlib.suppress(Exception), socket.socket(fileno=number()) as held:
-            try:
-                held.shutdown(socket.SHUT_RDWR)
-            finally:
-                held.detach()
-
-    return cut

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from typing import Self
@@ -54,7 +55,7 @@ class Liar:
                 self._threads[-1].start()
 
     def _answer(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError, EOFError):
+        with contextlib.suppress(OSError, EOFError, ValueError, struct.error):  # the other side has gone
             self._serve(self, connection)
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)

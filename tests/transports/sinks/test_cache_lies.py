@@ -68,7 +68,7 @@ def server():
 
 @pytest.fixture
 def liar(server, monkeypatch):
-    monkeypatch.setattr(cache, "_ANSWER_BYTES", ROOM)
+    monkeypatch.setattr(cache, "ANSWER_BYTES", ROOM)
     with Liar(server) as made:
         yield made
 

@@ -10,8 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from penstock_cdc.errors import InvalidOption
-from publishers import remove, upsert
-from tests.transports.sinks.targets import rigged
+from publishers import remove, truncate, upsert
+from tests.publishers.support import wait_until
+from tests.transports.sinks.targets import GoingClock, rigged
 from tests.transports.sinks.test_switch import left_out
 from transports.sinks import SinkState, search_connection
 from transports.sinks.search import SearchSink
@@ -24,7 +25,7 @@ class Engine(BaseHTTPRequestHandler):
 
     def do_GET(self):
         place = self.server.place
-        body = json.dumps({"found": place is not None, "_source": place}).encode()
+        body = self.server.kept or json.dumps({"found": place is not None, "_source": place}).encode()
         self.send_response(404 if place is None else 200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
@@ -37,6 +38,17 @@ class Engine(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_POST(self):
+        if self.path.endswith(("/_search", "/_refresh")):
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            found = self.server.searches
+            answer = b"{}" if "refresh" in self.path else found.pop(0) if found else b'{"hits":{"hits":[]}}'
+            found += [answer] * (self.server.endless and "search" in self.path)
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+            return
         lines = self.rfile.read(int(self.headers["content-length"])).split(b"\n")
         mark, place = map(json.loads, lines[:2])
         assert mark["index"]["_index"].endswith("penstock-places")
@@ -91,7 +103,8 @@ class Engine(BaseHTTPRequestHandler):
 @pytest.fixture
 def engine():
     with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        server.plan, server.lines, server.documents, server.place = [], [], [], None
+        server.plan, server.lines, server.documents, server.place, server.kept = [], [], [], None, None
+        server.searches, server.endless = [], False
         server.released = threading.Event()
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -262,6 +275,53 @@ def test_an_engine_that_lies_is_asked_again(engine, tmp_path, monkeypatch, lie):
         engine.released.set()
         rig.later(5.0)
         rig.drained()
+
+
+@pytest.mark.parametrize(
+    "kept", [b"null", b"[]", b'{"found": true}', b'{"found": true, "_source": {"place": 5}}', b"{"]
+)
+def test_an_engine_that_lies_about_the_place_is_asked_again(engine, tmp_path, kept):
+    """F105, F125."""
+    engine.kept = kept
+    with rigged(tmp_path / "log", sink(engine)) as rig:
+        rig.commit("a")
+        rig.until(lambda: rig.runner.state is not SinkState.STARTING)
+        assert rig.runner.state is SinkState.RETRYING
+        engine.kept = None
+        rig.later(60.0)
+        rig.drained()
+
+
+HITS = b'{"hits":{"hits":[{"_id":"1","sort":["1"]}]}}'
+
+
+@pytest.mark.parametrize(
+    "found",
+    [b"null", b"{}", b'{"hits": 5}', b'{"hits": {"hits": [5]}}', b'{"hits": {"hits": [{"_id": "1"}]}}'],
+)
+def test_an_engine_that_lies_about_the_documents_of_a_truncate_is_asked_again(engine, tmp_path, found):
+    """F105, F125."""
+    engine.searches = [found, HITS, HITS]
+    with rigged(tmp_path / "log", sink(engine)) as rig:
+        rig.log.commit([truncate("order")])
+        rig.until(lambda: rig.runner.counters.failures)
+        assert rig.runner.state is SinkState.RETRYING
+        rig.later(60.0)
+        rig.drained()
+        what = {"_index": "shop-order", "_id": "1", "version": 2**20 + 1, "version_type": "external"}
+        assert engine.lines == [{"delete": what}] * 2
+
+
+def test_documents_without_end_keep_no_sink_from_its_orders(engine, tmp_path):
+    """F105."""
+    engine.searches, engine.endless = [HITS], True
+    with rigged(tmp_path / "log", sink(engine), clock=GoingClock()) as rig:
+        rig.log.commit([truncate("order")])
+        runner = rig.runner.start()
+        wait_until(lambda: len(engine.lines) > 3)
+        runner.pause().result(30)
+        assert runner.state is SinkState.PAUSED
+        runner.close(30)
 
 
 @pytest.mark.parametrize(
