@@ -40,7 +40,8 @@ class Limits:
         body_rate: Least bytes a second of a longer body, on average over each ``request_timeout`` in which the server waits
             for it.
         body_timeout: Most time that the server waits for a body.
-        body_bytes: Most bytes of HTTP bodies that a server holds, beside those of appends; a client gets at most half.
+        body_bytes: Most bytes of requests of GraphQL and of other HTTP bodies that a server holds, beside those of appends; a client gets
+            at most half.
         head_bytes: Most bytes of an HTTP request that are not its body (target, headers, trailers, sizes of chunks), and one
             more for each byte of its body; above it 431, or the connection is aborted.
         init_timeout: Time for a client to send ``connection_init``.

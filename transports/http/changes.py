@@ -127,7 +127,7 @@ class ChangesEndpoint:
             )
         caller = await Caller.of(self._access, scope)
         asked = _asked(scope.get("query_string", b""))
-        run = partial(self._pools.appending.run, caller.client)
+        run = partial(self._pools.appending.run, caller.payer)
         await self._appending.check(caller.principal, asked.get("log"), run)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != _JSON and kind not in _LINES | _PACKED:
@@ -172,12 +172,12 @@ class _Request:
             body = await self._bodies.whole(self._headers, self._receive, charge, otherwise=more)
             self._taken = len(body)
             parse = partial(_packed if packed else _json, body, self._asked)
-            request, changes = await self._pool.run(self._caller.client, parse)
+            request, changes = await self._pool.run(self._caller.payer, parse)
             return await self._commit(request, changes)
 
     async def lines(self) -> tuple[Commit, str | None]:
         """Writes a body of lines, which are spooled: nothing is written before all lines have arrived and are valid."""
-        run = partial(self._pool.run, self._caller.client)
+        run = partial(self._pool.run, self._caller.payer)
         request = AppendRequest.of(self._asked)
         log = self._log = self._appending.target(self._caller.principal, request.log)
         spool = ChargedFile(self._caller.payer, self._appending.spooled, self._appending.memory)
@@ -208,7 +208,7 @@ class _Request:
         try:
             if not spool.small:
                 with contextlib.suppress(PenstockError):  # the pool is closed, or too much waits
-                    await self._pool.run(self._caller.client, spool.close)
+                    await self._pool.run(self._caller.payer, spool.close)
         finally:
             spool.close()
 
@@ -217,7 +217,7 @@ class _Request:
         log = self._log = self._appending.target(principal, request.log)
         work = partial(self._appending.submit, log, principal, request, changes)
         with self._under_way(log):
-            submission = await self._pool.run(self._caller.client, work)
+            submission = await self._pool.run(self._caller.payer, work)
             commit = await asyncio.wrap_future(submission.future(request.wait))
         return await self._answered(log, request, commit)
 
@@ -239,7 +239,7 @@ class _Request:
         self._appending.figures.count(outcome_of(commit), 0 if commit.duplicate else self._taken)
         if commit.duplicate and not commit.version:
             find = partial(Repetitions().version, log, self._caller.principal, request)
-            commit = commit._replace(version=await self._pool.run(self._caller.client, find))
+            commit = commit._replace(version=await self._pool.run(self._caller.payer, find))
         return commit, cursor_behind(log, commit)
 
     def _stream(

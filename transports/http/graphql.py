@@ -17,6 +17,7 @@ import msgspec
 
 from transports.access.access import Access
 from transports.access.principal import Principal
+from transports.appends import payer_of
 from transports.codec.graphql_ws import graphql_error, is_persisted
 from transports.errors import Unauthenticated
 from transports.graphql.cost import is_light
@@ -169,8 +170,8 @@ class HttpEndpoint:
         writes = operation.kind == "mutation"
         if writes and queries_only:
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "use POST for a mutation", (b"allow", b"POST"))
-        pool = self._pools.appending if writes else self._pools.scanning
-        body = await asker.ask(pool, lambda turn: operation.answer(turn.check), held=True)
+        pool, writer = (self._pools.appending, principal) if writes else (self._pools.scanning, None)
+        body = await asker.ask(pool, lambda turn: operation.answer(turn.check), writer=writer, held=True)
         return _Answer(HTTPStatus.OK, body, media_type)
 
 
@@ -193,14 +194,28 @@ class _Asker:
             turn.cancel()
             turn.release()
 
-    async def ask(self, pool: Pool, work: Callable[[Turn[_T]], _T], *, held: bool = False) -> _T:
+    async def ask(
+        self,
+        pool: Pool,
+        work: Callable[[Turn[_T]], _T],
+        *,
+        writer: Principal | None = None,
+        held: bool = False,
+    ) -> _T:
         """Runs work on a thread, unless the client disconnects first.
+
+        Args:
+            pool: The threads.
+            work: The work.
+            writer: Who is charged for the thread in place of the address, as for every append; None for a read.
+            held: Whether the share is kept until the request ends.
 
         Raises:
             Left: If the client has disconnected.
             TooCostly: If too much work waits.
         """
-        turn = pool.submit(self._client, work, held=held)
+        client = self._client if writer is None else payer_of(writer, self._client)
+        turn = pool.submit(client, work, held=held)
         self._turns.append(turn)
         done = asyncio.wrap_future(turn.result)
         left = asyncio.ensure_future(self._left())

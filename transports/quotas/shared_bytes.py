@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from publishers.errors import TooCostly
 
-__all__ = ["Charge", "SharedBytes"]
+__all__ = ["Charge", "Charges", "SharedBytes"]
 
 _LESS: Final = "to send less at once"
 _CHEAPER: Final = "to send it again when others have been answered"
@@ -100,3 +100,32 @@ class Charge:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
     ) -> None:
         self.give(self.nbytes)
+
+
+class Charges:
+    """What is charged for each of several requests; on one thread."""
+
+    def __init__(self) -> None:
+        self._charged: dict[Hashable, Charge] = {}
+
+    def take(self, request: Hashable, budget: SharedBytes, payer: Hashable, nbytes: int) -> None:
+        """Charges a request, in place of what was charged for it.
+
+        Raises:
+            TooCostly: As ``SharedBytes.take``; what was charged for it stays so.
+        """
+        charge = Charge(budget, payer)
+        charge.take(nbytes)
+        self.give(request)
+        self._charged[request] = charge
+
+    def give(self, request: Hashable) -> None:
+        """Returns what is charged for a request, if anything is."""
+        charge = self._charged.pop(request, None)
+        if charge is not None:
+            charge.give(charge.nbytes)
+
+    def close(self) -> None:
+        """Returns everything."""
+        for request in list(self._charged):
+            self.give(request)

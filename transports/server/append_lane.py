@@ -23,6 +23,7 @@ Answered = Callable[[Callable[[], Commit]], None]
 
 @dataclass(slots=True, eq=False)
 class _Append:
+    payer: Hashable
     run: int
     submit: Callable[[Submission | None], Submission]
     wait: Wait
@@ -39,14 +40,12 @@ class AppendLane:
     Args:
         loop: The event loop.
         pool: The threads that submit.
-        client: The client to which the pool charges the threads.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, pool: Pool, client: Hashable) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
         self._loop = loop
         self._executor = loop_executor(loop)
         self._pool = pool
-        self._client = client
         self._waiting: deque[_Append] = deque()
         self._turn: Turn[Any] | None = None
         self._closed = False
@@ -57,6 +56,7 @@ class AppendLane:
 
     def put(
         self,
+        payer: Hashable,
         run: int,
         wait: Wait,
         submit: Callable[[Submission | None], Submission],
@@ -67,6 +67,7 @@ class AppendLane:
         """Queues an append.
 
         Args:
+            payer: Who is charged for the thread.
             run: The run that the append belongs to.
             wait: How far the append must have progressed before it is answered.
             submit: Submits the append behind the submission that it receives; runs on a thread.
@@ -75,7 +76,7 @@ class AppendLane:
             alone: Whether the append takes long, so that a thread handles it separately and earlier appends are answered
                 first.
         """
-        self._waiting.append(_Append(run, submit, wait, answered, alone))
+        self._waiting.append(_Append(payer, run, submit, wait, answered, alone))
         self._start()
 
     def close(self) -> None:
@@ -94,7 +95,7 @@ class AppendLane:
             appends = self._taken()
             found: list[tuple[_Append, Submission | Exception]] = []
             try:
-                self._turn = self._pool.submit(self._client, partial(self._work, appends, found))
+                self._turn = self._pool.submit(appends[0].payer, partial(self._work, appends, found))
             except Exception as error:  # noqa: BLE001 - the pool is closed, or too much waits
                 self._refused = True
                 while appends:  # a turn that was queued in spite of the error must find nothing to submit

@@ -45,7 +45,7 @@ class ConnectionAppends:
         loop: The event loop.
         pools: The thread pools of the server.
         jobs: The disk jobs of the connection.
-        client: The key of the client in the fair thread pools.
+        client: The key of the client, which is charged if it has no name.
         perform: Performs the effects that the machine returns.
         accepted: Called for each transaction that was committed.
     """
@@ -71,7 +71,7 @@ class ConnectionAppends:
         self._perform = perform
         self._accepted = accepted
         self._repetitions = Repetitions()
-        self._lane = AppendLane(loop, pools.appending, client)
+        self._lane = AppendLane(loop, pools.appending)
         self._reached: deque[tuple[AppendEntry, ChangeLog, int]] = (
             deque()
         )  # in the log, and not replied to yet
@@ -172,7 +172,9 @@ class ConnectionAppends:
                 _, where, since = self._reached.popleft()
                 figures.replied(where, since)
 
-        self._lane.put(entry.run, request.wait, submit, answered, alone=alone)
+        self._lane.put(
+            payer_of(principal, self._client), entry.run, request.wait, submit, answered, alone=alone
+        )
 
     # Transactions in several parts.
 
@@ -216,7 +218,7 @@ class ConnectionAppends:
                 self._store(transaction, spool)
 
         self._storing.add(spool)
-        self._run(spool.store).add_done_callback(done)
+        self._run(spool, spool.store).add_done_callback(done)
 
     def _append_spool(
         self, entry: AppendEntry, request: AppendRequest, transaction: TransactionEntry, principal: Principal
@@ -249,12 +251,12 @@ class ConnectionAppends:
         if spool.small:
             spool.close()
         else:
-            self._run(spool.close).add_done_callback(partial(_close, spool))
+            self._run(spool, spool.close).add_done_callback(partial(_close, spool))
 
-    def _run(self, work: Callable[[], _T]) -> "asyncio.Future[_T]":
-        """Runs ``work`` on a thread; the future fails if the pool refuses it."""
+    def _run(self, spool: PartSpool, work: Callable[[], _T]) -> "asyncio.Future[_T]":
+        """Runs ``work`` with a spool on a thread; the future fails if the pool refuses it."""
         try:
-            result = self._pools.appending.submit(self._client, lambda _: work()).result
+            result = self._pools.appending.submit(spool.payer, lambda _: work()).result
         except PenstockError as error:
             result = Future()
             result.set_exception(error)

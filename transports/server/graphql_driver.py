@@ -28,6 +28,7 @@ from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.graphql_ws import AskMore, Execute, GraphQLSession, OperationEntry, Resume
 from transports.protocol.states import ConnectionPhase
 from transports.quotas.pool import Turn
+from transports.quotas.shared_bytes import Charges, SharedBytes
 from transports.server.connection_slots import HeldSlots
 from transports.server.driver import Driver, DriverOptions
 from transports.server.graphql_members import OperationMembers
@@ -167,6 +168,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         link: The accepted WebSocket.
         leases: The slots that clients of the server have open; by default those of this connection alone.
         members: The group consumers that clients of the server have joined; by default those of this connection alone.
+        requests: The bytes of requests that clients of the server wait for, beside appends; by default those of this connection alone.
         **serving: See ``DriverOptions``.
     """
 
@@ -179,16 +181,19 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         *,
         leases: SlotLeases | None = None,
         members: MemberLeases | None = None,
+        requests: SharedBytes | None = None,
         **serving: Unpack[DriverOptions],
     ) -> None:
         self._engine = engine
         self._queries: dict[OperationEntry, GraphQLOperation] = {}
         self._preparing: set[OperationEntry] = set()  # on threads
-        self._charged: dict[OperationEntry, Hashable] = {}  # mutations without an answer, and who is charged
+        self._charges = Charges()  # of operations that have neither begun as subscriptions nor been answered
         self._asked = False
         self._asking: OperationEntry | None = None
         self._turn: Turn[bytes] | None = None
-        session = GraphQLSession(serving["limits"], now=serving["loop"].time())
+        limits = serving["limits"]
+        self._requests = requests or SharedBytes("body_bytes", limits.body_bytes, "bytes of requests")
+        session = GraphQLSession(limits, now=serving["loop"].time())
         super().__init__(session, link, blocked=lambda: session.blocked, **serving)
         self._lane = self._outbound.lane(1, 0)
         self._slots = HeldSlots(
@@ -211,8 +216,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def lost(self) -> None:
         """Ends every operation, because the connection is gone."""
-        for entry in self._queries:
-            self._discharge(entry)
+        self._charges.close()
         self._queries.clear()
         if self._turn is not None:
             self._turn.cancel()
@@ -264,6 +268,11 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
 
     def _open(self, entry: OperationEntry, request: GraphQLRequest) -> None:
+        try:
+            self._charges.take(entry, self._requests, self._payer, entry.nbytes)
+        except PenstockError as error:
+            self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
+            return
         prepare, prepared = partial(self._prepare, request, self._principal), partial(self._prepared, entry)
         if is_light(request.query or "", request.variables):
             prepared(prepare)
@@ -286,16 +295,18 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         try:
             operation = result()
             if operation.kind == "subscription":
+                self._charges.give(entry)
                 self._start(entry, operation)
             else:
                 if operation.kind == "mutation":
-                    payer = payer_of(self._principal, self._client)
-                    self._engine.appending.unanswered.take(payer, entry.nbytes)
-                    self._charged[entry] = payer
+                    unanswered = self._engine.appending.unanswered
+                    self._charges.take(entry, unanswered, self._payer, entry.nbytes)
                 self._queries[entry] = operation
         except RequestRefused as refused:
+            self._charges.give(entry)
             self._perform(self._session.failed(entry, refused.errors))
         except Exception as error:  # noqa: BLE001 - any error concerns only this operation
+            self._charges.give(entry)
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
         self._ask()
         self._link.flush()
@@ -303,9 +314,10 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
     def _cancel(self, entry: WireEntry) -> None:
         if isinstance(entry, OperationEntry):
             self._preparing.discard(entry)
-            if self._queries.pop(entry, None) is not None:
-                self._discharge(entry)
-            if entry is self._asking and self._turn is not None:
+            self._queries.pop(entry, None)
+            if entry is not self._asking:
+                self._charges.give(entry)
+            elif self._turn is not None:
                 self._turn.cancel()
         self._slots.left(entry, lost=self._is_lost())
         self._groups.left(entry, lost=self._is_lost())
@@ -468,12 +480,12 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             return  # the mutation may be for a slot that is being opened, or a consumer that is still joining
         del self._queries[entry]
         try:
-            pools = self._pools
-            turn = (pools.appending if operation.kind == "mutation" else pools.scanning).submit(
-                self._client, lambda turn: operation.answer(turn.check), held=True
-            )
+            pool, client = self._pools.scanning, self._client
+            if operation.kind == "mutation":
+                pool, client = self._pools.appending, self._payer
+            turn = pool.submit(client, lambda turn: operation.answer(turn.check), held=True)
         except PenstockError as error:
-            self._discharge(entry)
+            self._charges.give(entry)
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))
             self._ask()
             return
@@ -483,7 +495,7 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
 
     def _queried(self, entry: OperationEntry, done: "asyncio.Future[bytes]") -> None:
         self._asking = None
-        self._discharge(entry)
+        self._charges.give(entry)
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
         if error is None:
             self._perform(self._session.result(entry, done.result()))
@@ -493,10 +505,9 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
         self._give_back()
         self._ask()
 
-    def _discharge(self, entry: OperationEntry) -> None:
-        payer = self._charged.pop(entry, None)
-        if payer is not None:
-            self._engine.appending.unanswered.give(payer, entry.nbytes)
+    @property
+    def _payer(self) -> Hashable:
+        return payer_of(self._principal, self._client)
 
     def _give_back(self) -> None:
         """Releases the threads' share of the last query once the client has taken its answer."""

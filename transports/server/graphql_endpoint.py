@@ -56,9 +56,16 @@ class GraphQLEndpoint:
         bodies: Bodies,
     ) -> None:
         self.engine: Engine = Engine(logs, limits, access, appending, Openings(leases.opened, members.joined))
-        self._leases, self._members = leases, members
+        self._leases, self._members, self._requests = leases, members, bodies.held
         self.http: HttpEndpoint = HttpEndpoint(self.engine, bodies, access, pools)
 
     def connection(self, link: SocketLink, **serving: Unpack[DriverOptions]) -> GraphQLDriver:
         """Makes the driver of one WebSocket, on the running event loop."""
-        return GraphQLDriver(self.engine, link, leases=self._leases, members=self._members, **serving)
+        return GraphQLDriver(
+            self.engine,
+            link,
+            leases=self._leases,
+            members=self._members,
+            requests=self._requests,
+            **serving,
+        )

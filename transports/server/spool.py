@@ -30,6 +30,7 @@ class PartSpool(ChargedFile):
         held: The bytes of the message that began the transaction.
 
     Attributes:
+        payer: Who is charged.
         stored: The number of parts that are stored.
 
     Raises:
@@ -46,7 +47,7 @@ class PartSpool(ChargedFile):
     ) -> None:
         super().__init__(payer, spooled, memory, held)
         self.stored: int = 0
-        self._payer = payer
+        self.payer: Hashable = payer
         self._way = waiting
         self._waiting: deque[bytes] = deque()
         self._failure: OSError | LogFull | None = None
@@ -58,11 +59,11 @@ class PartSpool(ChargedFile):
             TooCostly: If a budget is exhausted; retryable.
         """
         size = len(changes) + _HEAD
-        self._way.take(self._payer, size)
+        self._way.take(self.payer, size)
         try:
             self.charge(size)
         except TooCostly:
-            self._way.give(self._payer, size)
+            self._way.give(self.payer, size)
             raise
         self._waiting.append(changes)
         if not self.small:
@@ -84,7 +85,7 @@ class PartSpool(ChargedFile):
                     self.write(part)
                     self._waiting.popleft()
                     self.stored += 1
-                    self._way.give(self._payer, len(part) + _HEAD)
+                    self._way.give(self.payer, len(part) + _HEAD)
             except (OSError, LogFull) as error:
                 self._failure = error
             if self._failure is not None:
@@ -112,6 +113,6 @@ class PartSpool(ChargedFile):
         """Discards everything. Idempotent."""
         with self._lock:
             if not self._closed:
-                self._way.give(self._payer, sum(len(part) + _HEAD for part in self._waiting))
+                self._way.give(self.payer, sum(len(part) + _HEAD for part in self._waiting))
                 self._waiting.clear()
             super().close()

@@ -183,7 +183,7 @@ SERVER_METRICS: Final = (
     _server("unsent_limit_bytes", _G, "Limit of the unsent bytes of one client (option `window`)", _at("limits", "window")),
     _server("criteria_weight", _G, "Weight of the criteria of all subscriptions", _at("criteriaWeight")),
     _server("criteria_weight_limit", _G, "Limit of the weight of all criteria (option `criteria_weight`)", _at("limits", "criteriaWeight")),
-    _server("body_bytes", _G, "Bytes of HTTP bodies that the server holds, beside those of appends", _at("bodyBytes")),
+    _server("body_bytes", _G, "Bytes of GraphQL requests and other HTTP bodies that the server holds, beside those of appends", _at("bodyBytes")),
     _server("body_bytes_limit", _G, "Limit of the bytes of such bodies (option `body_bytes`)", _at("limits", "bodyBytes")),
     _server("appending_bytes", _G, "Bytes of appends that are not answered yet", _at("appendingBytes")),
     _server("appending_bytes_limit", _G, "Limit of the bytes of unanswered appends (option `appending_bytes`)", _at("limits", "appendingBytes")),

@@ -398,7 +398,7 @@ async def test_an_append_that_gets_no_thread_stops_none_behind_it():
     """F145: what is to be alone waits for its own turn, which nothing else would begin."""
     go = threading.Event()
     pool = Pool("append", 1, 1, 10)
-    lane = AppendLane(asyncio.get_running_loop(), pool, "client")
+    lane = AppendLane(asyncio.get_running_loop(), pool)
     answers = {name: asyncio.get_running_loop().create_future() for name in "abcd"}
 
     def submit(_):
@@ -412,7 +412,7 @@ async def test_an_append_that_gets_no_thread_stops_none_behind_it():
             except Exception as error:
                 answers[name].set_exception(error)
 
-        lane.put(0, Wait.DURABLE, submit, answered, alone=alone)
+        lane.put("client", 0, Wait.DURABLE, submit, answered, alone=alone)
 
     def crowd(*_):
         pool.submit = submitted
