@@ -1,6 +1,8 @@
 """The subscriptions of a world: cursors of the real ring, with a model of what stands beside each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Final
 
 from publishers.fanout.bench import RingCursor
@@ -57,13 +59,25 @@ class Cursor(RingCursor):
         return self.next.version <= self.world.visible
 
     @property
+    def idle(self) -> bool:
+        """As `publishers.fanout.cursor.Cursor.idle`."""
+        return (self.bench or self).place == self.world.ring.end and self.live
+
+    def poll(self, max_events: int, max_bytes: int) -> None:
+        """Moves over what does not match."""
+        self.world.ring.poll(self, self.world.visible, max_events, max_bytes)
+
+    @property
     def reading(self) -> Thread | None:
         """The slice that has the cursor; those that have given it back may still have something to do."""
         return next((one for one in self.slices if one.at != "over"), None)
 
 
 class Owner:
-    """The subscription of a cursor, and its drain, as its group sees them."""
+    """The subscription of a cursor, and its drain, as its group sees them, and whoever asks for its progress."""
+
+    _service = SimpleNamespace(head=None)
+    position = state = None
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
@@ -86,5 +100,31 @@ class Owner:
         one.drain = Thread("lent")
         return self
 
-    def release_hold(self, _: RingCursor) -> None:
+    def release_hold(self, _: RingCursor | None = None) -> None:
         self.cursor.drain = Thread()
+
+    # What ChangeSubscription.checkpoint looks at.
+
+    @property
+    def wants(self) -> bool:
+        return self.demand > 0 and not self.cursor.held
+
+    @property
+    def _filled(self) -> tuple[int, ...] | None:
+        return self.cursor.filled or None
+
+    def try_hold(self) -> bool:
+        """Takes the flag of its drain as Strand.try_hold does."""
+        one = self.cursor
+        if one.drain.at == "lent" and one.world.ring.recall(one):
+            self.release_hold()
+        if one.drain.at or one.pending:
+            return False
+        one.drain = Thread("held")
+        return True
+
+    def signal(self) -> None:
+        self.cursor.pending = True
+
+    def _run(self, signal: Callable[[], None]) -> None:
+        signal()

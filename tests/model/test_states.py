@@ -15,6 +15,7 @@ from publishers.fanout.ring import Ring
 from publishers.fanout.state import SUBSCRIPTIONS, Occurrence, Phase, PhaseAction, PhaseRow
 from publishers.model.transitions import TransitionRow, TransitionTable
 from tests.harness.scale import SCALE
+from tests.model.cursors import Owner
 from tests.model.explorer import Fault, explore
 from tests.model.world import Plan
 
@@ -35,6 +36,7 @@ SMALL = [
     Plan(1, 1, "lm", (1,), ("9",)),
     Plan(2, 1, "m", (1,), ("9pec",)),
     Plan(2, 1, "mm", (2, 2), ("9", "9"), grouped=True),
+    Plan(1, 0, "mm", (1, 1), ("9k", "9k"), looped=True),
     Plan(2, 2, "df", (3,), ("9",)),
     Plan(1, 1, "mf", (1, 2), ("9", "1")),
     Plan(1, 1, "mm", (1,), ("9",), prunes=2, jumps=True),
@@ -54,6 +56,7 @@ LARGE = [
     Plan(2, 2, "mm", (1, 3), ("9c", "1")),
     Plan(1, 1, "mm", (1, 2), ("9", "9pr"), grouped=True),
     Plan(2, 0, "mmm", (1, 1), ("9c", "1s"), grouped=True),
+    Plan(2, 0, "mmm", (1, 1), ("9k", "9c"), looped=True),
     Plan(2, 2, "dma", (1,), ("9p",)),
     Plan(2, 1, "dfa", (1, 2), ("9", "9")),
     Plan(3, 2, "mfm", (1, 2), ("1s", "9e")),
@@ -180,12 +183,14 @@ def test_a_mistake_in_the_table_is_noticed(name, monkeypatch):
         (Ring, "_unseat", lambda *_: None),
         (Ring, "_unfit", lambda *_: []),
         (Ring, "recall", lambda *_: False),
+        (Owner, "_run", lambda *_: None),
     ],
     ids=[
         "given back in a round",
         "moved with those it has left",
         "served without demand",
         "never given back",
+        "not woken behind a checkpoint between two turns of a round",
     ],
 )
 def test_a_mistake_about_the_flags_that_a_group_keeps_is_noticed(kind, name, wrong, monkeypatch):

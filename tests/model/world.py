@@ -2,12 +2,13 @@
 
 A step is what one thread does between two looks at what others change. A world is copied before each step, so that all
 orders can be tried from it. A committer publishes what its plan says; two subscriptions have a drain each; the replayer
-gives each that is enlisted a slice; subscribers request, seek and cancel, an operator pauses and resumes, and retention
-deletes the oldest version, whenever they like and as often as the plan allows.
+gives each that is enlisted a slice; subscribers request, seek and cancel, an operator pauses and resumes, somebody asks for the
+progress of a subscription, and retention deletes the oldest version, whenever they like and as often as the plan allows.
 """
 
 from collections import deque
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from publishers.fanout.bench import Bench, RingCursor, Round
 from publishers.fanout.chunk import Ahead, Chunk
 from publishers.fanout.ring import BEHIND, Ring
 from publishers.fanout.state import Occurrence, Phase, PhaseAction
+from publishers.fanout.subscription import ChangeSubscription
 from publishers.model.position import Position
 from tests.model.cursors import KIND, Cursor, Owner, Piece, Thread
 
@@ -39,11 +41,13 @@ class Plan:
             detaches the publisher, ``a`` attaches it before it matches.
         starts: Where the subscriptions begin.
         acts: What else is done to each: ``1`` requests one change, ``9`` many, ``p`` pauses, ``r`` resumes, ``s`` seeks to
-            the first version, ``e`` to the end, ``c`` cancels.
+            the first version, ``e`` to the end, ``c`` cancels, ``k`` asks for its checkpoint.
         prunes: How often retention deletes a version.
         jumps: Whether subscriptions go over what is missing, instead of ending there.
         kept: Whether frames may be in memory, so that the drain reads them itself.
         grouped: Whether the committer serves those together that stand at one place, as on ``flow.INLINE``.
+        looped: Whether an event loop does, one subscription a turn. The first act of each and the first commit come before
+            everything else then, until all is at rest.
     """
 
     ring: int
@@ -55,6 +59,7 @@ class Plan:
     jumps: bool = False
     kept: bool = False
     grouped: bool = False
+    looped: bool = False
 
 
 class World:
@@ -71,6 +76,8 @@ class World:
         self.place: int | None = None
         self.ahead: Ahead | None = None
         self.bench: Bench | None = None
+        self.noted: int | None = None  # the place from which a round of the loop shall begin
+        self.round: Round | None = None  # that of the loop, between its turns too
         self.lent: tuple[int, ...] = ()
         self.detached = False
         # By subscription, the version up to which it has read, if it was detached then: so long it is kept.
@@ -86,6 +93,16 @@ class World:
             one.filled, one.sought, one.pending, one.halted = (), None, False, False
             self.cursors.append(one)
             self.ring.move(one, Occurrence.ENTER)
+        if plan.looped:
+            for one in self.cursors:
+                self._act(one)
+            while steps := [step for step in self.steps() if self._early(step)]:
+                self.take(steps[-1])
+
+    def _early(self, step: str) -> bool:
+        """Whether a step belongs to what comes before everything else."""
+        first = bool(self.committer) or len(self.versions) == self.plan.old
+        return not step.startswith("act") and (step != "commit" or first)
 
     def copy(self) -> "World":
         """The same, on its own."""
@@ -107,6 +124,16 @@ class World:
             twin._leaving = [twins[one] for one in bench._leaving]
         for one in new.cursors:
             one.bench = twins[one.bench]
+        if self.round is not None:
+            some = new.round = copy(self.round)
+            some.waiting = [
+                (place, kind, [twins[one] for one in singles], [twins[one] for one in benches])
+                for place, kind, singles, benches in some.waiting
+            ]
+            some.left, some.leaving = [twins[one] for one in some.left], []
+            some.bench = twins[some.bench]
+            for bench in new._benches():
+                bench.serving = some if bench.serving is self.round else bench.serving
         new.bench = twins[self.bench]
         ring = new.ring = Ring.__new__(Ring)
         vars(ring).update(vars(self.ring))
@@ -119,7 +146,9 @@ class World:
         return new
 
     def _benches(self) -> list[Bench]:
-        found = (self.bench, *(one.bench for one in self.cursors))
+        waiting = () if self.round is None else self.round.waiting
+        later = (bench for *_, benches in waiting for bench in benches)
+        found = (self.bench, *(one.bench for one in self.cursors), *later)
         return list(dict.fromkeys(bench for bench in found if bench is not None))
 
     def key(self) -> tuple[Any, ...]:
@@ -134,6 +163,8 @@ class World:
                 for bench in benches
             ),
             self.lent,
+            self.noted,
+            None if self.round is None else self._told(self.round, benches),
             *(
                 self.visible,
                 self.versions,
@@ -165,6 +196,13 @@ class World:
             ),
         )
 
+    def _told(self, some: Round, benches: list[Bench]) -> tuple[Any, ...]:
+        waiting = tuple(
+            (place, self._numbers(singles), tuple(benches.index(one) for one in found))
+            for place, _, singles, found in some.waiting
+        )
+        return waiting, self._numbers(some.left), some.follows
+
     # What may happen next.
 
     def steps(self) -> Iterator[str]:
@@ -175,6 +213,8 @@ class World:
             yield "prune"
         if self.advanced:
             yield "wake"
+        if self.round is not None or self.noted is not None:
+            yield "turn"
         for number, one in enumerate(self.cursors):
             if one.phase is not Phase.ENDED and one.acts:
                 yield f"act {number}"
@@ -190,13 +230,15 @@ class World:
     def resting(self) -> bool:
         """Whether nothing more happens by itself."""
         return not self.committer and not any(
-            step.startswith(("drain", "recall", "slice", "wake")) for step in self.steps()
+            step.startswith(("drain", "recall", "slice", "turn", "wake")) for step in self.steps()
         )
 
     def take(self, step: str) -> None:
         """Takes a step."""
         what, *numbers = step.split()
-        if what == "slice":
+        if what == "turn":
+            self._loop_turn()
+        elif what == "slice":
             self._slice(self.cursors[int(numbers[0])], int(numbers[1]))
         else:
             getattr(self, f"_{what}")(*(self.cursors[int(number)] for number in numbers))
@@ -212,14 +254,16 @@ class World:
                 self.visible = version
                 self.committer = "wake"
             case "wake":
-                if self.place is not None:
+                if self.place is not None and self.plan.looped:
+                    self._note(self.place)
+                elif self.place is not None:
                     self._serve(self.place)
                 for number in self.overtaken:
                     self.cursors[number].pending = True
                 self.place, self.overtaken, self.committer = None, (), ""
                 self.advanced = self.advanced or any(self.listed.values())
                 self._wake(detached=False)
-                if self.bench is not None:
+                if self.bench is not None and not self.plan.looped:
                     self.committer = "give"
             case _:
                 self._give()
@@ -235,12 +279,47 @@ class World:
                 pending = one.pending
                 self._deliver(one, [piece.block.version for piece in self.ahead.slices])
                 one.pending = pending  # nothing looks at its drain
-        some = self.bench.serving
+        some, end = self.bench.serving, self.ahead.end
         assert some is not None
         self.bench.served(some)
         if some.again:
             raise Wrong("two rounds at a time")
-        self.ahead, self.bench, self.lent, self.committer = None, None, (), ""
+        self.ahead, self.bench, self.lent = None, None, ()
+        if self.plan.looped:
+            if some.follows is not None and some.follows <= self.visible:
+                self._note(end)
+        else:
+            self.committer = ""
+
+    # The loop, by the steps of DeliveryGroup._round.
+
+    def _note(self, place: int) -> None:
+        self.noted = place if self.noted is None else min(place, self.noted)
+
+    def _loop_turn(self) -> None:
+        """Half a turn: takes what lies ahead for the next ones, or delivers it and wakes those that could not take part."""
+        some = self.round
+        if some is None:
+            assert self.noted is not None
+            some, self.noted = Round(self.noted, 1), None
+            self.round = some
+        if self.bench is None:
+            self.ring.take(None, some, self.visible)
+            self.bench = some.bench
+            if some.bench is not None:
+                self.ahead = some.ahead
+                self.lent = self._numbers([owner.cursor for owner in some.lent])
+                return
+        else:
+            self._give()
+        for one in some.left:
+            if one.bench is not None:
+                self._recall(one)
+            one.pending = one.pending or (one.demand > 0 and not one.held)
+        if some.waiting:
+            some.clear()
+        else:
+            self.round = None
 
     def _recall(self, one: Cursor) -> None:
         """Asks for the flag, as Cursor.recall does."""
@@ -316,6 +395,8 @@ class World:
                 one.pending = True
             case "c":
                 one.halted = True
+            case "k":
+                ChangeSubscription.checkpoint(one.owner)
             case "p":
                 self.ring.move(one, Occurrence.PAUSE)
                 one.pending = one.pending or one.bench is not None

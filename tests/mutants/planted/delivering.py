@@ -170,6 +170,13 @@ DELIVERING: Final = (
     ),
     Fault(
         "F66",
+        "publishers/fanout/subscription.py",
+        "                    self._run(self.drain.signal)\n        return Checkpoint(",
+        "                    pass\n        return Checkpoint(",
+        "a subscription stands still that was asked for its progress between two turns of a round",
+    ),
+    Fault(
+        "F66",
         "publishers/fanout/dispatch.py",
         "            else:\n                self._watch_if_needed()\n",
         "            else:\n                pass\n",
