@@ -147,8 +147,9 @@ class Access:
                     self._looking = None
 
     def expired(self, principal: Principal) -> bool:
-        """Whether a principal has expired."""
-        return principal.expired(self._now())
+        """Whether a principal has expired: by the monotonic clock if it was authenticated here, whatever the wall clock does since."""
+        until = principal.until
+        return principal.expired(self._now()) if until is None else self._clock.monotonic() >= until
 
     @property
     def uniform(self) -> bool:
@@ -176,9 +177,12 @@ class Access:
             raise TypeError(
                 f"an authenticator answers with a Principal or None, not with {type(found).__name__}"
             )
-        if found is None or found.expired(self._now()):
+        now = self._now()
+        if found is None or found.expired(now):
             raise Unauthenticated
-        return found
+        if found.expires is None:
+            return found
+        return found.authenticated(self._clock.monotonic() + found.expires - now)
 
     async def again(
         self, principal: Principal, credentials: Credentials, *, since: float, revision: int
@@ -221,7 +225,7 @@ class Access:
             Forbidden: If the action is not allowed.
             Unauthenticated: If the principal has expired.
         """
-        if principal.expired(self._now()):
+        if self.expired(principal):
             raise Unauthenticated
         found = self._authorise
         if not isinstance(found, Grant):

@@ -21,6 +21,7 @@ class Principal:
         roles: The names of its roles; the authoriser determines what they allow.
         claims: Further facts, such as a tenant. The repr omits them.
         expires: The time at which it has to authenticate again, in Unix seconds; None for never.
+        until: That time by the monotonic clock of the server that has authenticated it; None before, and for never.
 
     Raises:
         InvalidOption: If an argument is invalid.
@@ -30,6 +31,7 @@ class Principal:
     roles: frozenset[str]
     claims: Mapping[str, Any] = field(repr=False, hash=False)
     expires: float | None = None
+    until: float | None = field(default=None, repr=False, compare=False)
 
     def __init__(
         self,
@@ -54,10 +56,17 @@ class Principal:
         put(self, "roles", frozenset(roles))
         put(self, "claims", MappingProxyType(dict(claims)))
         put(self, "expires", expires)
+        put(self, "until", None)
 
     def expired(self, now: float) -> bool:
         """Whether the principal has expired at a time in Unix seconds."""
         return self.expires is not None and now >= self.expires
+
+    def authenticated(self, until: float) -> "Principal":
+        """Returns the same principal with ``until``."""
+        same = Principal(self.name, self.roles, self.claims, self.expires)
+        object.__setattr__(same, "until", until)
+        return same
 
 
 ANONYMOUS: Final = Principal("anonymous")

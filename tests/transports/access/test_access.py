@@ -48,6 +48,35 @@ async def test_a_connection_goes_on_as_the_principal_that_it_began_as_and_no_lon
         await access.again(ann, Credentials("t"), since=0.0, revision=access.revision - 1)
 
 
+class Leaping(At):
+    """A clock whose wall time leaps."""
+
+    leap = 0.0
+
+    def now_us(self):
+        return int((self.seconds + self.leap) * 1_000_000)
+
+
+@pytest.mark.parametrize("leap", [0.0, 7200.0, 8 * 86400.0, -7200.0, -99.0])
+async def test_what_a_principal_has_left_of_its_life_is_measured_by_the_monotonic_clock(leap):
+    """E62: a wall clock that is set back prolongs no token, and one that leaps ahead ends no connection."""
+    clock = Leaping(100.0)
+    access = Access(lambda _: Principal("ann", expires=160.0), Grant({LogAction.READ}), clock=clock)
+    ann = await access.principal(Credentials("t"))
+    assert ann == Principal("ann", expires=160.0)
+    clock.leap = leap
+    for clock.seconds, over in ((159.0, False), (160.0, True)):
+        assert access.expired(ann) is over
+        if over:
+            with pytest.raises(Unauthenticated):
+                access.grant(ann, "log", LogAction.READ)
+        else:
+            access.grant(ann, "log", LogAction.READ)
+    if leap > 0:  # whoever comes anew is judged by the wall clock, as there is no other
+        with pytest.raises(Unauthenticated):
+            await access.principal(Credentials("t"))
+
+
 async def test_a_principal_comes_from_a_quick_a_blocking_or_an_awaiting_authenticator():
     """E62: a blocking one never holds the event loop."""
     threads = []
@@ -92,7 +121,7 @@ async def test_who_is_refused_expired_or_not_judged_in_time_is_told_apart():
     for authenticate in (knowing("bob"), refusing, lambda _: ANN):
         with pytest.raises(Unauthenticated, match="missing, wrong or expired"):
             await Access(authenticate, clock=At(100.0)).principal(Credentials("ann"))
-    assert await Access(lambda _: ANN, clock=At(99.9)).principal(Credentials()) is ANN
+    assert await Access(lambda _: ANN, clock=At(99.9)).principal(Credentials()) == ANN
     with pytest.raises(NotAuthenticated, match=r"within 0\.01 s") as caught:
         await Access(never, timeout=0.01).principal(Credentials())
     assert caught.value.retryable

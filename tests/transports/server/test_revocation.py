@@ -97,6 +97,36 @@ async def test_a_connection_ends_when_the_time_of_its_principal_is_over(log, dia
             assert len(await ann.events(2)) == 2
 
 
+@pytest.mark.parametrize("leap", [-7200, 7200])
+async def test_a_wall_clock_that_is_set_neither_prolongs_a_token_nor_ends_a_connection(log, dial, leap):
+    """F140: whoever is connected has what was left of its life, by the monotonic clock."""
+
+    class Clock:
+        monotonic = staticmethod(SYSTEM_CLOCK.monotonic)
+        leap = 0
+
+        def now_us(self):
+            return SYSTEM_CLOCK.now_us() + self.leap * 1_000_000
+
+    clock, life = Clock(), {"ann": 3000.0, "bob": 1.5}
+
+    def authenticate(credentials):
+        return Principal(credentials.token, expires=clock.now_us() / 1e6 + life[credentials.token])
+
+    with serve(log, limits=QUICK, authenticate=authenticate) as server:
+        server.application._access._clock = clock
+        async with dial(server.url) as ann, dial(server.url) as bob:
+            await ann.init(token="ann")
+            await bob.init(token="bob")
+            began = SYSTEM_CLOCK.monotonic()
+            await ann.subscribe(credits=10)
+            clock.leap = leap
+            assert (await bob.closed())[0] == 4403
+            assert 1.0 < SYSTEM_CLOCK.monotonic() - began < 60.0
+            log.commit([upsert("order", "1", {})])
+            assert len(await ann.events(2)) == 2
+
+
 async def test_a_token_that_is_taken_from_the_file_ends_its_connections(log, dial, tmp_path):
     """F140: the others are judged again, and go on."""
     path = tmp_path / "tokens"
