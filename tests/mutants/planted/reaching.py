@@ -150,9 +150,16 @@ REACHING: Final = (
     Fault(
         "E62",
         "transports/access/access.py",
-        "        if found is None or found.expired(self._now()):\n            raise Unauthenticated\n        return found",
-        "        if found is None:\n            raise Unauthenticated\n        return found",
+        "        if found is None or found.expired(now):\n            raise Unauthenticated\n",
+        "        if found is None:\n            raise Unauthenticated\n",
         "a principal that has expired is admitted",
+    ),
+    Fault(
+        "E62",
+        "transports/access/access.py",
+        "if until is None else self._clock.monotonic() >= until",
+        "if until is None else principal.expired(self._now())",
+        "a wall clock that is set back prolongs a token",
     ),
     Fault(
         "E62",
