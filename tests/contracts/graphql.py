@@ -59,7 +59,7 @@ class Connected:
         self.wire.socket.transport.abort()
         self._open()
 
-    def subscribe(self, query: str, *, demand: int | None = None, **variables: Any) -> str:
+    def operate(self, query: str, *, demand: int | None = None, **variables: Any) -> str:
         """Begins an operation; returns its id."""
         self._last += 1
         name = f"i{self._last}"
@@ -91,7 +91,7 @@ class Connected:
 
     def answer(self, query: str, **variables: Any) -> Any:
         """What a query or a mutation is answered with."""
-        name = self.subscribe(query, **variables)
+        name = self.operate(query, **variables)
         answer = self.next(name)
         self.wire.hear(name, "complete")
         return answer
@@ -178,7 +178,7 @@ class Consumer:
             onDelivery(consumer: $consumer, history: $history, log: $log) {DELIVERY} }}"""
         log = self.face.log
         variables = {"consumer": self.named, "history": self.history, "log": log.name}
-        self.id = self.face.subscribe(query, demand=0, **variables)
+        self.id = self.face.operate(query, demand=0, **variables)
         try:
             self.say("inProgress", at=[str(log.token(log.oldest))])  # waits until it has joined
         except Refused:
@@ -311,7 +311,7 @@ class OpenSlot:
         query = """subscription ($slot: SlotInput!, $log: String) {
             onSlot(slot: $slot, log: $log) { cursor version index key body } }"""
         log = self.face.log
-        self.id = self.face.subscribe(query, demand=0, slot=self.slot, log=log.name)
+        self.id = self.face.operate(query, demand=0, slot=self.slot, log=log.name)
         try:
             self._ack(str(log.token(log.oldest)))  # which says nothing, but waits until it is open
         except Refused as error:

@@ -21,12 +21,12 @@ __all__ = ["Groups", "Slots"]
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Errors by the codes that the wire has for them."""
+def refusals(log: ChangeLog | None = None) -> Iterator[None]:
+    """Errors by the codes that the wire has for them, and places by the cursors of a log."""
     try:
         yield
     except PenstockError as error:
-        problem = describe(error)
+        problem = describe(error) if log is None else describe(error, lambda place: str(log.token(place)))
         raise Refused(problem.code, problem.data) from error
 
 
