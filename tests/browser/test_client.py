@@ -260,14 +260,6 @@ def test_a_whole_transaction_is_not_sent_again_when_the_connection_is_lost(place
     ]
 
 
-def test_until_ends_the_loop(place, tab):
-    place.commit(30)
-    start(tab, until=20)
-    tab.run("reading.then(() => globalThis.left = true)")
-    tab.until("globalThis.left")
-    assert tab.run("seen.length") == 20
-
-
 def test_it_looks_schemas_up(place, tab):
     """F10: what a change names can be resolved, over a lost connection too."""
     place.log.commit([schema("flight", {"fields": ["a"]}), schema("flight", {"x": 1}, part="more")])

@@ -8,7 +8,6 @@ import urllib.request
 import pytest
 
 from publishers import ChangeLog, Content, Position
-from publishers.commits.label import RemoteProducer
 from tests.transports.server.test_appending import WRITERS
 from transports.codec.changes import read_objects
 
@@ -37,28 +36,6 @@ def ask(serving):
 
 def change(key, **body):
     return {"entityType": "order", "key": str(key), "body": body}
-
-
-def test_a_mutation_appends_a_transaction(ask, log):
-    """F145: idempotent, with its version and the cursor behind it."""
-    changes = [
-        change(1, n=1, deep={"a": [1, None]}),
-        {"entityType": "order", "key": "2", "operation": "REMOVE", "before": {"n": 0}, "meta": {"x": 1}},
-        {"entityType": "item", "operation": "TRUNCATE"},
-    ]
-    told = ask(APPEND, changes=changes, producer="etl", sequence="7", meta={"by": "ann"})
-    assert told == {
-        "append": {"version": "1", "cursor": str(log.token(Position(2, 0))), "duplicate": False, "changes": 4}
-    }
-    leading, first, second, third = log.history(content=Content.BODY).changes
-    assert leading.meta == {"by": "ann"}
-    assert first.body == {"n": 1, "deep": {"a": [1, None]}}
-    assert (second.operation.name, second.before, second.meta) == ("REMOVE", {"n": 0}, {"x": 1})
-    assert third.operation.name == "TRUNCATE"
-    assert log.produced(RemoteProducer("anonymous", "etl")).sequence == 7
-    ask(APPEND, changes=[change(3)], producer="etl", sequence=8)
-    again = ask(APPEND, changes=changes, producer="etl", sequence=7)["append"]
-    assert (again["version"], again["duplicate"]) == ("1", True)
 
 
 def test_a_document_may_hold_its_values(ask, log):

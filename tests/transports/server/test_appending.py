@@ -186,25 +186,6 @@ async def test_what_is_wrong_with_a_change_is_told_by_its_place(writable, dial, 
         assert log.head == Position(1, 0)
 
 
-async def test_expectations_are_told_with_cursors(writable, dial, log, fill):
-    """F145: where to read on, and which key was changed."""
-    place = str(log.token(log.head))
-    fill(2)
-    async with dial(writable().url) as wire:
-        await wire.init()
-        await append(wire, "a", change(1), expect=place)
-        error = (await wire.expect("error"))["payload"]
-        assert (error["expected"], error["found"]) == (place, str(log.token(Position(3, 0))))
-        key = log.history().changes[1]
-        keys = [{"entity_type": key.entity_type, "key": key.key}]
-        await append(wire, "a", change(1), expect={"cursor": place, "keys": keys}, first=True)
-        error = (await wire.expect("error"))["payload"]
-        assert (error["at"], error["key"]) == (str(log.token(Position(1, 1))), key.key)
-        keys[0]["key"] = "another"
-        await append(wire, "a", change(1), expect={"cursor": place, "keys": keys}, first=True)
-        assert (await wire.expect("appended"))["version"] == 3
-
-
 async def test_keys_are_expected_only_by_those_who_may_read_them(serving, dial, log, fill):
     """F59: whoever writes blindly may expect a place, but learns of no key whether it changed."""
     place = str(log.token(log.head))
@@ -318,16 +299,6 @@ async def test_a_cut_connection_loses_nothing_that_was_begun_and_holds_nothing(
         assert await answers(wire, 30) == [(str(n), "appended") for n in range(1, 31)]
     keys = [one.key for one in log.history(limit=1000).changes if one.key]
     assert keys == [str(number) for number in range(1, 31)]
-
-
-async def test_each_degree_of_waiting_can_be_asked_for(writable, dial, log):
-    """F145."""
-    async with dial(writable().url) as wire:
-        await wire.init()
-        for version, wait in enumerate(("accepted", "durable", "visible"), 1):
-            await append(wire, "a", change(1), wait=wait)
-            assert (await wire.expect("appended"))["version"] == version
-        assert log.visible == 3
 
 
 async def test_a_follower_and_a_failed_log_say_so(serving, dial, log, monkeypatch):

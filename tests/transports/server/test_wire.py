@@ -248,19 +248,6 @@ async def test_every_start_and_until(serving, dial, fill, log):
             assert message["cursor"].endswith(":5:0")
 
 
-async def test_resume_from_any_cursor_has_neither_gap_nor_duplicate(serving, dial, fill):
-    """F131."""
-    fill(4, changes=3)
-    async with dial(serving().url) as wire:
-        await wire.init()
-        await wire.subscribe(credits=100, start="earliest")
-        events = await wire.events(16)
-        for place, event in enumerate(events[:-1]):
-            await wire.subscribe(f"r{place}", credits=1, since=event["cursor"])
-            (following,) = await wire.events(1, f"r{place}")
-            assert following == events[place + 1]
-
-
 async def test_cancel_while_blocked_releases_and_falls_silent(serving, dial, fill, log, until):
     async with dial(serving().url) as wire:
         await wire.init()
