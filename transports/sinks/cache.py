@@ -1,7 +1,7 @@
 """Deletes or sets keys of Redis or Valkey when entities change (the extra ``redis``)."""
 
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -159,28 +159,53 @@ class CacheSink:
             elif effect is not EntityEffect.NONE and change.key is not None:
                 put = effect is EntityEffect.PUT and self._values and change.body_bytes is not None
                 effects[self._key(change.entity_type, change.key)] = place, change if put else None
-        pipeline = self._client.pipeline(transaction=self._values)
-        places: list[int] = []
-        gone: dict[int, list[bytes]] = {}
-        for key, (place, kept) in effects.items():
-            if kept is None:
-                gone.setdefault(place, []).append(key)
-            else:
-                pipeline.set(key, kept.body_bytes, ex=self._ttl)
-                places.append(place)
-        for place, keys in gone.items():
-            for first in range(0, len(keys), _SCANNED):
-                pipeline.unlink(*keys[first : first + _SCANNED])
-                places.append(place)
-        if self._values:
-            pipeline.set(self._place, self._opened.token(batch.next), ex=None)
-        answers = self._asked(lambda: pipeline.execute(raise_on_error=False))
-        results = list(self._judged(zip(places, answers[: len(places)], strict=True)))
+        # One command for all values: a transaction answers each of its commands twice.
+        at_once = self._ttl is None and any(kept is not None for _, kept in effects.values())
+        answers = self._sent(effects, batch.next, at_once=at_once)
+        if at_once and _rejected(answers[0][1]):
+            answers = self._sent(effects, batch.next, at_once=False)  # which tells them apart
+        last = answers.pop()[1] if self._values else None
+        results = list(self._judged(answers))
         if results and self._values:  # the position must not pass what was not accepted
             self.move(batch.changes[min(one.place for one in results)].position)
         elif self._values:
-            self._check_set(answers[-1])
+            self._check_set(last)
         return [*refused, *results]
+
+    def _sent(
+        self, effects: Mapping[bytes, tuple[int, Change | None]], place: Position, *, at_once: bool
+    ) -> list[tuple[int, Any]]:
+        """Sends what becomes of keys; returns the answer for each change, and behind them that for the position, if there is one.
+
+        Args:
+            effects: The changes by key, with their places in the batch; None for a key that goes.
+            place: The position behind the batch.
+            at_once: Whether all values are set by one command.
+        """
+        pipeline = self._client.pipeline(transaction=self._values)
+        places: list[list[int]] = []
+        gone: dict[int, list[bytes]] = {}
+        puts: dict[bytes, bytes | None] = {}
+        for key, (number, kept) in effects.items():
+            if kept is None:
+                gone.setdefault(number, []).append(key)
+                continue
+            puts[key] = kept.body_bytes
+            if not at_once:
+                pipeline.set(key, kept.body_bytes, ex=self._ttl)
+                places.append([number])
+        if at_once and puts:
+            pipeline.mset(puts)
+            places.append([effects[key][0] for key in puts])
+        for number, keys in gone.items():
+            for first in range(0, len(keys), _SCANNED):
+                pipeline.unlink(*keys[first : first + _SCANNED])
+                places.append([number])
+        if self._values:
+            pipeline.set(self._place, self._opened.token(place), ex=None)
+            places.append([-1])
+        answers = self._asked(lambda: pipeline.execute(raise_on_error=False))
+        return [(number, answer) for one, answer in zip(places, answers, strict=True) for number in one]
 
     def space(self, entity_type: str) -> EntitySpace:
         """See `Sink`."""
@@ -268,8 +293,7 @@ class CacheSink:
                 continue
             if isinstance(answer, redis.ConnectionError) or _refused(answer):
                 raise self._failure(answer)
-            later = _later(answer)
-            verdict = ItemVerdict.RETRY if later else ItemVerdict.REJECT
+            verdict = ItemVerdict.REJECT if _rejected(answer) else ItemVerdict.RETRY
             results[place] = ItemResult(place, verdict, str(answer))
         yield from results.values()
 
@@ -307,6 +331,12 @@ def _same_type(one: Change, other: Change) -> bool:
 
 def _later(error: Exception) -> bool:
     return isinstance(error, _LATER) or _said(error).startswith(_SAID_LATER)
+
+
+def _rejected(answer: object) -> bool:
+    """Whether an answer says that the server will never take what it was asked to."""
+    passing = isinstance(answer, Exception) and (_later(answer) or _refused(answer))
+    return isinstance(answer, Exception) and not passing and not isinstance(answer, redis.ConnectionError)
 
 
 def _refused(error: Exception) -> bool:

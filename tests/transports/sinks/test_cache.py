@@ -21,6 +21,7 @@ class Server:
         self.lost = 0  # answers that do not arrive
         self.transactions = []
         self.unlinked = set()
+        self.sizes = []  # commands of each pipeline
         self.seen = []  # the values of keys, in the order in which a reader may see them
         self.fails = []  # what is raised, or answered for a command
         self.options = None
@@ -72,12 +73,16 @@ class Pipeline:
         else:
             self.todo.append(lambda: self.server.put(key, value, ex))
 
+    def mset(self, values):
+        self.todo.append(lambda: all(self.server.put(key, value, None) for key, value in values.items()))
+
     def unlink(self, *keys):
         self.todo.append(lambda: self.server.unlink(*keys))
 
     def execute(self, raise_on_error):
         assert raise_on_error is False
         todo, self.todo = self.todo, []
+        self.server.sizes.append(len(todo))
         answers = []
         for one in todo:
             error = self.server.fails.pop(0) if self.server.fails else None
@@ -170,13 +175,30 @@ def test_the_place_of_a_cache_stays_before_what_it_did_not_take(server, tmp_path
     """F110: so that a crash repeats it, whatever came behind it in its batch was taken."""
     with rigged(tmp_path / "log", CacheSink(URL, values=True)) as rig:
         rig.commit("a", "b", "c")
-        server.fails = [None] * refused + [redis.exceptions.OutOfMemoryError("OOM command not allowed")]
+        full = redis.exceptions.OutOfMemoryError("OOM command not allowed")
+        wrong = redis.ResponseError("ERR no value of mine")
+        server.fails = [wrong, None, *[None] * refused, full]  # all at once, with the place; then one by one
         rig.until(lambda: rig.runner.state is SinkState.RETRYING)
         ((place,),) = [tuple(server.places.values())]
         assert rig.log.position_of(place) == Position(1, 1 + refused)
         rig.later(60.0)
         rig.drained()
         assert sorted(server.keys) == [b"order:a", b"order:b", b"order:c"]
+
+
+def test_values_go_by_one_command_and_one_that_is_refused_leaves_the_others(server, tmp_path):
+    """F110, F125: a transaction answers each command twice."""
+    with rigged(tmp_path / "log", CacheSink(URL, values=True), on_reject="drop") as rig:
+        wrong = redis.ResponseError("ERR no value of mine")
+        server.fails = [wrong, None, None, wrong]
+        rig.commit("a", "b", "c")
+        rig.until(lambda: rig.runner.counters.dropped)
+        rig.drained()
+        assert sorted(server.keys) == [b"order:a", b"order:c"]
+        before = len(server.sizes)
+        rig.commit(*range(100))
+        rig.drained()
+        assert {*server.sizes[before:]} == {2}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +215,7 @@ def test_the_place_of_a_cache_stays_before_what_it_did_not_take(server, tmp_path
 def test_what_a_server_answers_is_judged(server, tmp_path, error, state):
     """F125: a server that cannot now is tried again, one that will not pauses the sink."""
     with rigged(tmp_path / "log", CacheSink(URL, values=True)) as rig:
-        server.fails = [error]
+        server.fails = [error] * 9
         rig.commit("a")
         rig.until(lambda: rig.runner.state is state)
         assert "hidden" not in rig.runner.statistics().last_error

@@ -136,13 +136,13 @@ def test_a_cache_of_values_that_lies_is_asked_again(server, liar, tmp_path, name
         assert rig.runner.state is SinkState.RETRYING
         rig.later(60.0)
         rig.drained()
-        assert (b"SET", b"order:a", b'{"n":"a"}') in server.done
+        assert (b"MSET", b"order:a", b'{"n":"a"}') in server.done
 
 
 def test_a_server_that_cannot_write_now_is_asked_again_also_in_a_transaction(server, liar, tmp_path):
     """F110, F125: redis-py puts the command before what the server says."""
     why = b"-MISCONF Redis is configured to save RDB snapshots\r\n"
-    server.lies = {b"SET": says(why), b"EXEC": says(b"-EXECABORT Transaction discarded\r\n")}
+    server.lies = {b"MSET": says(why), b"EXEC": says(b"-EXECABORT Transaction discarded\r\n")}
     with rigged(tmp_path / "log", sink(liar, values=True)) as rig:
         rig.commit("a")
         rig.until(lambda: rig.runner.counters.failures)
