@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import urllib.request
 
@@ -10,11 +11,12 @@ import pytest
 import flow
 from penstock_cdc.errors import PositionForked
 from publishers import ChangeLog, ChangeStore, upsert
-from tests.publishers.support import QUICK
+from tests.publishers.support import QUICK, wait_until
 from transports import connect
 from transports.cli import main
 from transports.errors import RemoteError
 from transports.server.uvicorn import serve
+from transports.sinks import FileSink, LogSinks, SinkOptions, SinkState
 
 
 def run(capsys, *arguments):
@@ -56,6 +58,42 @@ def test_a_backup_and_a_restore_are_told_in_a_line(log, tmp_path, capsys):
     assert code == 0
     assert out.splitlines()[0] == f"{log} held something, which is in {log}.replaced-1 now"
     assert run(capsys, "verify", log)[0] == 0
+
+
+def test_a_log_whose_sinks_run_is_not_restored_and_its_sinks_stop_after_a_restore(log, tmp_path, capsys):
+    """F144, F178: not in its place, nor beside; afterwards what was lost is told by every sink."""
+    files = tmp_path / "files"
+
+    def kept():
+        return "".join(path.read_text() for path in sorted(files.glob("*.jsonl*")))
+
+    def running(opened):
+        sinks = LogSinks(opened)
+        options = SinkOptions(start="earliest", linger=0.0, store_every=0.05)
+        return sinks, sinks.add("files", FileSink(files, "f"), options)
+
+    assert run(capsys, "backup", log, tmp_path / "b")[0] == 0
+    with ChangeLog.open(log, **QUICK) as opened:
+        sinks, runner = running(opened)
+        with sinks:
+            commit(opened, "lost")
+            wait_until(lambda: '"lost"' in kept(), runner.statistics)
+            for arguments in ([], ["--replace"]):
+                code, out, err = run(capsys, "restore", tmp_path / "b", log, *arguments)
+                assert (code, out) == (1, "")
+                assert f"{log} is being written by process {os.getpid()}; stop it first" in err
+            assert [path.name for path in tmp_path.glob("orders*")] == ["orders"]
+            commit(opened, "behind")
+            wait_until(lambda: '"behind"' in kept(), runner.statistics)
+    assert run(capsys, "restore", tmp_path / "b", log, "--replace")[0] == 0
+    with ChangeLog.open(log, **QUICK) as opened:
+        sinks, runner = running(opened)
+        with sinks:
+            wait_until(lambda: runner.state is SinkState.PAUSED, runner.statistics)
+            assert "is of another history than this log" in runner.statistics().reason
+            commit(opened, "new")
+            opened.slots.info("files")
+            assert '"new"' not in kept()
 
 
 def test_what_is_refused_is_one_line_that_says_what_to_do(log, tmp_path, capsys):
