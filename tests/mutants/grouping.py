@@ -167,7 +167,7 @@ GROUPING = [
     ),
     _mutant(
         "an acknowledgement of what another one has counts",
-        _MACHINE + "_own",
+        _MACHINE + "own",
         "unit.holder is None or unit.holder.consumer != consumer.name",
         "False",
     ),

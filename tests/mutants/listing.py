@@ -111,8 +111,8 @@ _HEAD = [
     Mutant(
         "HEAD restarts at slot 0",
         _WAL + "files.head:Head.__init__",
-        "self.state = state",
-        "self.state = state._replace(counter=0)",
+        "self.state: HeadState = state",
+        "self.state: HeadState = state._replace(counter=0)",
         _LIVES,
     ),
     Mutant("HEAD in one slot", _WAL + "files.head:Head._put", "SLOTS[state.counter % 2]", "0", _LIVES),
