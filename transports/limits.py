@@ -73,6 +73,8 @@ class Limits:
         answer_bytes: GraphQL: largest answer to a query.
         prepare_threads: Most threads of a server that parse and validate large GraphQL requests, and parse and compile heavy
             criteria.
+        late_share: Seconds of processor time, of each second, that the requests of one principal, or of the address of a client
+            without a name, may take while event loops are late; beyond it they are not read. Not while there is nobody else.
         appends: Most unanswered appends of a connection; twice as many close it with 4490.
         append_bytes: Most bytes of their messages; a single larger one is accepted if it is alone.
         appending_bytes: Most bytes of unanswered appends of a server, over all transports; beyond it appends are refused
@@ -172,6 +174,7 @@ class Limits:
     history_bytes: int = 8 * 2**20
     answer_bytes: int = 16 * 2**20
     prepare_threads: int = 2
+    late_share: float = 0.1
     appends: int = 256
     append_bytes: int = 4 * 2**20
     appending_bytes: int = 32 * 2**20

@@ -1,8 +1,10 @@
 """The state of one client of the Redis protocol."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from transports.access.principal import PeerCertificate, Principal
+from transports.access.principal import ANONYMOUS, PeerCertificate, Principal
+from transports.appends import payer_of
 from transports.resp.transaction import RespTransaction
 
 __all__ = ["RespClient"]
@@ -41,6 +43,11 @@ class RespClient:
     ended: bool = False
     abandons: bool = False
     transaction: RespTransaction | None = None
+
+    @property
+    def payer(self) -> Hashable:
+        """Who pays for what it asks."""
+        return payer_of(self.principal or ANONYMOUS, self.address)
 
     @property
     def collects(self) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, Protocol, cast
 
 from transports.errors import GoingAway
@@ -16,6 +16,7 @@ from transports.resp.port import RespPort
 from transports.resp.replies import RespError, encode_reply
 from transports.server.tls import shown_by
 from transports.tcp.accepting import SILENT
+from transports.tcp.shares import Charged
 from transports.tcp.sockets import hold_little, send_at_once, unsent_by, wait_above, writer_of
 from transports.tcp.turns import turns_of
 
@@ -165,7 +166,7 @@ class RespConnection(asyncio.Protocol):
     async def _answer(self) -> None:
         """Answers the commands that have arrived, until none is left."""
         try:
-            await self._answer_all()
+            await Charged(self._answer_all(), self._payer)
         except RespViolation as error:
             self._client.leaving, self._why = True, "PROTOCOL_ERROR"
             self._gather(RespError("ERR", f"Protocol error: {error}"))
@@ -188,6 +189,8 @@ class RespConnection(asyncio.Protocol):
         pipeline = self._limits.resp_pipeline
         self._parser.steps = _STEPS * pipeline
         answered = 0
+        if turns_of(asyncio.get_running_loop()).holds(self._payer(), self._limits.late_share):
+            await self._take_turn()
         while not self._client.leaving:
             words = self._next()
             if words is None:
@@ -211,8 +214,11 @@ class RespConnection(asyncio.Protocol):
     async def _take_turn(self) -> None:
         """Sends the gathered replies, and lets other connections have their turn."""
         await self._flush()
-        await turns_of(asyncio.get_running_loop()).next(self._transport)
+        await turns_of(asyncio.get_running_loop()).next(self._payer(), self._limits.late_share)
         self._parser.steps = _STEPS * self._limits.resp_pipeline
+
+    def _payer(self) -> Hashable:
+        return self._client.payer
 
     @property
     def _known(self) -> bool:

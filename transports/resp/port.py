@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from publishers.errors import PenstockError
@@ -17,6 +18,7 @@ from transports.quotas.weight import ServerWeight
 from transports.resp.client import RespClient
 from transports.resp.group_members import GroupMembers
 from transports.resp.held_bytes import HeldBytes
+from transports.tcp.shares import SHARES
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -162,7 +164,10 @@ class RespPort:
             TooCostly: If too much work waits for a thread.
             GoingAway: If the server is stopping.
         """
-        turn = self._pools.scanning.submit(client.address, work)
+        payer = client.payer
+        turn = self._pools.scanning.submit(
+            client.address, lambda turn: SHARES.charged(payer, partial(work, turn))
+        )
         try:
             return await asyncio.wrap_future(turn.result)
         finally:

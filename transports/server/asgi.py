@@ -46,7 +46,7 @@ from transports.server.revocation import Revocation
 from transports.server.slot_leases import SlotLeases
 from transports.server.status import Status, StatusAnswer
 from transports.server.version import version
-from transports.tcp.accepting import SILENT, warn_if_few
+from transports.tcp.accepting import figures_of_process, warn_if_few
 from transports.telemetry.latency import Latencies
 from transports.telemetry.queries import SparkQueries
 
@@ -227,7 +227,7 @@ class Application:
         """The figures of what clients cost."""
         return {
             "graphql": _UNASKED if self._graphql is None else self._graphql.engine.statistics(),
-            "silentConnections": len(SILENT),
+            **figures_of_process(),
             "criteriaWeight": self._weight.weight,
             "bodyBytes": self._bodies.held.taken,
             "appendingBytes": self._appending.unanswered.taken,

@@ -7,6 +7,7 @@ peer that reads nothing.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Hashable
 from http import HTTPStatus
 from typing import Final
 
@@ -33,12 +34,16 @@ class AsgiLink:
         receive: The ASGI callable.
         send: The ASGI callable.
         limits: Bounds of the connection.
+
+    Attributes:
+        payer: See ``SocketLink``; the host decides who is read.
     """
 
     def __init__(self, receive: Receive, send: ASGISend, limits: Limits) -> None:
         self._receive = receive
         self._send = send
         self._limits = limits
+        self.payer: Hashable = None
         self._queue: deque[bytes] = deque()
         self._unsent = 0
         self._paused = False

@@ -139,7 +139,7 @@ class ChangeSubscriber(WireSubscriber[SubscriptionEntry, "ChangeDriver"]):
         return sealed(cursor) if self.grant.narrow else str(cursor)
 
     def _rows(self, batch: "Sequence[Change]") -> None:
-        self._driver.rows(self, batch)
+        self._driver.charge(partial(self._driver.rows, self, batch))
 
 
 class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):

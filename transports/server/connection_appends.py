@@ -24,6 +24,7 @@ from transports.quotas.pool import Pools
 from transports.server.append_lane import AppendLane
 from transports.server.disk_jobs import DiskJobs
 from transports.server.spool import PartSpool
+from transports.tcp.shares import SHARES
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -172,9 +173,12 @@ class ConnectionAppends:
                 _, where, since = self._reached.popleft()
                 figures.replied(where, since)
 
-        self._lane.put(
-            payer_of(principal, self._client), entry.run, request.wait, submit, answered, alone=alone
-        )
+        payer = payer_of(principal, self._client)
+
+        def charged(after: Submission | None) -> Submission:
+            return SHARES.charged(payer, partial(submit, after))
+
+        self._lane.put(payer, entry.run, request.wait, charged, answered, alone=alone)
 
     # Transactions in several parts.
 

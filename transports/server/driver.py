@@ -21,6 +21,7 @@ from publishers.views.view import View
 from transports.access.access import Access
 from transports.access.grant import Grant, LogAction
 from transports.access.principal import ANONYMOUS, Credentials, Principal
+from transports.appends import payer_of
 from transports.errors import CloseCode, Forbidden, TooManySnapshots, Unauthenticated
 from transports.limits import Limits
 from transports.protocol.connection import (
@@ -40,6 +41,7 @@ from transports.server.disk_jobs import DiskJobs
 from transports.server.link import SocketLink
 from transports.server.outbound import Outbound
 from transports.server.subscriber import WireSubscriber
+from transports.tcp.shares import SHARES
 from transports.telemetry.latency import Latencies
 
 __all__ = ["Driver", "DriverOptions"]
@@ -281,6 +283,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
             self._break()
             effects = []
         else:
+            self._link.payer = payer_of(self._principal, self._client)
             effects = self._session.acknowledge()
         self._perform(effects)
         self._link.flush()
@@ -404,6 +407,10 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         """Returns an error if the connection already runs as many snapshots as it may; None otherwise."""
         given = sum(one.stated for one in self._subscribers.values())
         return TooManySnapshots(self._limits.snapshots) if given >= self._limits.snapshots else None
+
+    def charge(self, work: Callable[[], object]) -> None:
+        """Does work for this client alone, which it pays for."""
+        SHARES.charged(self._link.payer, work)
 
     def _is_lost(self) -> bool:
         """Whether the connection is gone."""

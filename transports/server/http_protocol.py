@@ -20,6 +20,7 @@ from transports.limits import Limits
 from transports.server.tls import shown_by
 from transports.server.watchdog import Watchdog
 from transports.tcp.accepting import SILENT
+from transports.tcp.shares import SHARES, Charged, address_of
 from transports.tcp.sockets import (
     end_writing,
     held_by_kernel,
@@ -107,6 +108,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Configures the socket of a new connection and starts the timeout."""
         super().connection_made(transport)
         self._real = transport
+        self._payer = address_of(transport)
         self.transport: asyncio.Transport = cast("asyncio.Transport", _Transport(transport, self))
         self.flow: FlowControl = type(self.flow)(self.transport)
         shown = shown_by(transport)
@@ -130,7 +132,10 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         self._rest += data
-        self._parse()
+        if not self._behind and turns_of(self.loop).holds(self._payer, self.limits.late_share):
+            self.read_on()
+        else:
+            self._parse()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the timers, because the connection is gone."""
@@ -155,6 +160,9 @@ class HttpProtocol(HttpToolsProtocol):
     # What arrives, in turns.
 
     def _parse(self) -> None:
+        SHARES.charged(self._payer, self._take)
+
+    def _take(self) -> None:
         """Parses what has arrived until it is the turn of other connections, or until the application has to read first."""
         rest, at = memoryview(self._rest), 0
         self._chunks = 0
@@ -181,7 +189,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._real.pause_reading()
             if not (self._behind or self.flow.read_paused):
                 self._behind = True
-                turns_of(self.loop).later(self._real, self._go_on)
+                turns_of(self.loop).later(self._payer, self.limits.late_share, self._go_on)
         elif not self.flow.read_paused:
             self._real.resume_reading()
 
@@ -275,7 +283,7 @@ class HttpProtocol(HttpToolsProtocol):
                 cycle.keep_alive = False
             await send(message)
 
-        await self._application(scope, receive, sending)
+        await Charged(self._application(scope, receive, sending), lambda: self._payer)
 
     def finish(self) -> None:
         """Closes the connection; first drops what the client is still sending.

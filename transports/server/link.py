@@ -1,5 +1,6 @@
 """The interface between a connection and its transport: the rest of the server does not know which host it runs under."""
 
+from collections.abc import Hashable
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -32,7 +33,13 @@ class Receiver(Protocol):
 
 
 class SocketLink(Protocol):
-    """One accepted WebSocket, for use on its event loop."""
+    """One accepted WebSocket, for use on its event loop.
+
+    Attributes:
+        payer: Who pays for the processor time of the connection: its address in a tuple, or the name of its principal.
+    """
+
+    payer: Hashable
 
     @property
     def paused(self) -> bool:

@@ -12,6 +12,7 @@ application around ours do, uvicorn's own protocol class serves it.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Hashable
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, cast
 
@@ -28,6 +29,7 @@ from transports.server.frames import frame_head, scope_of
 from transports.server.link import LINK, Receiver
 from transports.server.passthrough import Config, Passthrough, Shared
 from transports.server.watchdog import Watchdog
+from transports.tcp.shares import SHARES, address_of
 from transports.tcp.sockets import (
     end_writing,
     held_by_kernel,
@@ -56,6 +58,9 @@ class LinkProtocol(asyncio.Protocol):
     handles a bounded number of frames, and too many frames per second, whatever they contain, close with 4490. A message
     above ``message_bytes`` closes with 1009. The connection is aborted if no pong arrives within ``keepalive``, or if bytes
     are unsent and the peer accepts none within ``stall_timeout``.
+
+    Attributes:
+        payer: Who pays for the processor time of the connection.
     """
 
     limits: ClassVar[Limits] = Limits()
@@ -73,6 +78,7 @@ class LinkProtocol(asyncio.Protocol):
         self._shared = server_state
         self._conn = ServerProtocol(max_size=self.limits.message_bytes, logger=_QUIET)
         self._transport: asyncio.Transport
+        self.payer: Hashable = None
         self._receiver: Receiver | None = None
         self._response: Response | None = None
         self._head = b""
@@ -108,6 +114,7 @@ class LinkProtocol(asyncio.Protocol):
         """Configures the transport, on which an upgrade request is arriving."""
         self._transport = cast("asyncio.Transport", transport)
         self._write = writer_of(self._transport)
+        self.payer = address_of(transport)
         wait_above(self._transport, self.limits.high_water)
         send_at_once(transport)
         hold_little(transport, 2 * self.limits.high_water)
@@ -119,9 +126,15 @@ class LinkProtocol(asyncio.Protocol):
             self._head += data
         if not self._flooded:
             self._unread += data
-            self._process()
+            if not self._behind and turns_of(self.loop).holds(self.payer, self.limits.late_share):
+                self._wait_for_turn()
+            else:
+                self._process()
 
     def _process(self) -> None:
+        SHARES.charged(self.payer, self._handle)
+
+    def _handle(self) -> None:
         """Handles what has arrived: at most ``_FRAMES`` frames in one turn, and only while the peer accepts the answers."""
         self._refill()
         left = _FRAMES
@@ -140,9 +153,7 @@ class LinkProtocol(asyncio.Protocol):
             self._collect()
         self.flush()
         if (self._events or self._unread) and self._reading and not self._behind:
-            self._behind = True
-            self._transport.pause_reading()
-            turns_of(self.loop).later(self._transport, self._go_on)
+            self._wait_for_turn()
         if self._conn.parser_exc is not None and not self._events:
             self._notify_lost()
             self._cut_off_later()
@@ -152,6 +163,11 @@ class LinkProtocol(asyncio.Protocol):
                 self._ended = True
                 if not end_writing(self._transport):
                     self._transport.close()
+
+    def _wait_for_turn(self) -> None:
+        self._behind = True
+        self._transport.pause_reading()
+        turns_of(self.loop).later(self.payer, self.limits.late_share, self._go_on)
 
     def _go_on(self) -> None:
         self._behind = False
@@ -443,7 +459,7 @@ class LinkProtocol(asyncio.Protocol):
     def _ping(self) -> None:
         if self._conn.state is not State.OPEN:
             return
-        if self._pinged and self._reading:
+        if self._pinged and self._reading and not self._behind:
             _LOG.info("no pong within %g s: connection aborted", self.limits.keepalive)
             self.abort()
             return

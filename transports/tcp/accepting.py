@@ -17,8 +17,9 @@ from typing import Any, Final, cast
 
 from flow import forks
 from transports.limits import Limits
+from transports.tcp.shares import SHARES
 
-__all__ = ["SILENT", "Acceptor", "SilentConnections", "raise_limit", "warn_if_few"]
+__all__ = ["SILENT", "Acceptor", "SilentConnections", "figures_of_process", "raise_limit", "warn_if_few"]
 
 _LOG: Final = logging.getLogger("penstock.transports")
 _LACKS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -76,6 +77,16 @@ class SilentConnections:
 
 
 SILENT: Final = SilentConnections()
+
+
+def figures_of_process() -> dict[str, float]:
+    """Returns what all ports of the process have in common, for its statistics."""
+    return {
+        "silentConnections": len(SILENT),
+        "chargedSeconds": SHARES.taken,
+        "heldTurns": SHARES.held,
+        "lateSeconds": SHARES.late,
+    }
 
 
 class Acceptor:

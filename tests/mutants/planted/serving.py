@@ -43,7 +43,7 @@ SERVING: Final = (
     Fault(
         "E61",
         "transports/server/ws_protocol.py",
-        "if self._pinged and self._reading:",
+        "if self._pinged and self._reading and not self._behind:",
         "if False:",
         "a pong that is missing never matters",
     ),

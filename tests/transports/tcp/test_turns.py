@@ -3,26 +3,22 @@
 import asyncio
 from functools import partial
 
+from tests.transports.tcp.test_shares import Time, spent
+from transports.tcp.shares import Shares
 from transports.tcp.turns import Turns, turns_of
 
 
-class Peer(asyncio.BaseTransport):
-    def get_extra_info(self, name, default=None):
-        return ("10.0.0.1" if self._extra else "10.0.0.2", 1) if name == "peername" else default
-
-
-async def test_each_run_of_a_loop_has_one_turn_and_clients_alternate():
+async def test_each_run_of_a_loop_has_one_turn_and_payers_alternate():
     """F147: whoever has one message to send waits behind one turn of all who never run dry."""
-    turns, gone = Turns(asyncio.get_running_loop()), []
-    many, few = Peer({"many": 1}), Peer()
+    turns, gone = Turns(asyncio.get_running_loop(), Shares()), []
 
-    def go_on(name, transport):
+    def go_on(name, payer):
         gone.append(name)
-        turns.later(transport, partial(go_on, name, transport))
+        turns.later(payer, 0.1, partial(go_on, name, payer))
 
     for number in range(20):
-        turns.later(many, partial(go_on, f"many {number}", many))
-    turns.later(few, partial(go_on, "few", few))
+        turns.later("many", 0.1, partial(go_on, f"many {number}", "many"))
+    turns.later("few", 0.1, partial(go_on, "few", "few"))
     runs = 0
     while len(gone) < 40:
         before = len(gone)
@@ -36,12 +32,40 @@ async def test_each_run_of_a_loop_has_one_turn_and_clients_alternate():
 
 async def test_one_that_is_cancelled_or_raises_takes_nobodys_turn(caplog):
     turns = turns_of(asyncio.get_running_loop())
-    waiting = [asyncio.create_task(turns.next(None)) for _ in range(3)]
+    waiting = [asyncio.create_task(turns.next("ann", 0.1)) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[1].cancel()
-    turns.later(None, lambda: 1 // 0)
-    last = asyncio.create_task(turns.next(None))
+    turns.later("ann", 0.1, lambda: 1 // 0)
+    last = asyncio.create_task(turns.next("ann", 0.1))
     await asyncio.gather(*waiting, last, return_exceptions=True)
     assert [one.cancelled() for one in waiting] == [False, True, False]
     assert "ZeroDivisionError" in caplog.text
     assert turns is turns_of(asyncio.get_running_loop())
+
+
+async def test_a_payer_beyond_its_share_has_no_turn_while_loops_are_late(until):
+    """F147: on however many connections; everybody else has, and it has one again when they are in time."""
+    time = Time()
+    shares = spent(time, eve=9.0, ann=0.3)
+    turns, gone = Turns(asyncio.get_running_loop(), shares), []
+    shares.note(1.0)
+    assert [turns.holds(payer, 0.1) for payer in ("eve", "ann", "ben")] == [True, False, False]
+    for name in ("eve", "eve", "ann"):
+        turns.later(name, 0.1, partial(gone.append, name))
+    await until(lambda: gone)
+    turns.later("eve", 0.1, partial(gone.append, "eve"))  # behind those that wait
+    turns.later("ben", 0.1, partial(gone.append, "ben"))  # while nobody is waiting but eve
+    await until(lambda: shares.held > 2)
+    assert gone == ["ann", "ben"]
+    time.now += 1.5  # nobody has looked meanwhile, so no loop is late
+    await until(lambda: len(gone) == 5)
+    assert gone[2:] == ["eve"] * 3
+
+
+async def test_turns_of_a_loop_that_is_gone_wake_nobody():
+    turns = Turns(asyncio.new_event_loop(), Shares())
+    turns._loop().close()
+    turns._loop = lambda: None
+    turns.later("ann", 0.1, lambda: 1 // 0)
+    assert not turns.holds("ann", 0.1)
+    assert turns._wakes is None
