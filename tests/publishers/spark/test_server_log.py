@@ -133,7 +133,7 @@ def interrupted(sink, places, restart):
 
     def connecting(url, **options):
         remote = connect(url, **options)
-        appends = remote._session.appends
+        appends = remote._link._session.appends
         spooled, due = appends.spooled, left[:1]
 
         def told(reply):
@@ -161,7 +161,7 @@ def test_a_batch_larger_than_a_message_is_one_version_although_the_server_is_res
         stack.callback(lambda: [server.stop() for server in servers])
 
         def restart(remote):
-            remote._connection._socket.transport.abort()
+            remote._link._connection._socket.transport.abort()
             servers[-1].stop()
             servers.append(transports.serve(log, authorise=WRITERS, limits=limits, port=port))
 
@@ -173,7 +173,7 @@ def test_a_batch_larger_than_a_message_is_one_version_although_the_server_is_res
         sink(spark.range(2_000).orderBy(F.desc("id")), 0)
         assert (sink.statistics().batches, sink.statistics().repeated, log.head.version) == (1, 1, 2)
         lost = ChangeSink(servers[0].url, entity_type="n", key="id", producer="q")
-        left = interrupted(lost, [1] * 9, lambda remote: remote._connection._socket.transport.abort())
+        left = interrupted(lost, [1] * 9, lambda remote: remote._link._connection._socket.transport.abort())
         with pytest.raises(ConnectionLost):
             lost(spark.range(2_000), 0)
         assert (len(left), log.head.version) == (1, 2)
