@@ -9,6 +9,7 @@ import pytest
 from benchmarks import harness, report
 from benchmarks.__main__ import NAMES
 from benchmarks.plot import draw
+from tests.harness.constants import set_constant
 
 TINY = {
     "append": {"SIZES": (1, 10), "CHANGES": (20, 40)},
@@ -77,8 +78,8 @@ def test_a_benchmark_of_spark_runs_and_leaves_its_figures(name, tmp_path, monkey
 
 def tried(name, tmp_path, monkeypatch, capsys):
     module = pytest.importorskip(f"benchmarks.{name}", exc_type=ImportError)
-    monkeypatch.setattr(harness, "ROUNDS", 1)
-    monkeypatch.setattr(harness, "RESULTS", tmp_path / "results")
+    set_constant(monkeypatch, harness, "ROUNDS", 1)
+    set_constant(monkeypatch, harness, "RESULTS", tmp_path / "results")
     for constant, value in TINY[name].items():
         monkeypatch.setattr(module, constant, value)
     tables = module.run(tmp_path)

@@ -14,6 +14,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from tests.attacks.raw_http import Client
+from tests.harness.inside import loop_of
 from tests.harness.resident import LEFT, resident
 from tests.transports.conftest import dial, fill, serving, until  # noqa: F401 - fixtures of the neighbours
 from tests.transports.graphql_wire import graphql  # noqa: F401 - as above
@@ -122,7 +123,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Turns]]
             turns.begin()
             begun.set()
 
-        server._loop.call_soon_threadsafe(begin)
+        loop_of(server).call_soon_threadsafe(begin)
         assert begun.wait(60)
         return turns
 

@@ -12,6 +12,7 @@ import websockets
 from flow.clock import SYSTEM_CLOCK
 from publishers import ChangeLog, upsert
 from publishers.wal.read.reader import Reader
+from tests.harness.inside import appending_of
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, change
@@ -50,7 +51,7 @@ async def mean_well(server, log, dial):
 
 
 def appending(server):
-    return server.application._appending
+    return appending_of(server.application)
 
 
 def still(server):

@@ -9,6 +9,7 @@ import pytest
 
 from publishers import ChangeLog
 from tests.attacks.raw_http import JSON, head
+from tests.harness.inside import access_of, appending_of
 from tests.publishers.support import Held
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, change
@@ -30,7 +31,7 @@ BODIES = {
 
 def budgets(server):
     application = server.application
-    appending = application._appending
+    appending = appending_of(application)
     return [appending.unanswered, appending.spooled, appending.memory, application._bodies.held]
 
 
@@ -139,7 +140,7 @@ async def test_what_is_taken_away_while_a_body_comes_writes_nothing(
     else:
         del door.known["ann"]
     if how == "right":
-        server.application._access._authenticate = lambda _: Principal("ann")
+        access_of(server.application)._authenticate = lambda _: Principal("ann")
     door.revision = 1
     await until(lambda: loop.time() > came + 0.06 or not soon)
     await one.send(body[10:])
@@ -225,7 +226,7 @@ async def test_the_share_is_one_for_all_transports(
         status, _, told = await (await post("127.0.0.1")).answer()
         assert (status, json.loads(told)["option"]) == (503, "appending_bytes")
         other = await post("127.0.0.2")
-        await until(lambda: server.application._appending.unanswered.taken > 2_300)
+        await until(lambda: appending_of(server.application).unanswered.taken > 2_300)
         if not leaves:
             held.go.set()
             assert (await other.answer())[0] == 201
@@ -263,7 +264,7 @@ async def test_mutations_that_wait_for_their_turn_are_charged_too(serving, dial,
 async def test_lines_stay_in_memory_within_its_budget_only(serving, client, until, log):
     """F147: they are charged what they hold; the others wait in files, of which a principal has so many."""
     server = serving(authorise=WRITERS, appending_bytes=8 * SMALL)
-    appending = server.application._appending
+    appending = appending_of(server.application)
     size, kept = 200_000 + OPENED, 4 * SMALL // (200_000 + OPENED)  # half of it is for one client
     made = []
     for files in [0] * kept + list(range(1, 8)):

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from publishers import upsert
+from tests.harness.constants import set_constant
+from tests.harness.inside import ended_of
 from transports import serve
 from transports.resp.server import serve_resp
 from transports.tcp import accepting
@@ -30,7 +32,7 @@ UPGRADE = (
 @pytest.fixture
 def few(monkeypatch):
     """The process may have some 60 descriptors more than it has, a quarter of which connections have to leave."""
-    monkeypatch.setattr(accepting, "_SHARE", 10**6)  # as it has many already
+    set_constant(monkeypatch, accepting, "_SHARE", 10**6)  # as it has many already
     taken = set(map(int, os.listdir("/proc/self/fd")))
     soft = [number for number in range(10_000) if number not in taken][60]
     monkeypatch.setattr(accepting.resource, "getrlimit", lambda _: (soft, soft))
@@ -77,7 +79,7 @@ def test_silent_connections_give_way_to_whoever_comes(log, few, caplog):
                 client.sendall(b"PING\r\n")
                 assert client.recv(100) == b"+PONG\r\n"
             log.commit([upsert("order", "1", {})])
-            gone = server.application._ended["CROWDED"] + redis.figures()["ended"]["CROWDED"]
+            gone = ended_of(server.application)["CROWDED"] + redis.figures()["ended"]["CROWDED"]
         assert gone >= 100
     assert [line for line in caplog.records if "Limits.connections" not in line.getMessage()] == []
     assert not len(SILENT)
@@ -96,7 +98,7 @@ async def test_who_has_asked_does_not_give_way_and_who_comes_is_told(log, few, c
             if refused != b"HTTP/1.1 101":
                 break
         assert refused in (b"HTTP/1.1 503", b"")
-        assert server.application._ended["CROWDED"] == 1
+        assert ended_of(server.application)["CROWDED"] == 1
         assert 5 < len(open_ones) < 60
         for writer in open_ones:
             writer.close()
@@ -126,7 +128,7 @@ class Listener:
 
 
 async def test_a_port_without_a_descriptor_pauses_says_so_once_and_goes_on(monkeypatch, caplog):
-    monkeypatch.setattr(accepting, "_PAUSE", 0.001)
+    set_constant(monkeypatch, accepting, "_PAUSE", 0.001)
     listener = Listener()
     served = asyncio.Event()
 

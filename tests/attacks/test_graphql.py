@@ -8,6 +8,7 @@ import urllib.request
 
 import pytest
 
+from tests.harness.inside import pools_of
 from tests.transports.graphql.test_cost import CIRCLES, DOUBLING, SAME_ARGUMENTS
 
 TURN = 30_000
@@ -113,7 +114,7 @@ async def test_a_client_that_sends_large_documents_takes_one_thread(
             for number in range(20):
                 await wire.subscribe("{ __typename } # large " + "x" * 5_000, f"q{number}")
         # It is counted before its thread has begun.
-        await until(lambda: running and server.application._pools.preparing.waiting >= 1)
+        await until(lambda: running and pools_of(server.application).preparing.waiting >= 1)
         await commit()
         assert len(running) == max(most) == 1
         go_on.set()

@@ -11,6 +11,8 @@ import pytest
 from publishers.criteria.predicate import Predicate
 from tests.attacks.conftest import leaves_nothing
 from tests.attacks.test_graphql import DOCUMENTS, post
+from tests.harness.constants import set_constant
+from tests.harness.inside import loop_of, pools_of, thread_of, uvicorn_of
 from transports.quotas.pool import Pool
 
 NOTHING = '{ history(criteria: [{keys: ["never"]}]) { next } }'
@@ -79,7 +81,7 @@ async def test_abandoned_scans_end_at_their_next_record_and_stop_nobody(serving,
     """F147: twenty queries that read the whole log for nothing, and nobody waits for their answers."""
     fill(50)
     server = serving()
-    pool = server.application._pools.scanning
+    pool = pools_of(server.application).scanning
     async with beside(server) as commit:
         clients = [ask(server, NOTHING) for _ in range(20)]
         await until(lambda: (slices.read, pool.waiting) == (4, 16))
@@ -98,7 +100,7 @@ async def test_one_client_leaves_threads_to_the_others(serving, beside, fill, sl
     """F147: a client is told by its address, however many connections it makes."""
     fill(5)
     server = serving()
-    pool = server.application._pools.scanning
+    pool = pools_of(server.application).scanning
     async with beside(server) as commit:
         clients = [ask(server, NOTHING) for _ in range(20)]
         await until(lambda: (slices.read, pool.waiting) == (4, 16))
@@ -117,7 +119,7 @@ async def test_what_waits_is_bounded_and_what_is_beyond_is_refused_for_now(servi
     """F147."""
     fill(1)
     server = serving(scans_waiting=3, scan_share=1, scan_threads=1)
-    pool = server.application._pools.scanning
+    pool = pools_of(server.application).scanning
     clients = [ask(server, NOTHING) for _ in range(4)]
     await until(lambda: (slices.read, pool.waiting) == (1, 3))
     status, answer = await answered(ask(server, NOTHING))
@@ -148,13 +150,15 @@ async def test_who_does_not_read_an_answer_is_cut_off_and_holds_one_piece_of_it_
     """F147: of an answer of ten megabytes one piece is unsent, and the share of the client is its own only."""
     fill(100, body="x" * 50_000)
     server = serving(stall_timeout=0.5, scan_share=2)
-    pool = server.application._pools.scanning
+    pool = pools_of(server.application).scanning
     unsent = []
     async with beside(server) as commit:
         clients = [ask(server, WHOLE, receive_buffer=4096) for _ in range(6)]
 
         def buffers():
-            return [one.transport.get_write_buffer_size() for one in server._uvicorn.server_state.connections]
+            return [
+                one.transport.get_write_buffer_size() for one in uvicorn_of(server).server_state.connections
+            ]
 
         await until(lambda: pool.held == 2 and pool.running == 0 and any(buffers()))
         unsent += buffers()
@@ -172,7 +176,7 @@ async def test_attackers_that_have_gone_leave_their_memory_behind_them(serving, 
     """F147: answers that nobody read, and documents that were refused; what is traced is back within a tenth."""
     fill(40, body="x" * 20_000)
     server = serving()
-    pool = server.application._pools.scanning
+    pool = pools_of(server.application).scanning
 
     async def attack():
         clients = [ask(server, WHOLE, receive_buffer=4_096) for _ in range(12)]
@@ -201,11 +205,11 @@ async def test_the_server_ends_whatever_runs(serving, fill, slices, until, kind)
     """F147: within ``close_timeout``, also while a scan cannot be ended."""
     fill(100, body="x" * 50_000)
     server = serving(close_timeout=0.3, stall_timeout=60.0)
-    pool = server.application._pools.scanning
+    pool = pools_of(server.application).scanning
     client = ask(server, NOTHING if kind == "a scan" else WHOLE, receive_buffer=4096)
     await until(lambda: slices.read == 1 if kind == "a scan" else (pool.held, pool.running) == (1, 0))
     await asyncio.to_thread(server.stop)
-    assert not server._thread.is_alive()
+    assert not thread_of(server).is_alive()
     assert pool.running == (1 if kind == "a scan" else 0)
     client.close()
     slices.go_on.set()
@@ -305,7 +309,7 @@ async def test_statistics_cost_the_same_however_many_subscribe(
 
 
 def loop_time(server):
-    return server._loop.time()
+    return loop_of(server).time()
 
 
 async def test_many_who_ask_for_statistics_are_told_the_same_ones(serving, beside, monkeypatch):
@@ -314,7 +318,7 @@ async def test_many_who_ask_for_statistics_are_told_the_same_ones(serving, besid
 
     gathered, real = [], status.statistics
     monkeypatch.setattr(status, "statistics", lambda *a, **n: gathered.append(1) or real(*a, **n))
-    monkeypatch.setattr(status, "_AGE", 60.0)
+    set_constant(monkeypatch, status, "_AGE", 60.0)
     server = serving()
     async with beside(server):
         answers = await asyncio.gather(*(answered(get(server, "/statistics")) for _ in range(50)))

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from tests.attacks.raw_http import CHUNKED, JSON, head
+from tests.harness.failing import failing
+from tests.harness.inside import uvicorn_of
 from transports.server.http_protocol import HttpProtocol
 from transports.tcp.accepting import SILENT
 
@@ -86,7 +88,7 @@ async def test_neither_has_what_comes_with_a_body_a_way_around_it(serving, clien
     one = await client(server)
     await one.send(head("/graphql", JSON, CHUNKED) + data)
     assert await one.rest() == b""
-    await until(lambda: not server._uvicorn.server_state.tasks)
+    await until(lambda: not uvicorn_of(server).server_state.tasks)
     assert server.application._costs()["ended"] == {"HTTP_REFUSED": 1}
 
 
@@ -111,11 +113,12 @@ async def test_an_answer_before_the_body_closes_the_connection_and_arrives(
 
 async def test_who_has_gone_before_the_answer_is_no_error(serving, client, monkeypatch, caplog):
     """F147: nobody is left to be told that nothing follows."""
-
-    def gone(_self):
-        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
-
-    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write_eof", gone)
+    failing(
+        monkeypatch,
+        asyncio.selector_events._SelectorSocketTransport,
+        "write_eof",
+        OSError(errno.ENOTCONN, "Transport endpoint is not connected"),
+    )
     one = await client(serving())
     await one.send(head("/health", "content-length: 100"))
     assert (await one.answer())[0] == 405
@@ -146,7 +149,7 @@ async def test_who_sends_on_and_on_behind_an_answer_is_disconnected(serving, cli
         await one.send(head("/health", "content-length: 100000000"))
         assert (await one.answer())[0] == 405
     await much.send(b"x" * 20_000_000)
-    await until(lambda: not server._uvicorn.server_state.connections)
+    await until(lambda: not uvicorn_of(server).server_state.connections)
 
 
 # Targets.

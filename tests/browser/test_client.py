@@ -10,6 +10,7 @@ from publishers.model.position import LogIdentity, Position
 from publishers.mutations.mutation import schema, upsert
 from publishers.views.view import Content
 from tests.browser.conftest import LOADED
+from tests.harness.inside import housekeeping_of
 from transports import Grant, LogAction
 
 
@@ -146,9 +147,9 @@ def prune(log, wait_for):
     begin = log.oldest
     for _ in range(400):
         log.commit([upsert("flight", str(number), {"n": number}) for number in range(60)])
-    log._housekeeping.poke()
+    housekeeping_of(log).poke()
     wait_for(lambda: log.oldest > begin)
-    log._housekeeping.close()
+    housekeeping_of(log).close()
 
 
 @pytest.mark.parametrize("late", [True, False])

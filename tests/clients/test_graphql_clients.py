@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from publishers import ChangeLog, Content, Criterion, Position, upsert
 from tests.clients.conftest import EXAMPLES, running
 from tests.clients.runtimes import HERE
+from tests.harness.inside import housekeeping_of
 from tests.harness.ports import free_port
 from transports import Grant, Limits, LogAction, Principal, serve
 
@@ -196,12 +197,12 @@ async def test_a_stock_client_is_told_of_a_gap(tmp_path, node):
     with ChangeLog.open(tmp_path / "short", **options, retain_age=None) as log:
         for _ in range(300):
             log.commit([upsert("order", str(number), {"n": number}) for number in range(60)])
-        log._housekeeping.poke()
+        housekeeping_of(log).poke()
         end, pause = time.monotonic() + 60, threading.Event()
         while log.oldest == Position(1):
             assert time.monotonic() < end
             pause.wait(0.01)
-        log._housekeeping.close()
+        housekeeping_of(log).close()
         with serve(log) as server:
             lines = await begun(server, node, {"version": 1}, 3)
         oldest = log.oldest

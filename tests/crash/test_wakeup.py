@@ -9,6 +9,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from tests.crash.support import NEVER, Child, acknowledged_by, hearing, judge
+from tests.harness.inside import files_of, notifier_of, peers_of
 from tests.harness.missing import skip_without
 from tests.publishers.support import wait_until
 
@@ -113,7 +114,7 @@ def test_a_stopped_follower_holds_nobody_up_and_catches_up(place, kind):
         follower.kill(signal.SIGSTOP)
         commit(log, 500)
         if kind == "datagram":
-            notifier = log._files._peers._notifier
+            notifier = notifier_of(peers_of(files_of(log)))
             while notifier.pending < 400:  # how many rings a queue takes is the machine's affair
                 commit(log)
         last = log.head.version - 1
@@ -143,7 +144,7 @@ def test_the_sockets_of_killed_followers_are_removed(place):
         commit(log)
         wait_until(lambda: os.listdir(path / "readers") == [])
         wait_until(
-            lambda: log._files._peers._notifier._sockets == ()
+            lambda: notifier_of(peers_of(files_of(log)))._sockets == ()
         )  # housekeeping may be looking there just now
 
 

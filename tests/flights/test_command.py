@@ -7,6 +7,8 @@ import pytest
 from penstock_flights import command
 from penstock_flights.command import main
 from penstock_flights.files import sole_user
+from tests.harness.constants import set_constant
+from tests.harness.failing import failing
 from transports.cli.program import main as penstock
 
 
@@ -38,7 +40,7 @@ def test_help_says_what_is_real_and_where_things_are_kept(capsys):
 
 
 def test_a_missing_extra_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(command, "_NEEDED", ("rich", "penstock_lacks_this"))
+    set_constant(monkeypatch, command, "_NEEDED", ("rich", "penstock_lacks_this"))
     assert main(["--headless"]) == 1
     said = capsys.readouterr().err
     assert said == "penstock demo: missing: penstock_lacks_this; pip install 'penstock-cdc[demo]'\n"
@@ -59,10 +61,8 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path, capsys):
 
 
 def test_what_fails_during_the_preparation_is_one_line(tmp_path, capsys, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(command._Attempt, "_perform", full)
+    failing(monkeypatch, command._Attempt, "_perform", OSError(28, "No space left on device"))
     assert main(["--headless", "--dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "penstock demo: [Errno 28] No space left on device\n"
 

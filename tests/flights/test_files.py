@@ -3,6 +3,7 @@ import json
 import pytest
 
 from penstock_flights.files import read_json, replace_json, sole_user
+from tests.harness.failing import failing
 
 
 def test_a_replaced_file_holds_the_new_value_and_leaves_no_draft(tmp_path):
@@ -17,10 +18,7 @@ def test_what_cannot_be_written_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "place.json"
     replace_json(path, 1)
 
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("penstock_flights.files.os.fsync", fail)
+    failing(monkeypatch, "penstock_flights.files.os.fsync", OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="No space left"):
         replace_json(path, 2)
     assert read_json(path) == 1

@@ -7,6 +7,7 @@ import pytest
 from penstock_flights import front as module
 from penstock_flights.front import STAGE, Front
 from publishers import ChangeLog, Content
+from tests.harness.constants import set_constant
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_where_the_usual_port_is_taken_any_other_is_used_but_not_for_one_that_wa
 ):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setattr(module, "_PORT", port)
+        set_constant(monkeypatch, module, "_PORT", port)
         front = Front(tmp_path / "any", None)
         assert front.server.port != port
         front.close()

@@ -2,6 +2,9 @@ import os
 
 import pytest
 
+from tests.harness.failing import failing
+from tests.harness.inside import thread_of
+
 pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError
@@ -37,16 +40,14 @@ class Sink:
 
 
 def ended(pipeline):
-    pipeline._thread.join(60)
-    assert not pipeline._thread.is_alive()
+    thread_of(pipeline).join(60)
+    assert not thread_of(pipeline).is_alive()
     return pipeline
 
 
 def test_without_java_there_is_one_line_that_says_what_to_install(tmp_path, monkeypatch):
-    def fail(_, **__):
-        raise JavaMissing
 
-    monkeypatch.setattr(module, "spark_session", fail)
+    failing(monkeypatch, module, "spark_session", JavaMissing)
     pipeline = Pipeline(tmp_path / "noise")
     pipeline.start()
     assert "Java 17 or newer is needed" in ended(pipeline).error

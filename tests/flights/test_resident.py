@@ -10,6 +10,7 @@ from penstock_flights.resident import Resident
 from publishers.errors import SubscriberStalled
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from tests.harness.failing import failing
 
 DEADLINE = 120.0
 
@@ -88,12 +89,10 @@ def test_it_holds_writers_back_that_ask(tmp_path, path, monkeypatch):
 
 
 def test_a_place_that_cannot_be_written_ends_it_with_the_reason(tmp_path, path, monkeypatch):
-    def fail(*_):
-        raise OSError(28, "No space left on device")
 
     with ChangeLog.open(tmp_path / "log") as log:
         resident = Resident(log, IN_PROCESS, Reception(path), max_lag=10)
-        monkeypatch.setattr(resident.reception, "take", fail)
+        failing(monkeypatch, resident.reception, "take", OSError(28, "No space left on device"))
         resident.start()
         commit(log, 0, 5)
         wait(lambda: resident.error)

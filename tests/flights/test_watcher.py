@@ -8,6 +8,7 @@ from penstock_flights.reception import Reception, ReceptionPlace
 from penstock_flights.watcher import Watcher, main
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from tests.harness.failing import failing
 from transports.client.remote_log import connect
 from transports.server.uvicorn import serve
 
@@ -103,11 +104,9 @@ async def test_the_end_of_the_connection_ends_it_with_the_reason(log, server, pa
 
 
 async def test_a_place_that_cannot_be_written_ends_it_with_the_reason(log, server, path, monkeypatch):
-    def fail(*_):
-        raise OSError(28, "No space left on device")
 
     watcher = Watcher(WEBSOCKET, Reception(path), step=1)
-    monkeypatch.setattr(watcher.reception, "take", fail)
+    failing(monkeypatch, watcher.reception, "take", OSError(28, "No space left on device"))
     async with connect(server.url) as remote:
         watcher.subscribe(remote)
         commit(log, 3)

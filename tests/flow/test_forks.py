@@ -14,6 +14,7 @@ from flow.executors import RETRY, loop_executor
 from flow.operators import ThreadTimers
 from tests.flow.probes import ManualExecutor, Probe, QueueFeed, wait_until
 from tests.forking import in_child, threads
+from tests.harness.inside import lock_of
 
 
 class Thing:
@@ -144,7 +145,7 @@ def test_leaving_an_iterator_in_a_child_cancels_nothing_and_waits_for_no_lock():
         return True
 
     with flow.iter_blocking(source) as items:
-        with items._inbox._lock:
+        with lock_of(items._inbox):
             assert in_child(run)
         source.submit(1)
         assert next(items) == 1
@@ -160,7 +161,7 @@ def test_a_callback_is_neither_called_nor_cancelled_by_a_child():
         subscription.cancel()
         return subscription.active
 
-    with subscription._lock:
+    with lock_of(subscription):
         assert in_child(run) is False
     assert subscription.active
     source.submit(1)
@@ -179,7 +180,7 @@ def test_a_child_may_subscribe_on_a_loop_whatever_the_parent_did_at_that_moment(
         loop.run_until_complete(asyncio.sleep(0))
         return ran
 
-    with executor._lock:
+    with lock_of(executor):
         assert in_child(run) == [1]
     loop.close()
 

@@ -7,6 +7,7 @@ import textwrap
 import pytest
 
 from tests.harness import promises
+from tests.harness.constants import set_constant
 
 
 def test_every_promise_of_the_readme_is_held_by_tests_with_assertions():
@@ -102,8 +103,8 @@ def test_a_row_is_held_by_the_tests_that_passed_and_by_no_skipped_or_failed_one(
     held = {row for test in known if test.passed(cases) for row in test.ids}
     assert held == {"F1", "F4", "F6"}
     (tmp_path / "table.md").write_text("".join(f"| F{n} | it works | yes |\n" for n in range(1, 8)))
-    monkeypatch.setattr(promises, "TABLE", tmp_path / "table.md")
-    monkeypatch.setattr(promises, "RESULTS", tmp_path / "results")
+    set_constant(monkeypatch, promises, "TABLE", tmp_path / "table.md")
+    set_constant(monkeypatch, promises, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(promises, "promises", dict)
     monkeypatch.setattr(promises, "all_tests", lambda: known)
     monkeypatch.setattr(sys, "argv", ["promises"])

@@ -165,6 +165,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
         "tests/test_benchmarks.py::test_a_benchmark_of_spark_runs_and_leaves_its_figures",
         "tests/test_benchmarks.py::test_a_benchmark_runs_and_leaves_its_figures",
         "tests/test_facade.py::test_importing_it_imports_nothing_else",
+        "tests/test_private_parts.py::test_tests_use_the_private_names_of_other_objects_ever_less",
         "tests/test_readme.py::test_the_commands_in_the_readme_do_what_they_say",
         "tests/test_readme.py::test_the_spark_program_in_the_readme_commits_each_micro_batch",
         "tests/test_wheel.py::test_what_is_not_of_the_repository_is_found_in_a_wheel",

@@ -15,6 +15,7 @@ from publishers.errors import (
     NoSuchVersion,
     PredecessorFailed,
 )
+from tests.harness.inside import committer_of
 from tests.harness.scale import LONG, scaled
 from tests.interleaving.disk import Disk, Time
 from tests.interleaving.exploring import explore
@@ -125,7 +126,7 @@ class Case:
             self.forgotten.remove(version - 1)
 
     def keeps_house(self) -> None:
-        committer = self.log._committer
+        committer = committer_of(self.log)
         committer.sync()
         committer._alone(committer._roll)
         committer.sync()

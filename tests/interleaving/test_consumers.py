@@ -10,6 +10,7 @@ from penstock_cdc.errors import AckAhead, Fenced, LogClosed, SlotBusy
 from penstock_cdc.types import SlotState
 from publishers import ChangeLog, Criterion, Position
 from publishers.groups.errors import ConsumerFenced, NoSuchGroup
+from tests.harness.inside import housekeeping_of
 from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time
 from tests.interleaving.exploring import explore
@@ -47,7 +48,7 @@ class Case:
 
     def keeps_house(self) -> None:
         for _ in range(2):
-            self.log._housekeeping._step()
+            housekeeping_of(self.log)._step()
 
     def looks(self) -> None:
         self.log.statistics()

@@ -9,6 +9,7 @@ from publishers import ChangeLog, Criterion, Position
 from publishers.errors import LogClosed
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.interleaving.disk import Disk, Time
 from tests.interleaving.exploring import explore
@@ -65,7 +66,7 @@ class Watcher(Probe):
 
     def take(self, change: object) -> None:
         super().take(change)
-        if change.version > self.log._service.watermark.visible or self.cancelled:
+        if change.version > service_of(self.log).watermark.visible or self.cancelled:
             self.excess += 1
 
     def read_all(self) -> None:

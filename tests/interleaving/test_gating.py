@@ -4,6 +4,7 @@ import flow
 from publishers import ChangeLog
 from publishers.errors import AdmissionStopped, LogClosed
 from publishers.fanout import gating
+from tests.harness.constants import set_constant
 from tests.harness.scale import scaled
 from tests.interleaving import primitives
 from tests.interleaving.disk import Disk, Time
@@ -91,7 +92,7 @@ def waits(*ends: object) -> object:
 
 def test_a_writer_waits_no_longer_than_gating_subscriptions_make_it(monkeypatch):
     """No notification is lost: without looks at intervals, a writer that missed one would fail for a stall."""
-    monkeypatch.setattr(gating, "_STEP", 2 * FOREVER)
+    set_constant(monkeypatch, gating, "_STEP", 2 * FOREVER)
     explore(waits(), preemptions=2, most=scaled(20), walks=scaled(20))
     explore(waits(), most=0, walks=scaled(10), files=LINES)
     explore(waits(Case.closes), preemptions=2, most=scaled(20), walks=scaled(20))

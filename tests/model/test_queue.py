@@ -10,6 +10,7 @@ import pytest
 from publishers.commits import queue
 from publishers.commits.leadership import LEADERSHIP, Leadership, LeadershipEvent
 from publishers.model.transitions import TransitionTable
+from tests.harness.constants import set_constant
 from tests.harness.scale import LONG
 from tests.model.queue_plans import LARGE, plans, try_all
 from tests.model.schedules import search, wander
@@ -43,7 +44,7 @@ def test_every_row_of_the_table_is_taken(monkeypatch):
             taken.add(row)
             return row
 
-    monkeypatch.setattr(queue, "LEADERSHIP", Noting(LEADERSHIP.rows))
+    set_constant(monkeypatch, queue, "LEADERSHIP", Noting(LEADERSHIP.rows))
     inlined = {
         *LEADERSHIP.of(Leadership.FREE, LeadershipEvent.SKIP),
         LEADERSHIP.of(Leadership.LEADING, LeadershipEvent.YIELD)[-1],

@@ -13,6 +13,7 @@ from publishers.commits import queue
 from publishers.commits.leadership import LEADERSHIP, LeadershipEvent, LeadershipGuard
 from publishers.commits.leadership import Leadership as S
 from publishers.model.transitions import TransitionRow, TransitionTable
+from tests.harness.constants import set_constant
 from tests.model.explorer import Fault
 from tests.model.queue_plans import try_all
 from tests.mutants.patching import Mutant
@@ -229,7 +230,7 @@ def test_a_mistake_in_the_table_of_leadership_is_noticed(name, monkeypatch):
     """F191."""
     mutant = tuple(TABLES[name]())
     assert mutant != LEADERSHIP.rows
-    monkeypatch.setattr(queue, "LEADERSHIP", TransitionTable(mutant))
+    set_constant(monkeypatch, queue, "LEADERSHIP", TransitionTable(mutant))
     # The table alone decides here: `enter` saves the look-up where there is no row.
     looked_up = Mutant("", QUEUE + "enter", "if self.state is _FREE:", "if self.state is not _RETURNING:", ())
     with looked_up.living(), pytest.raises(Fault):

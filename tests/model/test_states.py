@@ -14,6 +14,7 @@ from publishers.fanout.bench import Bench
 from publishers.fanout.ring import Ring
 from publishers.fanout.state import SUBSCRIPTIONS, Occurrence, Phase, PhaseAction, PhaseRow
 from publishers.model.transitions import TransitionRow, TransitionTable
+from tests.harness.constants import set_constant
 from tests.harness.scale import SCALE
 from tests.model.cursors import Owner
 from tests.model.explorer import Fault, explore
@@ -87,7 +88,7 @@ def test_every_row_of_the_table_is_taken(monkeypatch):
             taken.add(row)
             return row
 
-    monkeypatch.setattr(ring, "SUBSCRIPTIONS", Noting(SUBSCRIPTIONS.rows))
+    set_constant(monkeypatch, ring, "SUBSCRIPTIONS", Noting(SUBSCRIPTIONS.rows))
     explore_all()
     assert set(SUBSCRIPTIONS.rows) - taken == set()
 
@@ -171,7 +172,7 @@ def explore_all() -> None:
 def test_a_mistake_in_the_table_is_noticed(name, monkeypatch):
     mutant: Iterable[PhaseRow] = MUTANTS[name]()
     assert tuple(mutant) != SUBSCRIPTIONS.rows
-    monkeypatch.setattr(ring, "SUBSCRIPTIONS", TransitionTable(mutant))
+    set_constant(monkeypatch, ring, "SUBSCRIPTIONS", TransitionTable(mutant))
     with pytest.raises(Fault):
         explore_all()
 

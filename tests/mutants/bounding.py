@@ -22,6 +22,7 @@ from publishers.criteria.patterns import Pattern, PatternError
 from publishers.criteria.predicate import Predicate
 from publishers.errors import TooCostly
 from publishers.fanout.dispatch import DispatchPool
+from tests.harness.inside import lock_of
 from tests.mutants.patching import Mutant
 from tests.publishers.support import wait_until
 from transports import Limits
@@ -218,7 +219,7 @@ def _dispatch(_seed: int) -> None:
             pool.submit(lambda number=number: begun.append(number) or go_on.wait(60))
         wait_until(lambda: len(begun) == 3, timeout=60)
         for _ in range(8):
-            with pool._lock:
+            with lock_of(pool):
                 pool._watch_if_needed()
                 assert not pool._watched, "nobody looks whether one more is needed"
         assert (pool.threads, len(begun)) == (3, 3)

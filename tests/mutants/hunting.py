@@ -16,6 +16,7 @@ from publishers.errors import LogFull, WalCorrupted
 from publishers.options import LogOptions
 from publishers.wal import Wal
 from publishers.wal.files.segment import segment_name
+from tests.harness.inside import head_writer_of, writer_of
 from tests.mutants.bounding import BOUNDS
 from tests.mutants.grouping import GROUP_MACHINES
 from tests.mutants.listing import MUTANTS
@@ -82,8 +83,8 @@ def _damageable() -> tuple[dict[str, bytes], list[tuple[int, list[bytes | None]]
     fill_segments(log, 2)
     for number in range(8):
         commit(log, b"body %d" % number)
-    number, start = log._head_writer.head.state.segment, log._head_writer.head.state.offset
-    assert number == log._writer.active.number
+    number, start = head_writer_of(log).head.state.segment, head_writer_of(log).head.state.offset
+    assert number == writer_of(log).active.number
     whole = contents(log)
     files = system.snapshot(LOG)
     log.abandon()

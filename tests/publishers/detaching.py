@@ -5,6 +5,7 @@ from unittest import mock
 import flow
 from publishers import Criterion, Where
 from publishers.fanout import publish_gate, weights
+from tests.harness.inside import service_of
 from tests.publishers.support import Probe, everything, opened, order
 from tests.publishers.test_invariants import ManualReplayer, chance, slices
 
@@ -37,8 +38,8 @@ def run(seed):
         mock.patch.object(weights, "_LONGEST", 4),
         opened(**HEAVY, ring_events=4, batch_events=5) as log,
     ):
-        log._service.replayer.close()
-        replayer = log._service.replayer = ManualReplayer()
+        service_of(log).replayer.close()
+        replayer = service_of(log).replayer = ManualReplayer()
         return _live(log, replayer, chance(1000 + seed))
 
 
@@ -62,7 +63,7 @@ def _live(log, replayer, draw):
             if draw.random() < 0.5:
                 probe.subscription.resume()
         slices(replayer, draw, draw.choice([0, 3, 10**6]))
-        now = {one.criteria: one.state for one in log._service.registry.publishers()}
+        now = {one.criteria: one.state for one in service_of(log).registry.publishers()}
         switches += sum(now[key] is not standing for key, standing in before.items() if key in now)
         before = now
     for probe, _ in probes:

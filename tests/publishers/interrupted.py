@@ -13,6 +13,7 @@ import threading
 
 import flow
 from publishers import ChangeLog, Position
+from tests.harness.inside import committer_of, publication_of, service_of
 from tests.publishers.support import QUICK, Probe, everything, order, scratch, wait_until
 
 LIFE = 50  # interrupts that one log lives through
@@ -115,9 +116,9 @@ class Life:
 
     def check(self):
         log = self.log
-        assert log._committer.failed is None, log._committer.failed
-        assert log._publication.gate.acquire(timeout=60), "the publish gate was left locked"
-        log._publication.gate.release()
+        assert committer_of(log).failed is None, committer_of(log).failed
+        assert publication_of(log).gate.acquire(timeout=60), "the publish gate was left locked"
+        publication_of(log).gate.release()
         if log.withheld:
             log.publish(log.withheld[-1])
         self.acknowledged.add(log.commit([order(1)], durable=True).version)
@@ -140,7 +141,7 @@ class Life:
         for probe in self.replayed:
             if probe.subscription is not None:
                 probe.subscription.cancel()
-        assert len(self.log._service.registry.subscriptions()) <= len(self.probes)
+        assert len(service_of(self.log).registry.subscriptions()) <= len(self.probes)
         self.log.close()
         with ChangeLog.open(self.path, **self.options) as log:
             kept = everything(log)

@@ -4,6 +4,7 @@ from typing import Any
 
 from penstock_cdc.types import Gap
 from publishers import Position
+from tests.harness.inside import housekeeping_of
 from tests.publishers.support import BatchProbe, Probe, fill, wait_until
 
 RETAIN = {"segment_bytes": 65_536, "retain_bytes": 65_536, "retain_age": None}
@@ -52,11 +53,11 @@ def prune(log: Any) -> None:
     begin = log.oldest
     for _ in range(50):
         fill(log, 30, 20)
-        log._housekeeping.poke()
+        housekeeping_of(log).poke()
     wait_until(lambda: log.oldest > begin, lambda: log.oldest)
 
 
 def settled(log: Any) -> Position:
     """Retention has done what it can; the oldest position that is left."""
-    log._housekeeping.close()
+    housekeeping_of(log).close()
     return log.oldest

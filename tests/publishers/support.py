@@ -17,6 +17,7 @@ from typing import Any
 import flow
 from penstock_cdc.types import Batch
 from publishers import Change, ChangeLog, Position, upsert
+from tests.harness.inside import files_of, writer_of
 
 QUICK = {"sync": "os", "fill_step": 65_536}
 """Options of a log that tests can make by the thousand."""
@@ -309,7 +310,7 @@ class Held:
     def __init__(self, log, monkeypatch):
         self.inside, self.go = threading.Event(), threading.Event()
         self.sizes = []
-        writer = log._files._writer
+        writer = writer_of(files_of(log))
         original = writer.append
 
         def held(transactions):

@@ -8,6 +8,7 @@ import pytest
 from publishers import ChangeLog, upsert
 from publishers.errors import LogExhausted
 from publishers.wal import Wal
+from tests.harness.failing import failing
 from tests.publishers.support import QUICK
 
 
@@ -82,7 +83,7 @@ def test_memory_that_is_lacking_before_a_group_is_written_refuses_that_group_onl
         if concurrent:
             commit = lambda: log.submit([upsert("order", "2", {})]).accepted.result(60)  # noqa: E731 - the other way
         with monkeypatch.context() as patched:
-            patched.setattr(Wal, "append", lambda *_: (_ for _ in ()).throw(MemoryError))
+            failing(patched, Wal, "append", MemoryError)
             with pytest.raises(LogExhausted) as caught:
                 commit()
         assert caught.value.resource == "memory"

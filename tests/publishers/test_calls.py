@@ -9,6 +9,8 @@ import flow
 from publishers import Criterion, upsert
 from publishers.blocks.block import Block
 from publishers.views.view import View
+from tests.harness.failing import failing
+from tests.harness.inside import service_of
 from tests.publishers.support import CountedLock, ManualExecutor, SteppedLoop, opened
 
 MARGIN = 1.1
@@ -84,7 +86,7 @@ def test_a_chunk_takes_few_locks_of_its_ring(make, most):
         log.changes().subscribe(reader, executor=executor)
         if executor is not flow.INLINE:
             executor.run_all()
-        (shared,) = log._service.registry.publishers()
+        (shared,) = service_of(log).registry.publishers()
         for _ in range(2):
             lock = shared.ring.lock = CountedLock(shared.ring.lock)
             log.commit([upsert("order", "1", {})])
@@ -96,10 +98,8 @@ def test_a_chunk_takes_few_locks_of_its_ring(make, most):
 
 
 def test_a_subscriber_that_takes_batches_has_no_change_made_that_it_does_not_look_at(monkeypatch):
-    def made(*_):
-        raise AssertionError("a change was made")
 
-    monkeypatch.setattr(Block, "changes", made)
+    failing(monkeypatch, Block, "changes", AssertionError("a change was made"))
     with opened() as log:
         for number in range(3):
             log.commit([upsert("order", str(number), {})])
@@ -206,7 +206,7 @@ def test_the_changes_of_a_frame_are_made_without_a_call_for_each_of_them():
         for size in (20, 200):
             rows = [upsert("order", str(n), b'{"n":1}') for n in range(size)]
             log.commit(rows)
-            frames = log._service.frames
+            frames = service_of(log).frames
             block, _ = frames.read(frames.locate(log.visible, 0))
             entered.append(calls_of(lambda block=block: block.changes(block.indices, view)))
     assert len(entered[0]) == len(entered[1]) <= MARGIN * 17, "\n".join(entered[0])

@@ -13,6 +13,7 @@ import flow
 from publishers import Area, Criterion, Position
 from publishers.errors import PenstockError
 from tests.flow.probes import run_whole
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, chance, everything, in_threads, opened, order, wait_until
 
@@ -122,7 +123,7 @@ class Crowd:
             )
             assert guest.positions == guest.due(truth), (guest.wish, guest.start, guest.state())
             assert guest.clean, guest.state()
-        assert len(self.log._service.registry.subscriptions()) == len(self.guests) == self.size
+        assert len(service_of(self.log).registry.subscriptions()) == len(self.guests) == self.size
 
     def close(self):
         for guest in self.guests:

@@ -10,6 +10,7 @@ import pytest
 import flow
 from publishers import Content, Criterion
 from publishers.blocks.block import Block
+from tests.harness.inside import catalog_of, service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import (
     BatchProbe,
@@ -98,7 +99,7 @@ def test_the_replay_of_a_large_transaction_is_linear(demand, monkeypatch):
         assert len(probe.positions) == 16_000
         assert read <= 16_000 * 70 // 65_536 + 10
         assert len(looked) <= 6 * 16_000
-        assert log._service.frames.reads <= read
+        assert service_of(log).frames.reads <= read
 
 
 def test_a_thousand_laggards_share_bounded_buffers_and_files():
@@ -119,7 +120,7 @@ def test_a_thousand_laggards_share_bounded_buffers_and_files():
         def quiet():
             nonlocal most
             most = max(most, len(os.listdir("/proc/self/fd")) - files)
-            assert log._service.frames.nbytes <= 200_000
+            assert service_of(log).frames.nbytes <= 200_000
             assert log.statistics().replay_waiting <= len(probes)
             return all(len(probe.positions) >= 50 for probe in probes)
 
@@ -142,9 +143,9 @@ def test_a_stalled_subscriber_holds_no_file_and_at_most_a_batch():
         for probe in probes:
             probe.request(10)
             probe.wait_for(10)
-        log._files.reader._catalog.close()
+        catalog_of(log._files.reader).close()
         assert len(set(_files()) - before) <= 1  # the live segment may be another one
-        shared = log._service.registry.publishers()[0]
+        shared = service_of(log).registry.publishers()[0]
         assert shared.ring.statistics().events <= 4
         for probe in probes:
             probe.request(10**6)
@@ -186,7 +187,7 @@ def test_what_all_live_cursors_have_passed_can_be_collected():
         log.changes().subscribe(fast, executor=flow.INLINE)
         log.changes().subscribe(slow, executor=flow.INLINE)
         fill(log, 3)
-        ring = log._service.registry.publishers()[0].ring
+        ring = service_of(log).registry.publishers()[0].ring
         chunk = ring._chunks[0]
         slices = [part.block for part in chunk.slices]
         columns = weakref.ref(slices[0].columns) if hasattr(slices[0].columns, "__weakref__") else None
@@ -229,12 +230,13 @@ def test_nothing_refers_to_a_subscriber_after_its_end(end, state, dropped):
         elif end == "close":
             log.close()
         wait_until(
-            lambda: (executor is flow.INLINE or executor.run_all(), not log._service.registry.publishers())[
-                1
-            ],
+            lambda: (
+                executor is flow.INLINE or executor.run_all(),
+                not service_of(log).registry.publishers(),
+            )[1],
             probe.state,
         )
-        wait_until(lambda: log._service.replayer.waiting == 0)
+        wait_until(lambda: service_of(log).replayer.waiting == 0)
         references = [weakref.ref(probe), weakref.ref(probe.subscription.drain)]
         if executor is not flow.INLINE:
             executor.run_all()
@@ -245,8 +247,8 @@ def test_nothing_refers_to_a_subscriber_after_its_end(end, state, dropped):
             return not any(reference() for reference in references)
 
         wait_until(gone, lambda: [gc.get_referrers(r()) for r in references if r()])
-        assert not log._service.waiting._parked
-        assert not log._service.waiting._bounded
+        assert not service_of(log).waiting._parked
+        assert not service_of(log).waiting._bounded
 
 
 def _explode(_change):
@@ -351,13 +353,13 @@ def test_a_resyncing_subscriber_that_waits_at_the_watermark_is_woken_by_what_doe
         subscription = probe.subscription
         # As if an eviction had left it behind at the watermark, and the ring had gone on.
         fill(log, 1)
-        shared = log._service.registry.publishers()[0]
+        shared = service_of(log).registry.publishers()[0]
         assert shared.ring.restart(log.head.version, log.head.version - 1)
         subscription.wake()
-        wait_until(lambda: log._service.waiting._parked, probe.state)
+        wait_until(lambda: service_of(log).waiting._parked, probe.state)
         fill(log, 1)
         wait_until(
-            lambda: not log._service.waiting._parked and subscription.state.value == "LIVE", probe.state
+            lambda: not service_of(log).waiting._parked and subscription.state.value == "LIVE", probe.state
         )
         log.commit([order("rare")])
         probe.wait_for(1)
@@ -389,7 +391,7 @@ def test_an_evicted_cursor_resumes_at_the_first_chunk_that_it_has_not_taken():
         assert checkpoint.position == (51, 0)
         probe.request(10)
         probe.wait_for(3)
-        assert log._service.frames.reads <= 3
+        assert service_of(log).frames.reads <= 3
         assert probe.positions == everything(log, Criterion(keys={"rare"}))
 
 

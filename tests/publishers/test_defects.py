@@ -14,6 +14,7 @@ from penstock_cdc.errors import HistoryPruned
 from publishers import Criterion, Position, upsert
 from publishers.fanout.ring import BEHIND
 from publishers.fanout.state import Occurrence
+from tests.harness.inside import files_of, housekeeping_of, service_of
 from tests.harness.scale import scaled
 from tests.publishers.fanout.test_ring import chunk, entered, poll, ring
 from tests.publishers.movement import RETAIN
@@ -170,7 +171,7 @@ def prune(log):
     begin = log.oldest
     for _ in range(50):
         fill(log, 30, 20)
-        log._housekeeping.poke()
+        housekeeping_of(log).poke()
     wait_until(lambda: log.oldest > begin, lambda: log.oldest)
 
 
@@ -225,7 +226,7 @@ def test_d6_cancelling_twice_takes_nothing_from_the_others(order_of_cancels):
         for probe in probes:
             log.changes().subscribe(probe, executor=flow.INLINE)
         fill(log, 3)
-        shared = log._service.registry.publishers()[0]
+        shared = service_of(log).registry.publishers()[0]
         gone = set()
         for number in order_of_cancels:
             probes[number].subscription.cancel()
@@ -239,7 +240,7 @@ def test_d6_cancelling_twice_takes_nothing_from_the_others(order_of_cancels):
                 probes[left[0]].request(10_000)
                 assert probes[left[0]].positions == everything(log)
         assert shared.ring.statistics().live == 0
-        assert log.statistics().frames_read == 0 + log._files.reader.statistics.frames
+        assert log.statistics().frames_read == 0 + files_of(log).reader.statistics.frames
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -259,12 +260,12 @@ def test_d7_a_subscriber_that_raises_is_cancelled_reported_and_unregistered(drop
             log.changes().subscribe(good, executor=flow.INLINE)
         fill(log, 3)
         wait_until(lambda: dropped, bad.state)
-        wait_until(lambda: len(log._service.registry.subscriptions()) == (not alone))
+        wait_until(lambda: len(service_of(log).registry.subscriptions()) == (not alone))
         fill(log, 3)
         assert dropped == [(ValueError, "mine", kind)]
         assert not bad.terminals
         if alone:
-            assert not log._service.registry.publishers()
+            assert not service_of(log).registry.publishers()
         else:
             assert good.positions == everything(log)
         reference = weakref.ref(bad)

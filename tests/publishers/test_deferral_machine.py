@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import flow
 from penstock_cdc.errors import AlreadyVisible
 from publishers import ChangeLog, Criterion, Position
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, Probe, everything, order, scratch
 from tests.publishers.world import ManualReplayer
@@ -59,8 +60,8 @@ class Owner(RuleBasedStateMachine):
 
     def open(self):
         self.log = ChangeLog.open(self.directory / "log", **self.options)
-        self.log._service.replayer.close()
-        self.replayer = self.log._service.replayer = ManualReplayer()
+        service_of(self.log).replayer.close()
+        self.replayer = service_of(self.log).replayer = ManualReplayer()
 
     def settle(self):
         while self.replayer.tasks:

@@ -21,6 +21,7 @@ from publishers import ChangeLog, ChangeStore, LogOptions, Position, upsert
 from publishers.mutations.mutation import columns_of, schema
 from publishers.wal.checks import Verdict, verify
 from tests.forking import child, fork, in_child, threads
+from tests.harness.inside import files_of, lock_of, peers_of, schemas_of
 from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, Probe, fill, order, wait_until
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -149,7 +150,7 @@ def test_a_child_is_refused_whatever_it_asks_of_what_it_has_inherited(inherited,
         return asked
 
     # Other threads may be the holders of any of these at that moment.
-    with log._closing, feed._lock, probe.subscription.drain._lock:
+    with log._closing, lock_of(feed), lock_of(probe.subscription.drain):
         assert in_child(run) == {(str(path), os.getpid())}
     assert log.statistics().subscriptions[0].id == named
     assert not probe.terminals
@@ -224,7 +225,7 @@ def test_the_lock_goes_with_the_parent_although_children_live(path):
 def test_a_file_that_is_being_closed_gives_its_lock_to_no_child(path):
     """F143: a child that is forked between the two steps of closing has a descriptor of which it knows nothing."""
     log = ChangeLog.open(path, **STILL)
-    lock = log._files._peers._lock
+    lock = lock_of(peers_of(files_of(log)))
     copy = os.dup(lock._fd)
     log.close()
     with ChangeLog.open(path, **STILL):
@@ -258,7 +259,7 @@ def test_a_hold_cannot_be_moved_by_a_child(path):
             hold.release()
             return refused(lambda: hold.move(Position(2)))
 
-        with hold._holds._lock:
+        with lock_of(hold._holds):
             assert in_child(run) == {(str(path), os.getpid())}
         assert hold.state.value != "released"
         hold.release()
@@ -323,7 +324,7 @@ def test_a_fork_among_the_changes_of_a_commit_does_not_wait_for_one_of_the_paren
     held, go = threading.Event(), threading.Event()
 
     def hold(log):
-        with log._schemas.turn:
+        with schemas_of(log).turn:
             held.set()
             assert go.wait(60)
 

@@ -9,21 +9,22 @@ import flow
 from penstock_cdc.errors import HistoryPruned, InvalidOption, LogReadOnly, PositionAhead
 from penstock_cdc.types import HoldState
 from publishers import ChangeLog, Position
+from tests.harness.inside import catalog_of, files_of, housekeeping_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, Probe, everything, fill, opened, order, wait_until
 
 
 def write(log, segments=3):
     """Commits until there are so many segments more than there were."""
-    last = log._files.reader._catalog.entries[-1].number
-    while log._files.reader._catalog.entries[-1].number < last + segments:
+    last = catalog_of(files_of(log).reader).entries[-1].number
+    while catalog_of(files_of(log).reader).entries[-1].number < last + segments:
         fill(log, 10, 20)
 
 
 def swept(log):
     """Retention has done what it can; from here on nobody else does."""
-    log._housekeeping.close()
-    while log._files.maintain():
+    housekeeping_of(log).close()
+    while files_of(log).maintain():
         pass
     return log.oldest
 
@@ -65,8 +66,8 @@ def test_a_lost_hold_is_told_loudly(quiet):
         probe = Probe()
         log.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
         write(log, 6)
-        log._housekeeping.poke()
-        wait_until(lambda: log._housekeeping.poke() or told, lambda: hold)
+        housekeeping_of(log).poke()
+        wait_until(lambda: housekeeping_of(log).poke() or told, lambda: hold)
         assert told == [hold]
         assert hold.state is HoldState.LOST
         assert Position(3) < hold.oldest <= log.oldest  # retention may have gone on since
@@ -91,7 +92,7 @@ def test_a_callback_that_raises_is_reported_and_harms_nobody(quiet, dropped):
     with opened(**RETAIN) as log:
         log.hold("slow", keep_bytes=0, on_lost=fails)
         write(log, 3)
-        wait_until(lambda: log._housekeeping.poke() or dropped)
+        wait_until(lambda: housekeeping_of(log).poke() or dropped)
         assert dropped[0][:2] == (RuntimeError, "no")
         write(log, 1)
         assert log.statistics().holds[0].state is HoldState.LOST
@@ -134,7 +135,7 @@ def test_history_is_pruned_for_those_who_do_not_hold_it(quiet):
         follower.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
         fill(log, 5)
         write(log, 4)
-        wait_until(lambda: log._housekeeping.poke() or log.oldest > Position(1))
+        wait_until(lambda: housekeeping_of(log).poke() or log.oldest > Position(1))
         for one in (log, follower):
             wait_until(lambda one=one: one.oldest > Position(1))
             with pytest.raises(HistoryPruned):
@@ -157,7 +158,7 @@ def test_the_slice_being_read_keeps_its_file_until_it_ends():
     """F46: the segment is unlinked in the middle of a read, which still gets its bytes; then the file is let go."""
     with opened(**RETAIN) as log:
         fill(log, 3)
-        catalog = log._files.reader._catalog
+        catalog = catalog_of(files_of(log).reader)
         first = catalog.entries[0].number
         handle = catalog._acquire(first)  # a reader is at work
         expected = handle.file.pread(600, 0)

@@ -11,6 +11,7 @@ import pytest
 
 import flow
 from publishers import Position
+from tests.harness.inside import service_of
 from tests.harness.scale import SCALE
 from tests.publishers.support import ManualExecutor, SteppedLoop, order
 from tests.publishers.world import Watcher, World
@@ -513,7 +514,7 @@ def duel(scenario, first, before, between):
             if actor.error is not None:
                 raise actor.error
         world.at_rest()
-        registry = world.log._service.registry
+        registry = service_of(world.log).registry
         alive = [watcher for watcher in world.watchers if not watcher.subscription.ended]
         assert len(registry.subscriptions()) == len(alive)
         for shared in registry.publishers():

@@ -31,6 +31,7 @@ from publishers.fanout import (
     shared_publisher,
     subscription,
 )
+from tests.harness.inside import service_of
 from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, everything, fill, opened, wait_until
 
 
@@ -210,9 +211,9 @@ def check(scene, action, where):
             wait_until(lambda probe=probe: scene.turn() or len(probe.positions) == len(truth), timeout=20.0)
         assert probe.positions == truth, (where, probe.state())
     assert all(probe.clean for probe in scene.probes), where
-    subscriptions = log._service.registry.subscriptions()
+    subscriptions = service_of(log).registry.subscriptions()
     assert len(subscriptions) == len(alive), (where, "somebody who has ended has not left")
-    for shared_one in log._service.registry.publishers():
+    for shared_one in service_of(log).registry.publishers():
         assert shared_one.ring.statistics().live <= len(alive), where
 
 

@@ -18,6 +18,7 @@ from publishers.fanout import bench, group, publish_gate, registry, replayer, ri
 from publishers.wal import wal, withholding
 from publishers.wal.append import appender, head_writer, writer
 from publishers.wal.recover import truncate
+from tests.harness.inside import committer_of, files_of, publication_of, queue_of, service_of
 from tests.harness.scale import each
 from tests.publishers.support import QUICK, Held, Probe, everything, fill, opened, order, scratch, wait_until
 
@@ -89,7 +90,7 @@ def commit_against_an_interrupt(monkeypatch, arm, *, on_main=False):
             for place, thread in enumerate(threads[1:], 1):
                 if thread in others:
                     thread.start()
-                wait_until(lambda place=place: log._committer.waiting[0] + len(interrupted) == place)
+                wait_until(lambda place=place: committer_of(log).waiting[0] + len(interrupted) == place)
             held.go.set()
 
         threads = [threading.Thread(target=commit, args=(number,), daemon=True) for number in range(5)]
@@ -115,15 +116,15 @@ def commit_against_an_interrupt(monkeypatch, arm, *, on_main=False):
             thread.join(60)
             assert not thread.is_alive(), "a committer hangs"
         monkeypatch.undo()
-        assert log._publication.gate.acquire(timeout=60)
-        log._publication.gate.release()
+        assert publication_of(log).gate.acquire(timeout=60)
+        publication_of(log).gate.release()
         assert len(acknowledged) + len(failed) + len(interrupted) == 5
         if failed or on_main:
-            assert bool(log._committer.failed) is not on_main
+            assert bool(committer_of(log).failed) is not on_main
         # Whatever is visible was told; a log that is good goes on. Where the interrupt met the subscriber's own turn,
         # it was cancelled.
         cancelled = probe.subscription.ended
-        if log._committer.failed is None:
+        if committer_of(log).failed is None:
             fill(log, 1)
         truth = everything(log)
         # Those who were just moved when it struck have left the ring, and read on from the WAL.
@@ -154,13 +155,13 @@ def test_an_interrupt_at_any_step_publishes_or_fails_the_log_and_releases_everyb
 
     def arm(log, victim):
         holders = {
-            "committer": log._committer,
-            "queue": log._committer._queue,
-            "wal": log._files,
-            "publication": log._publication,
-            "registry": log._service.registry,
-            "watermark": log._service.watermark,
-            "waiting": log._service.waiting,
+            "committer": committer_of(log),
+            "queue": queue_of(committer_of(log)),
+            "wal": files_of(log),
+            "publication": publication_of(log),
+            "registry": service_of(log).registry,
+            "watermark": service_of(log).watermark,
+            "waiting": service_of(log).waiting,
         }
         if method == "due":  # it is asked only if somebody waits for an advance, or ends with one
             log.changes(until=10**6).subscribe(Probe(), executor=flow.INLINE)
@@ -264,7 +265,7 @@ def test_a_signal_at_any_line_of_a_commit_that_meets_no_other_leaves_the_log_goo
                 struck = True
             finally:
                 sys.settrace(None)
-            assert log._committer.failed is None
+            assert committer_of(log).failed is None
             fill(log, 1)
             truth = everything(log)
             assert len(truth) in {2, 4}
@@ -307,11 +308,11 @@ def interrupt_of_an_owner(call, number, queued):
         if queued:
             other.join(60)
             assert not other.is_alive(), "somebody hangs"
-        assert log._publication.gate.acquire(timeout=60)
-        log._publication.gate.release()
+        assert publication_of(log).gate.acquire(timeout=60)
+        publication_of(log).gate.release()
         cancelled = probe.subscription.ended
-        assert not log._committer.failed
-        assert not log._files.failed
+        assert not committer_of(log).failed
+        assert not files_of(log).failed
         truth = everything(log)
         wait_until(lambda: cancelled or len(probe.positions) >= len(truth))
         assert probe.positions == (truth[: len(probe.positions)] if cancelled else truth), probe.state()
@@ -351,7 +352,7 @@ def test_a_signal_at_any_line_of_the_reading_of_frames_keeps_no_other_reader_wai
         fill(log, 3)
         truth = everything(log)
         for number in each():
-            log._service.frames.clear()
+            service_of(log).frames.clear()
             trace, struck, found = signal_at(number), False, []
             try:
                 sys.settrace(trace)
@@ -376,7 +377,7 @@ def test_an_interrupted_follower_leaves_the_others_alone(monkeypatch):
         threads = [threading.Thread(target=fill, args=(log, 1)) for _ in range(4)]
         threads[0].start()
         assert held.inside.wait(60)
-        queue = log._committer
+        queue = committer_of(log)
         waits = group_commit.Pending.wait
         victim = threading.Thread(target=lambda: _swallow(fill, log, 1))
         monkeypatch.setattr(
@@ -432,8 +433,8 @@ def test_an_interrupt_while_an_interrupt_is_handled_still_releases_everybody(mon
     """Invariant 13: pressing ctrl-C twice."""
 
     def arm(log, victim):
-        interrupting(monkeypatch, log._publication, "publish", "after", victim)
-        abandon = log._committer._fail
+        interrupting(monkeypatch, publication_of(log), "publish", "after", victim)
+        abandon = committer_of(log)._fail
         shots = []
 
         def again(why):
@@ -442,7 +443,7 @@ def test_an_interrupt_while_an_interrupt_is_handled_still_releases_everybody(mon
                 shots.append(why)
                 raise Interrupt
 
-        monkeypatch.setattr(log._committer, "_fail", again)
+        monkeypatch.setattr(committer_of(log), "_fail", again)
         return lambda: None
 
     assert commit_against_an_interrupt(monkeypatch, arm) == [1]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import flow
 from publishers import Area, Criterion, Position
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import (
     BatchProbe,
@@ -56,8 +57,8 @@ def test_thousands_of_switches_between_ring_and_wal_lose_and_repeat_nothing(ring
     draw = chance(ring_events)
     wishes = [[], [Criterion(keys={"0"})], [Criterion(keys={"0", "1"})]]
     with opened(ring_events=ring_events, batch_events=7) as log:
-        log._service.replayer.close()
-        replayer = log._service.replayer = ManualReplayer()
+        service_of(log).replayer.close()
+        replayer = service_of(log).replayer = ManualReplayer()
         probes = [Probe() for _ in range(9)]
         for number, probe in enumerate(probes):
             log.changes(*wishes[number % 3]).subscribe(probe, executor=flow.INLINE)
@@ -145,7 +146,7 @@ def test_a_request_out_of_contract_ends_in_an_error(bad, resync):
         fill(log, 1)
         assert probe.positions == []
         assert probe.terminals == 1
-        assert not log._service.registry.publishers()
+        assert not service_of(log).registry.publishers()
 
 
 class Storm:

@@ -9,6 +9,7 @@ import flow
 from penstock_cdc.errors import LogClosed
 from publishers import ChangeLog, Criterion
 from publishers.errors import LogDropped, PublishingOff
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, fill, in_threads, opened, order, stalled
 
@@ -70,7 +71,7 @@ def test_unsubscribing_by_id_looks_at_no_publisher(log, monkeypatch):
     probes = [Probe() for _ in range(200)]
     for number, probe in enumerate(probes):
         log.changes(Criterion(keys={str(number)})).subscribe(probe, executor=flow.INLINE)
-    registry = log._service.registry
+    registry = service_of(log).registry
     monkeypatch.setattr(registry, "publishers", None)
     monkeypatch.setattr(registry, "subscriptions", None)
     looked = []
@@ -143,7 +144,7 @@ def test_who_subscribes_while_the_log_ends_gets_one_terminal_signal(tmp_path, be
         for probe in probes:
             probe.wait_for_end()
             assert probe.clean, probe.state()
-        assert not log._service.registry.subscriptions()
+        assert not service_of(log).registry.subscriptions()
 
 
 def test_who_subscribes_while_the_handle_is_closed_gets_one_terminal_signal(log):

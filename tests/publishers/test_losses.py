@@ -9,6 +9,7 @@ import pytest
 import flow
 from publishers import remove, upsert
 from publishers.losses import LINES_MAX, key_digest, log_changes
+from tests.harness.inside import house_step_of
 from tests.publishers.support import Probe, fill, opened, order, wait_until
 
 SECRET = "the-key-of-ann"
@@ -100,7 +101,7 @@ def test_a_subscription_that_retention_has_passed_is_told_with_what_it_lost(line
         fill(log, 1)
         while log.oldest.version < 5:
             log.commit([upsert("order", "1", {"x": "y" * 20_000})])
-            log._keep_house()
+            house_step_of(log)()
         probe.request(10_000)
         wait_until(lambda: probe.error is not None or "gap" in probe.states)
     told = lines()

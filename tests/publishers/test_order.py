@@ -8,6 +8,7 @@ import pytest
 import flow
 from penstock_cdc.errors import LogClosed
 from publishers import ChangeLog, Content, Criterion, Position
+from tests.harness.inside import files_of, service_of
 from tests.harness.scale import scaled
 from tests.publishers.ordering import KEYS, PARTITIONS, WRITERS, Checker, Writers, stored
 from tests.publishers.support import (
@@ -202,8 +203,8 @@ class Consumer:
         self.runs += 1
         life = _Life(self)
         log.changes(since=self.stored).subscribe(life, executor=flow.INLINE, batch_events=life.batch)
-        replayer = log._service.replayer
-        replayer = log._service.replayer
+        replayer = service_of(log).replayer
+        replayer = service_of(log).replayer
         for _ in range(3):
             if not life.dead:
                 life.ask()
@@ -255,8 +256,8 @@ class _Life(Probe):
 def stepped(path, options):
     """A log whose replayer works when the test says so."""
     log = ChangeLog.open(path, **options)
-    log._service.replayer.close()
-    log._service.replayer = ManualReplayer()
+    service_of(log).replayer.close()
+    service_of(log).replayer = ManualReplayer()
     log.changes().subscribe(Probe(), executor=flow.INLINE)  # keeps the ring
     return log
 
@@ -280,7 +281,7 @@ def test_ten_thousand_crashes_lose_nothing():
                 done = log.commit([order(n) for n in range(draw.choice([0, 1, 3]))])
                 acknowledged += done.changes
             if number % 500 == 499:  # the process of the log dies: its files stay as they are
-                log._files.abandon()
+                files_of(log).abandon()
                 with contextlib.suppress(LogClosed):
                     log.close()
                 log = stepped(path, {**options, "ring_events": draw.choice([6, 100_000, 100_000])})

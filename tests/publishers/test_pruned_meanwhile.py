@@ -5,6 +5,7 @@ import pytest
 import flow
 from penstock_cdc.errors import HistoryPruned
 from publishers import Position, upsert
+from tests.harness.inside import catalog_of, files_of, housekeeping_of, service_of
 from tests.publishers.movement import Mover
 from tests.publishers.support import everything, fill, opened, wait_until
 
@@ -25,7 +26,7 @@ def test_who_finds_gone_what_he_had_looked_up_goes_on_where_he_is_if_that_is_kep
         fill(log, 1, changes=50)
         fill(log, 3)
         truth = [place for place in everything(log) if place >= Position(1, 20)]
-        frames = log._service.frames
+        frames = service_of(log).frames
         monkeypatch.setattr(frames, "locate", raising(frames.locate, [True], Position(1)))
         probe = Mover(first=10**6)
         log.changes(since=Position(1, 20), on_gap=on_gap).subscribe(probe)
@@ -39,7 +40,7 @@ def test_a_gap_is_told_before_what_follows_it_whoever_is_faster(monkeypatch):
     """T12, E37: what the replayer has INLINE subscribers told goes over a pool, where the last may be the first."""
     with opened(ring_events=2) as log:
         fill(log, 10)
-        service = log._service
+        service = service_of(log)
         frames = service.frames
         monkeypatch.setattr(frames, "locate", raising(frames.locate, [True], Position(5)))
         aside = []
@@ -61,9 +62,9 @@ def test_statistics_are_told_while_retention_deletes(monkeypatch):
     with opened(segment_bytes=65_536, fill_step=0, frame_bytes=4096, retain_bytes=None) as log:
         for _ in range(12):
             log.commit([upsert("order", "1", {"fill": "x" * 20_000})])
-        log._housekeeping.close()
-        retention = log._files.retention
-        catalog = retention._catalog
+        housekeeping_of(log).close()
+        retention = files_of(log).retention
+        catalog = catalog_of(retention)
         assert len(catalog.entries) > 2
         size, gone = type(catalog).size, []
 
@@ -86,12 +87,12 @@ def test_a_segment_that_somebody_else_has_taken_is_missed(monkeypatch):
     with opened(segment_bytes=65_536, fill_step=0, frame_bytes=4096, retain_bytes=None) as log:
         for _ in range(12):
             log.commit([upsert("order", "1", {"fill": "x" * 20_000})])
-        log._housekeeping.close()
+        housekeeping_of(log).close()
 
         def taken(self, number):
             raise FileNotFoundError(number)
 
         with monkeypatch.context() as patched:
-            patched.setattr(type(log._files.retention._catalog), "size", taken)
+            patched.setattr(type(catalog_of(files_of(log).retention)), "size", taken)
             with pytest.raises(FileNotFoundError):
-                _ = log._files.retention.bytes
+                _ = files_of(log).retention.bytes

@@ -13,6 +13,7 @@ from penstock_cdc.types import LogIdentity
 from publishers import ChangeLog, Position, upsert
 from publishers.model.position import epoch_text
 from publishers.wal.disk.filesystem import RealFileSystem
+from tests.harness.inside import files_of, following_of, housekeeping_of, service_of
 from tests.publishers.accidents import EACH_ACCIDENT, SHOWN, Site, rename_away
 from tests.publishers.support import QUICK, Probe, fill, scratch, wait_until
 
@@ -71,7 +72,7 @@ def test_a_reader_of_the_disk_gets_what_was_there_or_the_error(site, accident):
     with follow(site, tail_poll=60.0, tail_idle=60.0) as log:
         before = log.history(limit=100).changes
         accident.happen(site)
-        log._service.frames.clear()
+        service_of(log).frames.clear()
         with contextlib.suppress(accident.error):
             assert log.history(limit=100).changes == before
         probe = Probe(first=100)
@@ -84,12 +85,12 @@ def test_a_reader_of_the_disk_gets_what_was_there_or_the_error(site, accident):
 def test_what_was_there_and_what_is_there_is_told_as_data_and_in_words(site):
     """F144."""
     with follow(site) as log:
-        old = LogIdentity(log.log_id, epoch_text(*log._files.opening))
+        old = LogIdentity(log.log_id, epoch_text(*files_of(log).opening))
         site.link(site.other)
         wait_until(lambda: log.closed)
         error = log.failure
     with follow(site) as log:
-        assert error.new == LogIdentity(log.log_id, epoch_text(*log._files.opening))
+        assert error.new == LogIdentity(log.log_id, epoch_text(*files_of(log).opening))
         assert error.old == old
         assert str(error) == (
             f"the log was replaced: it was log {old.log_id} in epoch {old.epoch}, and now there is log {log.log_id} in epoch "
@@ -198,11 +199,11 @@ def test_a_damaged_head_ends_those_who_depend_on_it(site):
 def test_a_directory_that_may_not_be_entered_is_not_taken_for_gone(site):
     """F144: nobody knows then; it goes on with what is open."""
     with follow(site) as log:
-        presence = log._files._presence
+        presence = files_of(log)._presence
         os.chmod(site.home, 0)
         try:
             if not presence.holds():  # root may enter
-                log._files.refresh()
+                files_of(log).refresh()
         finally:
             os.chmod(site.home, 0o700)
         assert log.failure is None
@@ -246,8 +247,8 @@ def test_an_idle_look_costs_two_stats_more(site):
     """F144, F51: counted; and none is paid per commit but at the look that finds it."""
     system = Counting()
     with follow(site, filesystem=system, tail_poll=60.0, tail_idle=60.0) as log:
-        log._housekeeping.close()
-        files = log._files
+        housekeeping_of(log).close()
+        files = files_of(log)
         files.refresh()
         system.looks = system.others = 0
         for _ in range(100):
@@ -275,7 +276,7 @@ def test_a_page_that_is_removed_and_made_anew_is_read_anew(site):
 def test_to_look_is_one_system_call(site):
     """F144."""
     with follow(site, tail_poll=60.0, tail_idle=60.0) as log:
-        presence = log._files._presence
+        presence = files_of(log)._presence
         assert presence.holds()
         with (
             mock.patch.object(os, "stat", wraps=os.stat) as stat,
@@ -307,7 +308,7 @@ def test_closing_does_not_wait_for_one_who_ends_by_itself(site):
     log = follow(site)
     with log._closing:
         rename_away(site)
-        wait_until(lambda: log._following._suspects)
+        wait_until(lambda: following_of(log)._suspects)
     log.close()
     assert log.closed
 

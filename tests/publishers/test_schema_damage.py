@@ -14,6 +14,7 @@ from publishers import Area, ChangeLog, Content, Criterion, upsert
 from publishers.errors import AlreadyVisible, WalCorrupted
 from publishers.schemas.registry import SCHEMAS_NAME
 from publishers.wal.files.mirrored_file import COPY_SUFFIX, MirroredFile
+from tests.harness.inside import housekeeping_of, schemas_of
 from tests.harness.scale import each
 from tests.publishers.support import QUICK, wait_until
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
@@ -48,7 +49,7 @@ def pruned(disk):
         log.commit([schema("order", {"n": 2})])
         for number in range(5):
             log.commit([upsert("order", str(number), {"fill": "x" * 30_000})])
-        wait_until(lambda: log.oldest.version > 2 or log._housekeeping.poke())
+        wait_until(lambda: log.oldest.version > 2 or housekeeping_of(log).poke())
     return disk.snapshot(PATH)
 
 
@@ -210,7 +211,7 @@ def life(disk, stage):
         stage.append("told again")
         log.close()
     finally:
-        log._housekeeping.close()  # the process dies as it is, and its threads with it
+        housekeeping_of(log).close()  # the process dies as it is, and its threads with it
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -271,7 +272,7 @@ def test_a_disk_that_refuses_the_mark_forgets_nothing(number, error):
             with pytest.raises(error):
                 log.forget_after(1)
         assert log.withheld == range(2, 3)
-        assert log._schemas.versions("order") == [1, 2]
+        assert schemas_of(log).versions("order") == [1, 2]
         log.forget_after(1)
         assert log.schemas() == {"order": (1,)}
 

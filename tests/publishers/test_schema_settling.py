@@ -21,6 +21,7 @@ from publishers.schemas.registry import SCHEMAS_NAME
 from publishers.wal import withholding
 from publishers.wal.files.mirrored_file import MirroredFile
 from publishers.wal.recover.truncate import truncate
+from tests.harness.inside import committer_of, files_of, house_step_of, housekeeping_of, schemas_of, writer_of
 from tests.harness.scale import each
 from tests.publishers.support import QUICK, opened, scratch, wait_until
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -94,7 +95,7 @@ def unwritable(error=errno.EIO):
 def prune(log):
     """Lets retention take the beginning of the history."""
     grow(log)
-    wait_until(lambda: log.oldest.version > 3 or log._housekeeping.poke())
+    wait_until(lambda: log.oldest.version > 3 or housekeeping_of(log).poke())
 
 
 @pytest.mark.parametrize("where", ["commit", "opening", "forgetting"])
@@ -104,7 +105,7 @@ def test_what_the_file_does_not_tell_yet_is_not_deleted(where, caplog):
     log = opening(disk)
     log.commit([schema("order", {"n": 1})])
     if where == "opening":
-        log._schemas.mark()
+        schemas_of(log).mark()
         marked = bytes(disk.content(PATH / SCHEMAS_NAME))
         log.commit([schema("order", {"n": 2})])
         log.close()
@@ -121,7 +122,7 @@ def test_what_the_file_does_not_tell_yet_is_not_deleted(where, caplog):
             log.forget_after(1)
         grow(log)
         for _ in range(3):
-            log._keep_house()
+            house_step_of(log)()
         assert log.oldest.version <= 2
         assert [one.message for one in caplog.records if SCHEMAS_NAME in one.message] == [
             "SCHEMAS cannot be put right: [Errno 5] refused; what may tell schemas is not deleted until it can"
@@ -144,7 +145,9 @@ def test_a_write_that_failed_is_repeated_although_nobody_tells_another_schema():
         with unwritable():
             log.commit([schema("order", {"n": 1})])
             assert b'"pending":0' in disk.content(PATH / SCHEMAS_NAME)
-        wait_until(lambda: b'"pending":null' in disk.content(PATH / SCHEMAS_NAME) or log._housekeeping.poke())
+        wait_until(
+            lambda: b'"pending":null' in disk.content(PATH / SCHEMAS_NAME) or housekeeping_of(log).poke()
+        )
         prune(log)
         assert known(log) == [(1, {"n": 1})]
     with opening(disk) as log:
@@ -154,13 +157,13 @@ def test_a_write_that_failed_is_repeated_although_nobody_tells_another_schema():
 def test_a_file_that_cannot_be_written_again_later_is_logged_again(caplog):
     """Although it was a commit that wrote it meanwhile, and not the housekeeping."""
     with opened() as log, caplog.at_level(logging.WARNING):
-        log._housekeeping.close()
+        housekeeping_of(log).close()
         for number in range(2):
             with unwritable():
                 log.commit([schema("order", {"n": number})])
-                log._keep_house()
+                house_step_of(log)()
             log.commit([schema("order", {"n": "written"})])
-            log._keep_house()
+            house_step_of(log)()
     assert len([one for one in caplog.records if SCHEMAS_NAME in one.message]) == 2
 
 
@@ -171,7 +174,7 @@ def test_a_log_that_has_failed_leaves_the_mark_to_the_next_opening(monkeypatch, 
     disk = SimulatedFileSystem()
     log = opening(disk)
     log.commit([schema("order", {"n": 1})])
-    writer = log._files._writer
+    writer = writer_of(files_of(log))
 
     def fails():
         if error is OSError:
@@ -184,7 +187,7 @@ def test_a_log_that_has_failed_leaves_the_mark_to_the_next_opening(monkeypatch, 
         with pytest.raises((Interrupt, LogFailed)):
             log.commit([schema("order", {"n": 2})])
     if then == "housekeeping":
-        log._keep_house()
+        house_step_of(log)()
     else:
         with pytest.raises(LogFailed):
             log.commit([schema("order", {"n": 3})]) if then == "another" else log.forget_after(0)
@@ -198,7 +201,7 @@ def test_a_repetition_does_not_make_the_log_forget_what_it_knows(monkeypatch, wh
     """F9, F10: whatever became of the file meanwhile; it is made anew."""
     disk = SimulatedFileSystem()
     with opening(disk) as log:
-        log._housekeeping.close()
+        housekeeping_of(log).close()
         for _ in range(2):
             log.commit([schema("order", {"n": 1})], producer=("p", 1))
         grow(log)
@@ -209,7 +212,7 @@ def test_a_repetition_does_not_make_the_log_forget_what_it_knows(monkeypatch, wh
                 patch.setattr(MirroredFile, "read", struck)
             log.commit([upsert("order", "1", {})])
         assert (known(log), stamps(log)[-1]) == ([(1, {"n": 1})], 1)
-        log._keep_house()
+        house_step_of(log)()
     with opening(disk) as log:
         assert known(log) == [(1, {"n": 1})]
 
@@ -219,24 +222,24 @@ def test_a_commit_that_tells_is_not_waited_for_by_the_housekeeping():
     disk = SimulatedFileSystem()
     with opening(disk) as log:
         log.commit([schema("order", {"n": 1})])
-        with log._schemas.turn:
-            log._schemas.mark()
-            assert in_time(log._keep_house)
+        with schemas_of(log).turn:
+            schemas_of(log).mark()
+            assert in_time(house_step_of(log))
             assert b'"pending":1' in disk.content(PATH / SCHEMAS_NAME)
-            assert log._schemas.settle() == 2
-        log._keep_house()
+            assert schemas_of(log).settle() == 2
+        house_step_of(log)()
         assert b'"pending":null' in disk.content(PATH / SCHEMAS_NAME)
 
 
 def test_commits_that_tell_nothing_do_not_wait_for_one_that_tells(log):
     """F9: nor do they look behind its mark, which it may yet have to number by."""
     log.commit([schema("order", {"n": 1})])
-    with log._schemas.turn:
-        log._schemas.mark()
-        log._schemas._replay = None  # nobody asks it
+    with schemas_of(log).turn:
+        schemas_of(log).mark()
+        schemas_of(log)._replay = None  # nobody asks it
         assert in_time(lambda: log.commit([upsert("order", "1", {})]))
         assert in_time(lambda: log.commit_columns(made([columns_of([upsert("order", "2", {})])])))
-    del log._schemas._replay
+    del schemas_of(log)._replay
     assert stamps(log) == [1, 1]
 
 
@@ -247,7 +250,7 @@ def test_a_forgetting_that_is_refused_sets_no_mark_before_what_is_kept(monkeypat
         log.commit([upsert("other", "1", {})])
         log.commit([schema("order", {"n": 1})])
         prune(log)
-        refuse = log._committer.forget_after
+        refuse = committer_of(log).forget_after
 
         found = {}
 
@@ -255,7 +258,7 @@ def test_a_forgetting_that_is_refused_sets_no_mark_before_what_is_kept(monkeypat
             found.update(disk.snapshot(PATH))
             refuse(*arguments, **switches)
 
-        monkeypatch.setattr(log._committer, "forget_after", look)
+        monkeypatch.setattr(committer_of(log), "forget_after", look)
         with pytest.raises(AlreadyVisible):
             log.forget_after(1)
     with opening(SimulatedFileSystem.of(PATH, found)) as log:
@@ -267,7 +270,7 @@ def test_an_interrupt_behind_a_commit_gives_its_version_to_no_other(monkeypatch,
     """F9, F10, invariant 13: what was told is known at once."""
     log.commit([schema("order", {"n": 1})])
     with monkeypatch.context() as patch:
-        patch.setattr(log._schemas if where == "adopt" else stamping.Stamping, where, struck)
+        patch.setattr(schemas_of(log) if where == "adopt" else stamping.Stamping, where, struck)
         with pytest.raises(Interrupt):
             log.commit([schema("order", {"n": 2})])
     log.commit([upsert("order", "1", {})])
@@ -281,14 +284,14 @@ def test_an_interrupt_behind_a_forgetting_leaves_no_schema_of_it(monkeypatch, lo
     """F9, F28, invariant 13."""
     log.commit([schema("order", {"n": 1})])
     log.commit([schema("order", {"n": "forgotten"})], visible=False)
-    forget = log._committer.forget_after
+    forget = committer_of(log).forget_after
 
     def interrupted(*arguments, **switches):
         forget(*arguments, **switches)
         raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(log._committer, "forget_after", interrupted)
+        patch.setattr(committer_of(log), "forget_after", interrupted)
         with pytest.raises(Interrupt):
             log.forget_after(1)
     log.commit([upsert("order", "1", {})])
@@ -398,7 +401,7 @@ def test_a_retry_that_is_up_to_date_is_not_refused_for_the_one_that_was_not(monk
     log.commit([schema("order", {"n": 1})])
     log.commit([schema("order", {"n": "forgotten"})], visible=False)
     leading, go, refused = threading.Event(), threading.Event(), []
-    append = log._files.append
+    append = files_of(log).append
 
     def held(transactions):
         leading.set()
@@ -408,7 +411,7 @@ def test_a_retry_that_is_up_to_date_is_not_refused_for_the_one_that_was_not(monk
     def make():
         yield columns_of([upsert("order", "1", {})])
         log.forget_after(1)
-        monkeypatch.setattr(log._files, "append", held)
+        monkeypatch.setattr(files_of(log), "append", held)
         threads.append(in_background(lambda: log.commit([upsert("item", "1", {})])))
         assert leading.wait(60)
 
@@ -419,9 +422,9 @@ def test_a_retry_that_is_up_to_date_is_not_refused_for_the_one_that_was_not(monk
 
     threads = []
     threads.append(in_background(stale))
-    wait_until(lambda: log._committer.waiting[0] == 1)
+    wait_until(lambda: committer_of(log).waiting[0] == 1)
     threads.append(in_background(lambda: log.commit([upsert("order", "1", {})], producer=("p", 1))))
-    wait_until(lambda: log._committer.waiting[0] == 2)
+    wait_until(lambda: committer_of(log).waiting[0] == 2)
     go.set()
     for thread in threads:
         thread.join(60)
@@ -499,7 +502,7 @@ def test_an_interrupt_at_any_line_leaves_others_able_to_tell_what_nobody_told(ca
             if call == "forget":
                 log.commit([schema("order", {"n": "withheld"})], visible=False)
             hit = interrupted(lambda log=log: CALLS[call](log), number)
-            if not log._committer.failed:
+            if not committer_of(log).failed:
                 assert in_time(lambda log=log: log.commit([schema("order", {"n": "next"})])), number
                 if log.withheld:
                     log.publish(log.withheld[-1])

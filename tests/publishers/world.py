@@ -23,6 +23,7 @@ from publishers.fanout.ring import Ring
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
+from tests.harness.inside import committer_of, publication_of, queue_of, service_of
 from tests.publishers.support import ManualExecutor, Probe, SteppedLoop, opened, order
 
 POINTS = [
@@ -97,7 +98,7 @@ class Watcher(Probe):
     def take(self, change: Any) -> None:
         super().take(change)
         # Noted, and not raised: a subscriber that raises is cancelled, and nobody would hear of it.
-        if change.version > self.world.log._service.watermark.visible:
+        if change.version > service_of(self.world.log).watermark.visible:
             self.world.faults.append(f"{change.position} is above the watermark")
         if self.cancelled:
             self.world.faults.append(f"{change.position} came after cancel")
@@ -113,7 +114,7 @@ class Watcher(Probe):
 
     def on_seek(self, position: Position) -> None:
         """It begins anew; what it was given before counts against its demand only."""
-        self.check(self.world.log._service.watermark.visible)
+        self.check(service_of(self.world.log).watermark.visible)
         self.requested -= len(self.positions)
         self.positions.clear()
         self.start, self.checked, self.sought = position, 0, 0
@@ -195,8 +196,8 @@ class World:
             kind.__hash__ = _alike  # type: ignore[assignment]  # restored below
         try:
             with opened(**self.options) as self.log:
-                self.log._service.replayer.close()
-                self.log._service.replayer = self.replayer
+                service_of(self.log).replayer.close()
+                service_of(self.log).replayer = self.replayer
                 yield self
                 self.closed_to_others = True
         finally:
@@ -237,7 +238,7 @@ class World:
     @property
     def committing(self) -> bool:
         """Whether a commit is on its way that has not been published yet."""
-        return self.log._publication.gate.locked() or self.log._committer._queue.leader is not None
+        return publication_of(self.log).gate.locked() or queue_of(committer_of(self.log)).leader is not None
 
     def commit(self) -> None:
         draw = self.chance
@@ -315,7 +316,7 @@ class World:
         told = watcher.subscription.checkpoint()
         delivered = watcher.positions
         assert told.position <= told.head or watcher.start > told.head, (told, watcher.state())
-        visible = self.log._service.watermark.visible
+        visible = service_of(self.log).watermark.visible
         due = bisect_left(watcher.expected(visible), told.position)
         assert due <= len(delivered), (
             f"the checkpoint {told.position} passes {watcher.expected(visible)[len(delivered)]}"
@@ -336,11 +337,11 @@ class World:
     def check(self) -> None:
         """After every step, at depth 0."""
         assert not self.faults
-        visible = self.log._service.watermark.visible
+        visible = service_of(self.log).watermark.visible
         for watcher in self.watchers:
             if watcher.subscription is not None:
                 watcher.check(visible)
-        for shared in self.log._service.registry.publishers():
+        for shared in service_of(self.log).registry.publishers():
             held = shared.ring.statistics()
             assert held.events <= self.options["ring_events"]
             assert held.nbytes <= self.options["ring_bytes"]
@@ -364,7 +365,7 @@ class World:
         self.closed_to_others = True
         self.settle()
         self.check()
-        visible = self.log._service.watermark.visible
+        visible = service_of(self.log).watermark.visible
         for watcher in self.watchers:
             ended = watcher.subscription.ended
             expected = watcher.expected(visible)

@@ -7,6 +7,7 @@ import pytest
 
 from penstock_cdc.mutations import schema
 from publishers import ChangeLog, Content, View, remove, truncate, upsert
+from tests.harness.inside import context_of, target_of
 from tests.publishers.support import wait_until
 from tests.servers.kafka_broker import KafkaBroker
 from tests.transports.sinks.targets import GoingClock
@@ -190,14 +191,14 @@ def test_a_newer_runner_fences_the_older_one_and_goes_on_where_it_was(broker, tm
         rig.commit("a")
         wait_drained(rig)
         newer = ExactlyOnceKafkaSink(broker.servers, "fenced")
-        assert newer.open(rig.runner.machine._target._context) == rig.log.head
+        assert newer.open(context_of(target_of(rig.runner.machine))) == rig.log.head
         rig.commit("b")
         rig.until(lambda: rig.runner.state is SinkState.PAUSED)
         assert "a newer runner" in rig.runner.statistics().reason
         newer.close()
         assert [json.loads(one.key())[1] for one in records(broker, "fenced")] == ["a"]
         looking = ExactlyOnceKafkaSink(broker.servers, "fenced")
-        context = SinkContext.of(rig.log, "stock", rig.runner.machine._target._context.view, rig.clock)
+        context = SinkContext.of(rig.log, "stock", context_of(target_of(rig.runner.machine)).view, rig.clock)
         assert looking.open(context) == newer._stored
         looking.close()
         moved = rig.runner.seek("earliest")

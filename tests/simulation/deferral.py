@@ -13,6 +13,7 @@ from typing import Any
 
 from publishers.errors import LogFull
 from publishers.wal import Follower, Reader, Wal
+from tests.harness.inside import catalog_of, writer_of
 from tests.simulation.workload import PRODUCERS, Small, Trial
 
 __all__ = ["DeferralTrial", "SmallDeferralTrial"]
@@ -132,7 +133,7 @@ class DeferralTrial(Trial):
         """What is withheld is whole as well, but a reader of the log ends before it."""
         super().read(log, oldest, min(newest, log.visible))
         if newest > log.visible:
-            reader = Reader(log._catalog, lambda: log._writer.limit)
+            reader = Reader(catalog_of(log), lambda: writer_of(log).limit)
             super().read(SimpleNamespace(reader=reader), oldest, newest)  # type: ignore[arg-type]  # all that it asks
 
 

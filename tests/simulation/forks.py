@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from publishers.errors import HistoryPruned, WalCorrupted
 from publishers.options import LogOptions
 from publishers.wal import Wal
+from tests.harness.inside import catalog_of
 from tests.publishers.wal.logs import commit, contents, opened, options
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
@@ -59,7 +60,7 @@ def _differs(one: object, other: object) -> bool:
 
 
 def _fill(log: Wal, segments: int, letter: bytes) -> None:
-    while len(log.reader._catalog.entries) <= segments:
+    while len(catalog_of(log.reader).entries) <= segments:
         commit(log, letter * 3000)
 
 

@@ -23,6 +23,7 @@ from publishers.options import LogOptions
 from publishers.wal import Column, Columns, Follower, Hold, HoldState, Transaction, Wal, seal_transaction
 from publishers.wal.files.segment import segment_number
 from publishers.wal.read.reader import Frame
+from tests.harness.inside import catalog_of, writer_of
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 
 Change = tuple[int, bytes | None, bytes | None]
@@ -278,7 +279,7 @@ class Trial:
         self.unanswered = group[-1]
         for offset, given in enumerate(group):
             self.model.given[before + 1 + offset] = given
-        active = wal._writer.active.number
+        active = writer_of(wal).active.number
         try:
             done = wal.append(sealed)
         except LogFull:
@@ -291,7 +292,7 @@ class Trial:
                     self.discard(transaction)
         assert [item.version for item in done] == list(range(before + 1, wal.appended + 1))
         self.forget(wal.appended)
-        self.rolls += wal._writer.active.number - active
+        self.rolls += writer_of(wal).active.number - active
         if rng.random() < 0.8:
             assert wal.sync() == wal.appended
             self.model.acknowledged = wal.appended
@@ -375,7 +376,7 @@ class Trial:
         follower = Follower.open(LOG, filesystem=self.system)
         try:
             assert follower.visible <= wal.durable
-            assert follower.visible <= self.model.acknowledged or follower.visible <= wal._writer.synced
+            assert follower.visible <= self.model.acknowledged or follower.visible <= writer_of(wal).synced
             self.model.acknowledged = max(self.model.acknowledged, follower.visible)
             if follower.visible >= follower.reader.oldest:
                 self.read(follower, follower.reader.oldest, follower.visible)
@@ -394,7 +395,9 @@ class Trial:
         assert wal.appended in (0, *model.given), f"phantom: {wal.appended}"
         assert wal.reader.oldest >= max(model.oldest, 1) or not wal.appended
         numbers = [number for name in self.system.names(LOG) if (number := segment_number(name)) is not None]
-        assert min(numbers) == wal._catalog.entries[0].number, "a retention that was cut off is not finished"
+        assert min(numbers) == catalog_of(wal).entries[0].number, (
+            "a retention that was cut off is not finished"
+        )
         assert wal.epoch > model.epoch
         newest = wal.epochs[-1]
         assert newest[:2] == (wal.epoch, wal.appended + 1)

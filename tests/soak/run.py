@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from publishers import ChangeLog, Criterion, upsert
+from tests.harness.inside import ended_of
 from tests.harness.resident import resident
 from tests.publishers.support import wait_until
 from tests.soak.asking import asking
@@ -102,7 +103,9 @@ def play(plan: Plan) -> Report:
             ask("worsen")
             report.beside = ask("measure", plan.seconds)
             ask("attacked", plan.attacks)
-            wait_until(lambda: server.application._ended["STALLED"] >= plan.cut, server.application._ended)
+            wait_until(
+                lambda: ended_of(server.application)["STALLED"] >= plan.cut, ended_of(server.application)
+            )
             report.resident.append(resident())
             revoked.add("leaver")
             report.left = ask("left")["told"]
@@ -113,7 +116,7 @@ def play(plan: Plan) -> Report:
         report.appended = sum(map(len, written.values()))
         report.lost = lost(log, written)
         report.end = ask("finish", log.visible)
-        report.ended = dict(server.application._ended)
+        report.ended = dict(ended_of(server.application))
     return report
 
 

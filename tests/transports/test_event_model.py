@@ -19,6 +19,7 @@ from publishers.lossless import reader
 from publishers.mutations.mutation import columns_of
 from publishers.views.view import View
 from publishers.wal.format.columns import Column, Columns
+from tests.harness.inside import service_of
 from tests.publishers.support import QUICK, opened
 from transports import Limits, connect
 from transports.codec.events import EventEncoder, encode_change
@@ -104,9 +105,9 @@ def over_graphql(log, selection=FIELDS, arguments=""):
 
 
 def blocks(log):
-    location = log._service.frames.locate(1, 0)
+    location = service_of(log).frames.locate(1, 0)
     found = []
-    while location is not None and (frame := log._service.frames.read(location)) is not None:
+    while location is not None and (frame := service_of(log).frames.read(location)) is not None:
         block, location = frame
         found.append(block)
     return found

@@ -10,6 +10,7 @@ import pytest
 
 from penstock_cdc.errors import LogForked
 from tests.forking import child, in_child, threads
+from tests.harness.inside import connection_of, link_of, socket_of
 from tests.harness.ports import free_port
 from tests.transports.client.test_remote_log import Probe
 from transports import connect, serve
@@ -115,7 +116,7 @@ async def test_a_client_is_refused_in_a_child_and_goes_on_in_the_parent(serving,
             gc.collect()
             return found, sockets()
 
-        number = remote._link._connection._socket.transport.get_extra_info("socket").fileno()
+        number = socket_of(connection_of(link_of(remote))).transport.get_extra_info("socket").fileno()
         mine = os.readlink(f"/proc/self/fd/{number}")
         assert mine in sockets()
         told = f"{server.url} was opened in process {os.getpid()}; connect here"

@@ -6,6 +6,7 @@ import pytest
 
 import flow
 from publishers import ChangeLog, Content, Criterion, Position
+from tests.harness.inside import connections_of, link_of, loop_of
 from tests.harness.scale import scaled
 from tests.publishers.ordering import KEYS, WRITERS, Checker, Writers, stored
 from tests.publishers.support import QUICK, BatchProbe
@@ -50,8 +51,8 @@ async def test_remote_subscribers_see_what_one_in_the_process_sees_in_the_same_o
                 picky = asyncio.create_task(read(one, Criterion(keys=keys), until=last, prefetch=3))
                 writing = asyncio.create_task(asyncio.to_thread(writers.run))
                 await until(lambda: log.head.version > last // 2, "half of the commits")
-                for connection in list(server.application._connections):
-                    server._loop.call_soon_threadsafe(connection._link.abort)
+                for connection in list(connections_of(server.application)):
+                    loop_of(server).call_soon_threadsafe(link_of(connection).abort)
                 await writing
                 seen = await asyncio.gather(*reading)
                 some = await picky

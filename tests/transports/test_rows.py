@@ -8,6 +8,7 @@ from penstock_cdc.errors import InvalidOption
 from publishers import ChangeLog, Content, Criteria, Criterion, Operation, PageSource, Position, upsert
 from publishers.errors import TooCostly
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotEnd
+from tests.harness.inside import connection_of, link_of, socket_of
 from tests.publishers.movement import RETAIN, prune
 from tests.publishers.support import QUICK
 from tests.transports.server.test_change_driver import connect as linked
@@ -277,7 +278,7 @@ async def test_the_client_asks_again_over_lost_connections(log, serving, until):
         )  # maybe before the server has answered
         assert first == 1
         await until(lambda: reader.told.count("SnapshotEnd") == 2)
-        remote._link._connection._socket.transport.abort()
+        socket_of(connection_of(link_of(remote))).transport.abort()
         assert reader.subscription.refresh(ORDER, after="5") == 2
         await until(lambda: reader.told.count("SnapshotEnd") == 3, lambda: reader.told)
         last = len(reader.told) - reader.told[::-1].index("SnapshotBegin")

@@ -9,6 +9,7 @@ import urllib.request
 import pytest
 
 from publishers.mutations.mutation import upsert
+from tests.harness.inside import access_of
 from tests.transports.access.test_jwt_verifier import RSA, public, signed
 from transports import (
     Access,
@@ -112,7 +113,7 @@ async def test_no_token_comes_out_anywhere(log, dial, graphql, tmp_path, caplog,
                     await remote.schema("order")
             except (ConnectionLost, RemoteError) as error:
                 told.append(f"{error!r} {error}")
-        told += [repr(vars(one)) for one in (server, server.application, server.application._access)]
+        told += [repr(vars(one)) for one in (server, server.application, access_of(server.application))]
         assert "SECRET" not in "".join(told)
     ours = [
         one for one in caplog.records if one.name != "websockets.client"

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from publishers import Area, ChangeLog, Content, Operation, PageSource, upsert
+from tests.harness.constants import set_constant
 from tests.harness.entities import apply, replayed, some, state_of
 from tests.harness.scale import LONG, scaled
 from tests.publishers.support import QUICK
@@ -317,8 +318,8 @@ async def test_rows_and_changes_are_the_state_at_every_position_over_lost_connec
     The client goes on by itself, or was killed and goes on by any cursor that it had stored; and it asks for rows again.
     """
     chance = random.Random(seed)
-    monkeypatch.setattr("publishers.snapshots.reader._ROWS", chance.choice([1, 3, 7, 1000]))
-    monkeypatch.setattr("publishers.snapshots.reader._FRAMES", chance.choice([1, 2, 64]))
+    set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", chance.choice([1, 3, 7, 1000]))
+    set_constant(monkeypatch, "publishers.snapshots.reader._FRAMES", chance.choice([1, 2, 64]))
     with ChangeLog.open(tmp_path / "shop", **QUICK, state=given == "state", state_interval=0.0) as log:
         if given == "source":
             log.snapshots_from(*(table(log, name, chance.choice([1, 3, 1000])) for name in "abc"))

@@ -11,6 +11,9 @@ from publishers.errors import PositionMalformed, SnapshotGone, StateIncomplete, 
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
 from publishers.state.rows import RowPlace
 from publishers.views.view import View
+from tests.harness.constants import set_constant
+from tests.harness.failing import failing
+from tests.harness.inside import connection_of, link_of, socket_of
 from tests.transports.server.test_change_driver import connect as linked
 from tests.transports.server.test_change_driver import kinds, subscribe
 from transports import Backoff, Grant, LogAction, RemoteError, connect
@@ -32,7 +35,7 @@ def log(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch):
-    monkeypatch.setattr("publishers.snapshots.reader._ROWS", 2)
+    set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", 2)
 
 
 def put(log, *keys, **body):
@@ -294,10 +297,7 @@ async def test_a_row_that_cannot_be_encoded_ends_that_subscription(log, until, m
     put(log, "1")
     link = linked(log)
 
-    def broken(*_):
-        raise RuntimeError("a secret")
-
-    monkeypatch.setattr("transports.server.change_driver.encode_change", broken)
+    failing(monkeypatch, "transports.server.change_driver.encode_change", RuntimeError("a secret"))
     subscribe(link, criteria=ORDERS, start="state", credits=1)
     await until(lambda: "error" in kinds(link))
     assert link.messages[-1]["payload"]["code"] == "INTERNAL"
@@ -330,7 +330,7 @@ def test_a_sealed_place_comes_back_as_it_went_and_cannot_be_made(log, monkeypatc
     first = SnapshotCursor("0123456789abcdef", None, token)
     assert sealed(first) == str(first)
     assert opened(str(place), oldest) == str(place)
-    monkeypatch.setattr(snapshot_places, "_KEY", b"another process")
+    set_constant(monkeypatch, snapshot_places, "_KEY", b"another process")
     with pytest.raises(SnapshotGone):
         opened(text, oldest)
 
@@ -398,7 +398,7 @@ async def test_the_client_goes_on_in_a_snapshot_on_a_new_connection(log, serving
             await until(lambda n=count: sum(hasattr(one, "key") for one in reader.heard) == n)
             put(log, f"z{count}")
             if count % 3 == 1:
-                remote._link._connection._socket.transport.abort()
+                socket_of(connection_of(link_of(remote))).transport.abort()
             reader.subscription.request(1)
         reader.subscription.request(100)
 

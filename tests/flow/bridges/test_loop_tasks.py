@@ -10,6 +10,7 @@ import pytest
 
 from flow.bridges import loop_tasks
 from flow.bridges.loop_tasks import begin, begin_on, when_closed
+from tests.harness.constants import set_constant
 
 pytestmark = pytest.mark.usefixtures("silence")
 
@@ -68,7 +69,7 @@ def test_one_that_fails_strands_no_other(abandoned, dropped, caplog, failure):
 
 
 def test_a_loop_that_runs_for_days_still_calls(abandoned, monkeypatch):
-    monkeypatch.setattr(loop_tasks, "_DAY", 0.0)
+    set_constant(monkeypatch, loop_tasks, "_DAY", 0.0)
     loop, seen, days = abandoned.new(), [], 0
     waited = loop_tasks._LoopEnd.wait
 

@@ -13,6 +13,7 @@ from penstock_cdc.mutations import schema
 from penstock_cdc.types import TransactionState
 from publishers import Position
 from tests.forking import in_child
+from tests.harness.inside import committer_of, files_of
 from tests.harness.occupying import occupied_pool
 from tests.publishers.support import Held, Probe, opened, order, wait_until
 
@@ -63,7 +64,7 @@ async def history(sync, commit):
                 except PenstockError as error:
                     outcome = type(error)
                 found.append((what, durable, visible, outcome, log.head, log.durable, log.withheld))
-            log.publish(log._files.appended)
+            log.publish(files_of(log).appended)
             sequence += 1
     return found
 
@@ -101,7 +102,7 @@ async def test_as_many_commits_as_there_are_threads_share_a_write(monkeypatch):
         wait_until(held.inside.is_set)
         rest = [asyncio.ensure_future(log.commit_async([order(n)])) for n in range(1, 32)]
         await asyncio.sleep(0)
-        wait_until(lambda: log._committer.waiting[0] == 31)
+        wait_until(lambda: committer_of(log).waiting[0] == 31)
         held.go.set()
         await asyncio.gather(first, *rest)
         assert held.sizes == [1, 31]

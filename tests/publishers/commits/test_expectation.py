@@ -27,6 +27,7 @@ from publishers.commits import expectation
 from publishers.commits.expectation import FRAME_COST, Expectation, expected
 from publishers.mutations.mutation import columns_of
 from publishers.wal.read.reader import Reader
+from tests.harness.inside import committer_of, files_of
 from tests.publishers.support import QUICK, Held, fill, in_threads, opened, order, scratch, wait_until
 
 
@@ -103,7 +104,7 @@ def test_in_a_group_an_expectation_meets_what_is_written_before_it(monkeypatch):
         for number, name in enumerate(("first", "second")):
             threads.append(threading.Thread(target=write, args=(name,), kwargs={"expect": token}))
             threads[-1].start()
-            wait_until(lambda number=number: log._committer.waiting[0] == number + 1)
+            wait_until(lambda number=number: committer_of(log).waiting[0] == number + 1)
         held.go.set()
         for thread in threads:
             thread.join(60)
@@ -132,8 +133,8 @@ def test_of_a_group_without_room_whoever_expected_shares_the_fate_of_what_it_met
         for number, (name, expect) in enumerate([("a", None), ("b", None), ("c", (token, [("order", "b")]))]):
             threads.append(threading.Thread(target=write, args=(name, expect)))
             threads[-1].start()
-            wait_until(lambda number=number: log._committer.waiting[0] == number + 1)
-        append, calls = log._files.append, []
+            wait_until(lambda number=number: committer_of(log).waiting[0] == number + 1)
+        append, calls = files_of(log).append, []
 
         def full(transactions):
             calls.append(len(transactions))
@@ -141,7 +142,7 @@ def test_of_a_group_without_room_whoever_expected_shares_the_fate_of_what_it_met
                 raise LogFull(0, 1)
             return append(transactions[:1])
 
-        monkeypatch.setattr(log._files, "append", full)
+        monkeypatch.setattr(files_of(log), "append", full)
         held.go.set()
         for thread in (blocker, *threads):
             thread.join(60)
@@ -300,7 +301,7 @@ def test_behind_something_large_in_its_group_an_expectation_of_keys_cannot_be_to
         threads = [threading.Thread(target=log.commit, args=(large,)), threading.Thread(target=write)]
         for number, thread in enumerate(threads):
             thread.start()
-            wait_until(lambda number=number: log._committer.waiting[0] == number + 1)
+            wait_until(lambda number=number: committer_of(log).waiting[0] == number + 1)
         held.go.set()
         for thread in (blocker, *threads):
             thread.join(60)

@@ -4,6 +4,7 @@ import pytest
 
 from publishers.commits import handover
 from publishers.commits.handover import Handover
+from tests.harness.inside import committer_of
 from tests.publishers.support import opened, order
 
 
@@ -61,7 +62,7 @@ def test_a_few_commits_are_never_paused(clock):
 def test_a_commit_that_meets_no_other_counts(clock):
     clock.takes = 0.0
     with opened() as log:
-        noted = log._committer.handover
+        noted = committer_of(log).handover
         for rows in ([order(1)], [order(n) for n in range(10)]):
             noted._slice = 0.0  # it is time to
             log.commit(rows)

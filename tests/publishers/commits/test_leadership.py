@@ -8,6 +8,7 @@ from penstock_cdc.errors import LogClosed, LogFailed, LogFull, NoSuchVersion
 from publishers import Wait
 from publishers.commits.pending import Pending
 from publishers.commits.queue import CommitQueue
+from tests.harness.inside import committer_of, files_of, queue_of
 from tests.publishers.support import Held, opened, order, wait_until
 
 
@@ -41,7 +42,7 @@ def test_the_errors_of_a_group_are_known_as_its_leadership_ends(monkeypatch):
         def full(_transactions):
             raise LogFull(log.path, "no room")
 
-        monkeypatch.setattr(log._files, "append", full)
+        monkeypatch.setattr(files_of(log), "append", full)
         with pytest.raises(LogFull):
             log.submit([order(1)]).result(timeout=60)
     assert found == [LogFull]
@@ -67,9 +68,9 @@ def test_a_close_of_a_log_that_fails_answers_the_submissions_that_wait(monkeypat
         closing = []
 
         def close_meanwhile(_group):
-            log._committer._fail("as a test says")
+            committer_of(log)._fail("as a test says")
             closing.append(aside(log.close))
-            wait_until(lambda: log._committer._queue.closed and log._committer.waiting[0] == 2)
+            wait_until(lambda: queue_of(committer_of(log)).closed and committer_of(log).waiting[0] == 2)
 
         between(monkeypatch, "before", close_meanwhile)
         held.go.set()
@@ -107,7 +108,7 @@ def test_a_second_interrupt_does_not_discard_what_a_leader_reads(monkeypatch):
     with opened(spool_bytes=1024, frame_bytes=1024) as log:
         first, second = threading.Event(), threading.Event()
         waits, sizes = [], []
-        append, wait = log._files.append, Pending.wait
+        append, wait = files_of(log).append, Pending.wait
 
         def held(transactions):
             sizes.append(len(transactions))
@@ -124,12 +125,12 @@ def test_a_second_interrupt_does_not_discard_what_a_leader_reads(monkeypatch):
                 second.set()
             wait(pending)
 
-        monkeypatch.setattr(log._files, "append", held)
+        monkeypatch.setattr(files_of(log), "append", held)
         monkeypatch.setattr(Pending, "wait", interrupted)
         threads = [aside(lambda: log.commit([order(0)]))]
         wait_until(lambda: sizes == [1])
         threads.append(aside(lambda: log.commit([order(1)], producer=("a", 1))))
-        wait_until(lambda: log._committer.waiting[0] == 1)
+        wait_until(lambda: committer_of(log).waiting[0] == 1)
         with pytest.raises(KeyboardInterrupt):
             log.commit([order(number) for number in range(100)])
         second.set()

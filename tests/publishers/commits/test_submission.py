@@ -21,6 +21,7 @@ from penstock_cdc.types import Submission
 from publishers import Area, ChangeLog, Content, Criterion, Operation, Wait, upsert
 from publishers.commits.label import RemoteProducer
 from publishers.commits.submission import Submitted
+from tests.harness.inside import committer_of, files_of, queue_of
 from tests.publishers.support import QUICK, Held, Probe, fill, opened, order, scratch, wait_until
 
 
@@ -33,7 +34,7 @@ def test_what_is_submitted_is_committed_in_order_and_in_groups(monkeypatch):
         others = [log.submit([order(n)]) for n in range(1, 50)]
         thread = threading.Thread(target=fill, args=(log, 1))
         thread.start()
-        wait_until(lambda: log._committer.waiting[0] == 50)
+        wait_until(lambda: committer_of(log).waiting[0] == 50)
         held.go.set()
         assert [one.result(Wait.VISIBLE, 20).version for one in (first, *others)] == list(range(1, 51))
         thread.join(60)
@@ -60,14 +61,14 @@ def test_accepted_comes_before_the_sync_and_durable_after_it(monkeypatch):
     """F145: whoever waits for less is told earlier."""
     with opened(sync="always") as log:
         syncing, go = threading.Event(), threading.Event()
-        sync = log._files.sync
+        sync = files_of(log).sync
 
         def held():
             syncing.set()
             assert go.wait(60)
             return sync()
 
-        monkeypatch.setattr(log._files, "sync", held)
+        monkeypatch.setattr(files_of(log), "sync", held)
         submission = log.submit([order(1)])
         assert syncing.wait(60)
         assert submission.accepted.result(60).version == 1
@@ -169,7 +170,7 @@ def test_a_full_queue_makes_the_submitter_wait(monkeypatch):
 
         thread = threading.Thread(target=submit)
         thread.start()
-        wait_until(lambda: log._committer._queue.outside)
+        wait_until(lambda: queue_of(committer_of(log)).outside)
         assert len(submissions) < 40
         held.go.set()
         thread.join(60)
@@ -193,7 +194,7 @@ def test_a_submitter_that_waits_for_room_is_told_of_the_end(monkeypatch):
 
         thread = threading.Thread(target=submit)
         thread.start()
-        wait_until(lambda: log._committer._queue.outside)
+        wait_until(lambda: queue_of(committer_of(log)).outside)
         closing = threading.Thread(target=log.close)
         closing.start()
         thread.join(60)
@@ -211,7 +212,7 @@ def test_a_failed_disk_is_told_to_all_who_wait(monkeypatch):
         def broken():
             raise LogFailed("unknown", "no disk")
 
-        monkeypatch.setattr(log._files, "sync", broken)
+        monkeypatch.setattr(files_of(log), "sync", broken)
         now = log.submit([order(2)], durable=True)
         for one in (lazy, now):
             with pytest.raises(LogFailed) as found:
@@ -258,7 +259,7 @@ def test_what_a_callback_raises_stops_nobody(monkeypatch):
         assert log.submit([order(3)]).result(timeout=60).version == 3
         dropped = []
         monkeypatch.setattr(flow.hooks, "on_dropped_error", lambda error, *_: dropped.append(error))
-        log._committer.arrivals._telling.put(lambda: 1 / 0)
+        committer_of(log).arrivals._telling.put(lambda: 1 / 0)
         assert log.submit([order(4)]).result(timeout=60).version == 4
         assert isinstance(dropped[0], ZeroDivisionError)
 
@@ -361,7 +362,8 @@ def test_remote_producers_bear_the_name_of_their_principal_and_never_evict_local
         ).changes[0]
         assert event.operation is Operation.TRANSACTION
         assert (
-            b'"producer":"bob/p4"' in log._files.whole.read(log._files.whole.locate(log.visible)).annotations
+            b'"producer":"bob/p4"'
+            in files_of(log).whole.read(files_of(log).whole.locate(log.visible)).annotations
         )
     with ChangeLog.open(path, **QUICK, producers=3) as log:
         log.commit([order(9)], producer=(RemoteProducer("bob", "p5"), 1))

@@ -12,6 +12,7 @@ from publishers.criteria.conditions import Where
 from publishers.criteria.index import MatchingIndex, prepare
 from publishers.criteria.patterns import Pattern
 from publishers.criteria.predicate import Predicate
+from tests.harness.inside import publication_of
 from tests.harness.scale import scaled
 from tests.publishers.criteria.plain_filter import block, criterions, plain, row, rows_of, told_of
 from tests.publishers.support import Probe, opened, order
@@ -155,9 +156,9 @@ def test_a_commit_with_many_others_asks_what_it_asks_with_one():
         for number in range(scaled(5_000)):
             wish = kinds[number % len(kinds)](number)
             log.changes(wish).subscribe(Probe(), executor=flow.INLINE)
-        before = log._publication.evaluations
+        before = publication_of(log).evaluations
         log.commit([order(1), order(2)])
-        assert log._publication.evaluations - before == 1
+        assert publication_of(log).evaluations - before == 1
         assert len(probe.positions) == 2
 
 

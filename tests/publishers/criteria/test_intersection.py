@@ -11,6 +11,7 @@ from publishers.criteria.index import MatchingIndex, prepare
 from publishers.criteria.intersection import both
 from publishers.criteria.predicate import Predicate
 from publishers.errors import InvalidCriteria
+from tests.harness.constants import set_constant
 from tests.publishers.criteria.plain_filter import block, criterions, plain, rows_of, told_of
 
 several = st.lists(criterions, max_size=3)
@@ -41,7 +42,7 @@ def test_both_hold_where_each_of_them_does(rows, mine, theirs, third, leads, dir
         if index in plain(two, rows, leads=leads, told=told)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intersection, "_PAIRS", pairs)
+        set_constant(patch, intersection, "_PAIRS", pairs)
         found = both(one, two)
         more = both(found, three), both(three, found)
     assert list(Predicate(found).select(block(rows, leads=leads, told=told))) == expected

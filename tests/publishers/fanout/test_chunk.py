@@ -7,11 +7,12 @@ from publishers import Criteria
 from publishers.blocks.slices import Slice
 from publishers.criteria.predicate import Predicate
 from publishers.fanout.chunk import Chunk, fitting
+from tests.harness.inside import service_of
 from tests.publishers.support import fill, opened
 
 
 def slices_of(log, version):
-    block, _ = log._service.frames.read(log._service.frames.locate(version, 0))
+    block, _ = service_of(log).frames.read(service_of(log).frames.locate(version, 0))
     return Slice(block, Predicate(Criteria.of()).select(block))
 
 

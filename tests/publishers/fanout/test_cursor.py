@@ -7,6 +7,7 @@ from publishers.fanout.cursor import Cursor
 from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
+from tests.harness.inside import files_of
 from tests.publishers.support import fill, opened
 
 
@@ -23,7 +24,7 @@ def cursor_at(start, visible, until=None):
 
 
 def blocks(log):
-    reader = log._files.reader
+    reader = files_of(log).reader
     location = reader.locate(1)
     while (frame := reader.read(location)) is not None:
         yield Block.of(frame.header, *frame.decoded)

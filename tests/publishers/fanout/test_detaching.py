@@ -17,6 +17,8 @@ from publishers.fanout import publish_gate, weights
 from publishers.fanout.subscription import ChangeSubscription
 from publishers.fanout.waiting_list import WaitingList
 from publishers.fanout.watermark import Watermark
+from tests.harness.constants import set_constant
+from tests.harness.inside import service_of
 from tests.harness.scale import LONG, scaled
 from tests.publishers import detaching
 from tests.publishers.detaching import HEAVY, asking
@@ -148,8 +150,8 @@ def test_who_finds_no_room_is_detached_and_attached_when_there_is_some():
 
 
 def test_one_that_asks_too_much_of_what_leads_to_it_is_detached_and_tried_again_later_and_later(monkeypatch):
-    monkeypatch.setattr(publish_gate, "_JUDGED", 20)
-    monkeypatch.setattr(weights, "_PAUSE", 8)
+    set_constant(monkeypatch, publish_gate, "_JUDGED", 20)
+    set_constant(monkeypatch, weights, "_PAUSE", 8)
     with opened(**HEAVY) as log:
         hot, cold = Probe(first=10**6), Probe(first=10**6)
         wish = asking(9, keys={"0"})
@@ -159,7 +161,7 @@ def test_one_that_asks_too_much_of_what_leads_to_it_is_detached_and_tried_again_
         for _ in range(60):
             fill(log, 1, 1)
             seen.append(standings(log)[0])
-            assert len(log._service.registry._index) == standings(log).count(PublisherState.ATTACHED)
+            assert len(service_of(log).registry._index) == standings(log).count(PublisherState.ATTACHED)
         changed = [number for number, (one, other) in enumerate(pairwise(seen)) if one is not other]
         lengths = [second - first for first, second in zip(changed[::2], changed[1::2], strict=False)]
         assert standings(log)[1] is PublisherState.ATTACHED
@@ -173,7 +175,7 @@ def test_one_that_has_left_while_it_was_matched_is_not_detached(log):
     probe = Probe(first=10)
     log.changes(asking(9, keys={"0"})).subscribe(probe, executor=flow.INLINE)
     fill(log, 1)
-    registry = log._service.registry
+    registry = service_of(log).registry
     registry._options = SimpleNamespace(detach_weight=1)
     registry.snapshot(9)  # a commit is being matched
     probe.subscription.cancel()
@@ -207,7 +209,7 @@ def test_a_commit_wakes_none_of_those_that_are_detached_however_many_wait(monkey
         fill(log, 1)
         for probe in probes:
             probe.wait_for(1)
-        wait_until(lambda: len(log._service.waiting._behind) == 200)
+        wait_until(lambda: len(service_of(log).waiting._behind) == 200)
 
         def noted(subscription):
             woken.append(threading.current_thread())
@@ -218,10 +220,10 @@ def test_a_commit_wakes_none_of_those_that_are_detached_however_many_wait(monkey
         for probe in probes:
             probe.wait_for(2)
         assert threading.current_thread() not in woken
-        wait_until(lambda: len(log._service.waiting._behind) == 200)
+        wait_until(lambda: len(service_of(log).waiting._behind) == 200)
         for probe in probes:
             probe.subscription.cancel()
-        wait_until(lambda: not log._service.waiting._behind and not log._service.waiting._due)
+        wait_until(lambda: not service_of(log).waiting._behind and not service_of(log).waiting._due)
 
 
 def test_an_interrupt_before_the_replayer_is_told_costs_one_advance_at_most():
@@ -260,9 +262,9 @@ def test_commits_subscriptions_and_the_replayer_on_their_own_threads_lose_and_re
     loops, monkeypatch
 ):
     """Nothing here is in step: writers, the replayer, executors of subscribers, and those who come and go."""
-    monkeypatch.setattr(publish_gate, "_JUDGED", 3)
-    monkeypatch.setattr(weights, "_PAUSE", 2)
-    monkeypatch.setattr(weights, "_LONGEST", 8)
+    set_constant(monkeypatch, publish_gate, "_JUDGED", 3)
+    set_constant(monkeypatch, weights, "_PAUSE", 2)
+    set_constant(monkeypatch, weights, "_LONGEST", 8)
     with opened(**HEAVY, ring_events=16, batch_events=5) as log:
         stop = threading.Event()
 

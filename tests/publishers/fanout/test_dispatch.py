@@ -8,6 +8,7 @@ import pytest
 from publishers import Criterion
 from publishers.fanout import dispatch
 from publishers.fanout.dispatch import DispatchPool
+from tests.harness.constants import set_constant
 from tests.publishers.support import Probe, fill, opened, wait_until
 
 
@@ -49,7 +50,7 @@ def test_blocking_subscribers_without_an_executor_starve_nobody():
 
 def test_quick_tasks_make_no_threads_however_many_wait(pools, monkeypatch):
     """F147: what is counted is whether anything was taken, not how much waits."""
-    monkeypatch.setattr(dispatch, "_PATIENCE", 60)  # however slow the machine is
+    set_constant(monkeypatch, dispatch, "_PATIENCE", 60)  # however slow the machine is
     pool, done, inside, most = pools(2, 64), threading.Semaphore(0), [], []
 
     def quick():

@@ -12,6 +12,7 @@ from penstock_cdc.errors import LogClosed
 from publishers import ChangeLog, Position
 from publishers.errors import AdmissionStopped, SubscriberStalled
 from publishers.fanout.gating import Gating
+from tests.harness.inside import service_of
 from tests.publishers.support import Probe, fill, in_threads, opened, order, wait_until
 
 
@@ -159,7 +160,7 @@ def test_whatever_ends_the_wait_ends_it(end):
                 outcome.append(type(error))
 
         def act():
-            wait_until(lambda: log._service.admission._moved._waiters)
+            wait_until(lambda: service_of(log).admission._moved._waiters)
             if end == "stop":
                 stopped.set()
             elif end == "close":
@@ -180,7 +181,7 @@ def test_a_gating_subscriber_that_commits_inline_does_not_hold_the_lock_of_other
     class Nudging(Probe):
         def take(self, change):
             super().take(change)
-            in_threads(log._service.admission.nudge, timeout=60)
+            in_threads(service_of(log).admission.nudge, timeout=60)
             seen.append(change)
 
     probe = Nudging(first=1)

@@ -7,6 +7,7 @@ import pytest
 import flow
 from penstock_cdc.errors import LogFailed
 from publishers import ChangeLog, Criterion
+from tests.harness.inside import files_of, publication_of
 from tests.publishers.support import Probe, everything, fill, opened, order, wait_until
 
 
@@ -39,10 +40,10 @@ def test_what_a_publishing_that_failed_was_to_show_is_read_from_the_log():
 
         def another_is_written():
             entered.set()
-            wait_until(lambda: log._files.appended >= 3)
+            wait_until(lambda: files_of(log).appended >= 3)
             return True
 
-        failed = failing_once(log._publication, another_is_written)
+        failed = failing_once(publication_of(log), another_is_written)
         lost = []
 
         def commit():
@@ -70,7 +71,7 @@ def test_a_follower_that_failed_to_publish_misses_nothing(version):
     with opened() as log, ChangeLog.open(log.path, read_only=True) as reader:
         probe = Probe(first=10**6)
         reader.changes().subscribe(probe)
-        failed = failing_once(reader._publication, lambda: log.head.version > version)
+        failed = failing_once(publication_of(reader), lambda: log.head.version > version)
         for number in range(1, 6):
             fill(log, 1)
             wait_until(lambda number=number: failed or len(probe.positions) == 2 * number, probe.state)

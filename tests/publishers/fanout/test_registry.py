@@ -13,12 +13,13 @@ from publishers.criteria.index import MatchingIndex
 from publishers.criteria.index_table import Table
 from publishers.criteria.patterns import Pattern
 from publishers.criteria.patterns import _Automaton as Automaton
+from tests.harness.inside import lock_of, service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, fill, in_threads, opened, wait_until
 
 
 def publishers_of(log):
-    return log._service.registry.publishers()
+    return service_of(log).registry.publishers()
 
 
 def test_equal_criteria_in_any_order_share_one_publisher_and_views_do_too(log):
@@ -62,7 +63,7 @@ def test_publishers_are_listed_up_to_a_number_with_all_of_their_subscriptions_co
     wishes = [Criterion(keys={f"{number}"}) for number in range(3)]
     for wish in [*wishes, *wishes]:
         log.changes(wish).subscribe(Probe(), executor=flow.INLINE)
-    registry = log._service.registry
+    registry = service_of(log).registry
     listed = registry.listed(None)
     assert [(count, len(some)) for _, count, some in listed] == [(2, 2)] * 3
     assert [(shared, count, len(some)) for shared, count, some in registry.listed(1)] == [
@@ -98,7 +99,7 @@ def test_to_unregister_answers_whether_there_was_one(log):
     """E48, E42."""
     probe = Probe()
     log.changes().subscribe(probe, executor=flow.INLINE)
-    registry = log._service.registry
+    registry = service_of(log).registry
     assert registry.remove(probe.subscription.shared, probe.subscription) is True
     assert registry.remove(probe.subscription.shared, probe.subscription) is False
     probe.subscription.cancel()
@@ -173,7 +174,7 @@ def test_a_subscription_is_found_where_the_snapshot_says():
     """Invariant 3: a publisher registered after the snapshot starts its ring behind what is being matched."""
     with opened() as log:
         fill(log, 3)
-        registry = log._service.registry
+        registry = service_of(log).registry
         registry.snapshot(7)
         probe = Probe()
         log.changes(Criterion(keys={"x"})).subscribe(probe, executor=flow.INLINE)
@@ -200,7 +201,7 @@ def test_many_threads_share_and_release_exactly():
 
 def test_who_comes_and_goes_while_something_is_matched_is_counted_in_before_the_next_commit(log):
     """E18, invariant 3: the index of a commit that is being matched is left alone, and the next one knows everybody."""
-    registry = log._service.registry
+    registry = service_of(log).registry
     fill(log, 1)
     early = Probe(first=99)
     log.changes(Criterion(keys={"early"})).subscribe(early, executor=flow.INLINE)
@@ -221,7 +222,7 @@ def test_who_comes_and_goes_while_something_is_matched_is_counted_in_before_the_
 @pytest.mark.parametrize("what", ["1", 1.0, None, True])
 def test_what_is_no_id_is_refused_and_an_unknown_one_finds_nobody(log, what):
     """F63."""
-    registry = log._service.registry
+    registry = service_of(log).registry
     with pytest.raises(InvalidOption, match="subscription_id"):
         registry.find(what)
     probe = Probe()
@@ -239,7 +240,7 @@ class Steps:
     def __init__(self, registry, monkeypatch):
         self.outside = 0
         self.holds = []
-        lock, steps = registry._lock, self
+        lock, steps = lock_of(registry), self
 
         class Counting:
             def __enter__(self):
@@ -288,7 +289,7 @@ def test_the_lock_is_held_for_a_bounded_number_of_steps_however_many_keys_a_wish
     keys, most, log, monkeypatch
 ):
     """F147: for those who come, those who come to what is there, and those who go; the rest is done without the lock."""
-    steps = Steps(log._service.registry, monkeypatch)
+    steps = Steps(service_of(log).registry, monkeypatch)
     feed, probes = log.changes(*_of_keys(keys)), [Probe(first=99), Probe(first=99)]
     for probe in probes:
         feed.subscribe(probe, executor=flow.INLINE)
@@ -298,12 +299,12 @@ def test_the_lock_is_held_for_a_bounded_number_of_steps_however_many_keys_a_wish
     for probe in probes:
         probe.subscription.cancel()
     assert 0 < steps.most <= most
-    assert not log._service.registry._index
+    assert not service_of(log).registry._index
 
 
 def test_patterns_are_never_made_under_the_lock(log, monkeypatch):
     """F147: neither by those who subscribe, nor by those who cancel, nor by the commit that enters what has waited."""
-    registry = log._service.registry
+    registry = service_of(log).registry
     feeds = [
         log.changes(Criterion(key_patterns={f"never{n}-[a-z]+b{{{n},200}}", f".*never{n}"})) for n in range(9)
     ]
@@ -323,7 +324,7 @@ def test_patterns_are_never_made_under_the_lock(log, monkeypatch):
 
 def test_what_piles_up_while_a_commit_is_matched_is_entered_and_dropped_in_bounded_steps(log, monkeypatch):
     """F147: hundreds of subscriptions of 200 keys come and go meanwhile; no commit pays for all of them."""
-    registry = log._service.registry
+    registry = service_of(log).registry
     healthy = Probe(first=99)
     log.changes(Criterion(keys={"mine"})).subscribe(healthy, executor=flow.INLINE)
     steps = Steps(registry, monkeypatch)

@@ -14,6 +14,7 @@ from publishers.blocks.block import Block
 from publishers.fanout.counters import DeliveryCounters
 from publishers.fanout.remainder import Remainder
 from publishers.wal import Reader
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, everything, fill, opened, wait_until
 
@@ -72,7 +73,7 @@ def test_at_rest_nothing_of_the_frame_is_kept():
         probe = reading(log, until=3)
         step(probe, 5)
         assert probe.subscription._reader.rest is not None
-        log._service.frames.clear()
+        service_of(log).frames.clear()
         probe.changes.clear()
         gc.collect()
         assert not [one for one in gc.get_objects() if isinstance(one, Block) and one.version == 1]
@@ -82,7 +83,7 @@ def test_at_rest_nothing_of_the_frame_is_kept():
 
 
 def test_a_frame_of_which_nobody_has_anything_any_more_is_read_again(log):
-    frames = log._service.frames
+    frames = service_of(log).frames
     probe = reading(log)
     step(probe, 4)
     rest = probe.subscription._reader.rest
@@ -170,7 +171,7 @@ def test_however_much_is_asked_for_at_a_time_everything_comes_once_and_in_order(
                 place = data.draw(st.integers(0, len(truth) - 1), "to")
                 probe.subscription.seek(truth[place])
             elif act == "drop":
-                log._service.frames.clear()
+                service_of(log).frames.clear()
             else:
                 count = min(data.draw(st.integers(1, 40), "count"), len(truth) - place)
                 before = len(probe.positions)
@@ -199,7 +200,7 @@ def test_behind_the_last_change_of_a_frame_there_is_nothing(log):
     rest.pause(counters)
     assert counters.statistics().changes == 8
     other = Remainder(
-        log._service.frames.peek(probe.subscription.cursor.location)[0],
+        service_of(log).frames.peek(probe.subscription.cursor.location)[0],
         rest._predicate,
         rest._view,
         Position(1, 10),

@@ -14,6 +14,7 @@ from publishers.blocks.block import Block
 from publishers.errors import LogExhausted
 from publishers.fanout.replayer import FrameCache, Replayer
 from publishers.views.view import View
+from tests.harness.inside import lock_of
 from tests.publishers.support import CountedLock, Probe, fill, in_threads, wait_until
 from tests.publishers.wal.logs import commit, opened, options
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -168,7 +169,7 @@ def test_a_run_of_frames_is_read_and_found_again_as_far_as_is_asked_for(wal):
     """F30: each with one turn of the lock, but for the claim; it ends before what is in memory already."""
     cache = FrameCache(wal.reader, 1 << 20)
     weight = cache.read(wal.reader.locate(20))[0].weight
-    lock = cache._lock = CountedLock(cache._lock)
+    lock = cache._lock = CountedLock(lock_of(cache))
     start = cache.locate(1, 0)
     lock.taken = 0
     assert versions(cache.run(start, 3 * weight, 100)) == [1, 2, 3]
@@ -308,11 +309,11 @@ def test_those_that_are_detached_have_one_turn_at_a_time_and_rest_for_their_shar
         assert task.done.wait(60)
         assert order.count("dear") == number - 1
         now[0] = replayer._detached_from
-        with replayer._lock:
+        with lock_of(replayer):
             replayer._work.notify_all()
         wait_until(lambda number=number: order.count("dear") + order.count("also") >= number)
         now[0] += 20.0
-        with replayer._lock:
+        with lock_of(replayer):
             replayer._work.notify_all()
     assert also.done.wait(60)
     assert dear.done.wait(60)

@@ -11,6 +11,8 @@ from publishers.fanout.resync_slice import SliceBounds, read_kept, read_slice
 from publishers.fanout.ring import Ring
 from publishers.fanout.watermark import Watermark
 from publishers.model.position import Position
+from tests.harness.constants import set_constant
+from tests.harness.inside import files_of
 from tests.publishers.support import fill, opened, order
 
 
@@ -30,7 +32,7 @@ def reading(log, start, *wishes):
         until=None,
         owner=None,
     )
-    return cursor, FrameCache(log._files.reader, 1 << 20)
+    return cursor, FrameCache(files_of(log).reader, 1 << 20)
 
 
 def bounds(upto=3, events=100, whole=False):
@@ -75,7 +77,7 @@ def test_what_is_in_memory_is_taken_without_the_disk_and_nothing_else(log):
 
 def test_what_is_at_hand_is_looked_at_in_bounded_steps(monkeypatch):
     """A subscriber of few changes must not scan all that is in memory on an executor that others wait for."""
-    monkeypatch.setattr("publishers.fanout.resync_slice._AT_HAND", 4)
+    set_constant(monkeypatch, "publishers.fanout.resync_slice._AT_HAND", 4)
     with opened() as log:
         fill(log, 6, 1)
         cursor, frames = reading(log, Position(1))

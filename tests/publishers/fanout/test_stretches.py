@@ -11,6 +11,7 @@ from publishers import Content, Criterion, Position
 from publishers.blocks.slices import Slice
 from publishers.fanout.batch import Batch
 from publishers.fanout.stretches import Stretches
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import Probe, everything, fill, opened, wait_until
 
@@ -51,13 +52,13 @@ def test_laggards_of_one_publisher_are_given_what_one_of_them_has_read():
         for reader in others:  # before the first one ends, so that each has company
             log.changes(since=EARLIEST, until=100).subscribe(reader)
         read_by(log, [first])
-        frames, shared = log._service.frames.reads, log._service.stretches.shared
+        frames, shared = service_of(log).frames.reads, service_of(log).stretches.shared
         gate.set()
         for reader in others:
             assert reader.ended.wait(60)
             assert reader.positions == first.positions == everything(log)
-        assert log._service.frames.reads == frames == 100
-        assert log._service.stretches.shared - shared >= 5 * 10
+        assert service_of(log).frames.reads == frames == 100
+        assert service_of(log).stretches.shared - shared >= 5 * 10
 
 
 @pytest.mark.parametrize(
@@ -69,9 +70,9 @@ def test_a_stretch_that_ends_behind_what_a_subscription_may_read_is_not_for_it(e
     with opened() as log:
         fill(log, 3, 2)
         log.changes().subscribe(Probe(), executor=flow.INLINE)
-        (subscription,) = log._service.registry.subscriptions()
+        (subscription,) = service_of(log).registry.subscriptions()
         cursor, predicate = subscription.cursor, subscription.shared.predicate
-        block, _ = log._service.frames.read(log._service.frames.locate(1, 0))
+        block, _ = service_of(log).frames.read(service_of(log).frames.locate(1, 0))
         cursor.next = end
         kept.keep(predicate, EARLIEST, 2, cursor, Batch((Slice(block, (0, 1)),), end, subscription.view))
         cursor.next = EARLIEST
@@ -83,7 +84,7 @@ def test_one_alone_shares_nothing():
     with small() as log:
         fill(log, 100, 3)
         read_by(log, [Probe(first=10**6)])
-        assert log._service.stretches.nbytes == 0
+        assert service_of(log).stretches.nbytes == 0
 
 
 def test_what_is_kept_stays_within_a_quarter_of_the_bound_and_is_told():
@@ -91,9 +92,9 @@ def test_what_is_kept_stays_within_a_quarter_of_the_bound_and_is_told():
     with small(replay_bytes=400_000) as log:
         fill(log, 300, 3)
         read_by(log, [Probe(first=10**6) for _ in range(4)])
-        kept = log._service.stretches.nbytes
+        kept = service_of(log).stretches.nbytes
         assert 0 < kept <= 100_000
-        assert log.statistics().replay_bytes == kept + log._service.frames.nbytes <= 400_000
+        assert log.statistics().replay_bytes == kept + service_of(log).frames.nbytes <= 400_000
 
 
 def test_each_view_is_shown_what_it_asks_for():
@@ -121,7 +122,7 @@ def test_of_many_views_the_batches_of_a_few_are_kept():
         for reader in readers:
             assert reader.ended.wait(60)
             assert reader.positions == everything(log)
-        assert all(len(one.batches) <= 4 for one in log._service.stretches._kept.values())
+        assert all(len(one.batches) <= 4 for one in service_of(log).stretches._kept.values())
 
 
 def test_publishers_do_not_share():
@@ -140,7 +141,7 @@ def test_a_stretch_above_the_bound_is_not_kept():
     one = Stretches(0)
     with small() as log:
         fill(log, 60, 3)
-        log._service.stretches = one
+        service_of(log).stretches = one
         read_by(log, [Probe(first=10**6) for _ in range(3)])
         assert (one.nbytes, one.shared) == (0, 0)
 

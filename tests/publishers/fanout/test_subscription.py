@@ -15,6 +15,9 @@ from publishers.errors import LogExhausted
 from publishers.fanout.gap import GapNotice
 from publishers.fanout.ring import Ring
 from publishers.fanout.subscription import ChangeSubscription
+from tests.harness.constants import set_constant
+from tests.harness.failing import failing
+from tests.harness.inside import service_of
 from tests.publishers.movement import RETAIN, Mover, caught_up, prune, settled
 from tests.publishers.support import (
     BatchProbe,
@@ -123,7 +126,7 @@ def test_what_goes_between_naming_the_beginning_and_coming_is_no_gap():
     """E37: who wants the earliest gets what is the earliest when he has come."""
     with opened(**RETAIN) as log:
         fill(log, 3)
-        registry = log._service.registry
+        registry = service_of(log).registry
         add = registry.add
 
         def late(criteria, make, prepared):
@@ -221,7 +224,7 @@ def test_who_was_inherited_by_a_child_is_neither_moved_nor_served_nor_cancelled(
     log.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
     before = probe.subscription.position
     with monkeypatch.context() as child:
-        child.setattr(log._service, "inherited", LogForked(log.path, 7))
+        child.setattr(service_of(log), "inherited", LogForked(log.path, 7))
         with pytest.raises(LogForked):
             probe.subscription.seek(Position(1))
         with pytest.raises(LogForked):
@@ -237,7 +240,7 @@ def test_who_was_inherited_by_a_child_is_neither_moved_nor_served_nor_cancelled(
 def lagging(log, probe, **options):
     """A subscription that reads from the WAL when it runs, and its executor, on which it has begun."""
     executor = ManualExecutor()
-    log._service.frames.clear()
+    service_of(log).frames.clear()
     log.changes(since=Position(1), **options).subscribe(probe, executor=executor)
     return executor
 
@@ -255,10 +258,7 @@ def test_whatever_a_read_raises_its_subscriber_is_told(log, monkeypatch, error, 
     fill(log, 3)
     executor = lagging(log, probe := Probe(first=10))
 
-    def failing(_location, *_bounds):
-        raise error
-
-    monkeypatch.setattr(log._service.frames, "run", failing)
+    failing(monkeypatch, service_of(log).frames, "run", error)
     assert re.search(told, str(ends(probe, executor)))
 
 
@@ -267,9 +267,9 @@ def test_a_read_for_which_a_descriptor_is_lacking_is_repeated_and_its_subscriber
 ):
     fill(log, 3)
     expected = everything(log)
-    monkeypatch.setattr("publishers.fanout.replayer._REST", 0.0)
+    set_constant(monkeypatch, "publishers.fanout.replayer._REST", 0.0)
     executor = lagging(log, probe := Probe(first=100))
-    run, asked = log._service.frames.run, []
+    run, asked = service_of(log).frames.run, []
 
     def lacking(location, *bounds):
         asked.append(location)
@@ -277,7 +277,7 @@ def test_a_read_for_which_a_descriptor_is_lacking_is_repeated_and_its_subscriber
             raise LogExhausted("descriptors")
         return run(location, *bounds)
 
-    monkeypatch.setattr(log._service.frames, "run", lacking)
+    monkeypatch.setattr(service_of(log).frames, "run", lacking)
     wait_until(lambda: executor.run_all() < 0 or len(probe.positions) == len(expected), probe.state)
     assert (probe.positions, probe.error) == (expected, None)
     assert asked[0] == asked[1] == asked[2]
@@ -289,7 +289,7 @@ def test_history_that_goes_while_it_is_read_ends_it_or_is_told_behind_what_was_r
     fill(log, 3)
     probe = Mover(first=100) if begun else Probe(first=100)
     executor = lagging(log, probe, on_gap="jump" if begun else "fail")
-    run, asked = log._service.frames.run, []
+    run, asked = service_of(log).frames.run, []
 
     def pruned(location, *_bounds):
         asked.append(location)
@@ -297,7 +297,7 @@ def test_history_that_goes_while_it_is_read_ends_it_or_is_told_behind_what_was_r
             raise HistoryPruned(Position(9))
         return run(location, 0, 0)
 
-    monkeypatch.setattr(log._service.frames, "run", pruned)
+    monkeypatch.setattr(service_of(log).frames, "run", pruned)
     if begun:
         wait_until(lambda: executor.run_all() < 0 or len(probe.positions) == 6, probe.state)
         monkeypatch.undo()
@@ -311,8 +311,8 @@ def test_a_log_that_was_lost_ends_a_subscription_with_the_reason(log, monkeypatc
     probe = Probe(first=1)
     log.changes().subscribe(probe, executor=flow.INLINE)
     with monkeypatch.context() as lost:
-        lost.setattr(log._service, "closed", True)
-        lost.setattr(log._service, "reason", reason := LogClosed())
+        lost.setattr(service_of(log), "closed", True)
+        lost.setattr(service_of(log), "reason", reason := LogClosed())
         probe.subscription.wake()
     assert probe.error is reason
 
@@ -364,7 +364,7 @@ def test_a_laggard_comes_back_into_the_ring_behind_the_head():
         probe = Probe()
         log.changes().subscribe(probe, executor=flow.INLINE)
         fill(log, 15)  # of two changes each, so that the ring keeps the last ten
-        (subscription,) = log._service.registry.subscriptions()
+        (subscription,) = service_of(log).registry.subscriptions()
         assert subscription.state.name == "RESYNC"
         probe.request(10**6)
         probe.wait_for(30)
@@ -373,7 +373,7 @@ def test_a_laggard_comes_back_into_the_ring_behind_the_head():
         assert subscription.reads <= 8
         fill(log, 1)
         probe.wait_for(32)
-        assert log._service.registry.publishers()[0].ring.statistics().events == 0
+        assert service_of(log).registry.publishers()[0].ring.statistics().events == 0
 
 
 def test_one_that_waits_for_a_thread_that_reads_is_ended_once_when_the_log_closes():
@@ -393,14 +393,14 @@ def test_one_that_waits_for_a_thread_that_reads_is_ended_once_when_the_log_close
 
     with opened(replay_threads=1) as log:
         fill(log, 3)
-        log._service.replayer.enlist(Reading())
+        service_of(log).replayer.enlist(Reading())
         assert busy.wait(60)
         probe = Probe(first=100)
         log.changes(since=Position(1)).subscribe(probe, executor=flow.INLINE)
-        assert log._service.replayer.waiting == 1
+        assert service_of(log).replayer.waiting == 1
         closer = threading.Thread(target=log.close)
         closer.start()
-        wait_until(lambda: not log._service.replayer.waiting)
+        wait_until(lambda: not service_of(log).replayer.waiting)
         gate.set()
         closer.join(60)
         assert not closer.is_alive()

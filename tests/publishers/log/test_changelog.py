@@ -24,6 +24,7 @@ from penstock_cdc.errors import (
 from penstock_cdc.types import PositionToken
 from publishers import ChangeLog, Criterion, LogOptions, Mutation, Operation, Position, truncate, upsert
 from publishers.mutations.mutation import columns_of
+from tests.harness.inside import files_of, house_step_of, housekeeping_of, service_of
 from tests.publishers.support import (
     QUICK,
     ManualExecutor,
@@ -85,7 +86,7 @@ def test_a_token_names_the_history_of_its_position():
     with ChangeLog.open(path, **QUICK) as log:
         fill(log, 3)
         token = log.token(Position(2, 1))
-        (epoch,) = log._files.epochs
+        (epoch,) = files_of(log).epochs
         assert token == PositionToken(log.log_id, 1, Position(2, 1), epoch.random)
         assert log.position_of(str(token)) == log.position_of(token) == Position(2, 1)
         assert log.position_of(str(log.token(log.head))) == log.head
@@ -283,7 +284,7 @@ def test_a_follower_far_behind_resyncs_from_the_log(ring_bytes):
             log.changes().subscribe(probe, executor=flow.INLINE)
         for _ in range(5):
             fill(owner, 20, 3)
-            log._housekeeping.poke()
+            housekeeping_of(log).poke()
             wait_until(lambda: log.head == owner.head)
         for probe in probes:
             probe.wait_for(400)
@@ -299,23 +300,23 @@ def test_a_follower_goes_on_behind_pruned_history():
         ChangeLog.open(path, read_only=True, tail_poll=60.0) as log,
     ):
         fill(owner, 1)
-        log._housekeeping.poke()
+        housekeeping_of(log).poke()
         wait_until(lambda: log.head == owner.head)
         late = Probe(first=10**6)
         log.changes().subscribe(late, executor=flow.INLINE)
-        log._housekeeping.close()  # it looks away, although the owner rings
+        housekeeping_of(log).close()  # it looks away, although the owner rings
         for _ in range(4):
             fill(owner, 300, 5)
-            owner._housekeeping.poke()
+            housekeeping_of(owner).poke()
         wait_until(lambda: owner.oldest > Position(2), lambda: owner.oldest)
-        log._keep_house()
+        house_step_of(log)()
         assert log.head == owner.head
         late.wait_for_end()
         assert "no longer kept" in str(late.error)
         fresh = Probe(first=100)
         log.changes().subscribe(fresh, executor=flow.INLINE)
         fill(owner, 1)
-        log._keep_house()
+        house_step_of(log)()
         fresh.wait_for(2)
 
 
@@ -335,7 +336,7 @@ def test_close_completes_who_has_everything_and_tells_the_others_where_to_resume
             assert probe.error.retryable
         assert all(probe.terminals == 1 for probe in (caught_up, slow, behind, never))
         log.close()
-        assert not log._service.registry.publishers()
+        assert not service_of(log).registry.publishers()
 
 
 @pytest.mark.parametrize("where", ["pool", "inline", "manual"])
@@ -461,4 +462,4 @@ def test_close_against_commits_and_subscribes_ends_each_subscription_once():
                 probe.wait_for_end()
                 assert probe.clean
                 assert probe.completed or isinstance(probe.error, LogClosed), probe.state()
-            assert not log._service.registry.publishers()
+            assert not service_of(log).registry.publishers()

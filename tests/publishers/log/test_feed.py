@@ -18,6 +18,7 @@ from penstock_cdc.errors import (
     PositionAhead,
 )
 from publishers import ChangeLog, ChangeStore, Content, Criterion, Position
+from tests.harness.inside import files_of, service_of
 from tests.publishers.support import (
     BatchProbe,
     ManualExecutor,
@@ -146,7 +147,7 @@ def test_an_index_that_its_version_does_not_have_resumes_behind_it(visible):
         for number in range(visible):
             log.commit([order(number)], durable=True)
         fill(log, 1)  # durable later, and visible then
-        log._files.sync()
+        files_of(log).sync()
         probe = Probe(first=100)
         log.changes(since=Position(3, 99)).subscribe(probe, executor=flow.INLINE)
         wait_until(lambda: probe.subscription.state.value == "LIVE", probe.state)
@@ -290,8 +291,8 @@ def test_what_is_filled_from_the_wal_in_mid_turn_is_cut_to_what_the_turn_has_lef
 
     executor = ManualExecutor()
     with opened(ring_events=4, batch_events=10) as log:
-        log._service.replayer.close()
-        log._service.replayer = Prompt()
+        service_of(log).replayer.close()
+        service_of(log).replayer = Prompt()
 
         class Busy(Probe):
             def take(self, change):

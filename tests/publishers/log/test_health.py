@@ -19,6 +19,8 @@ from publishers.errors import (
 )
 from publishers.log.health import HealthStatus, LogHealth
 from publishers.wal import LogWriter
+from tests.harness.failing import failing
+from tests.harness.inside import files_of, writer_of
 from tests.publishers.support import fill, opened
 
 
@@ -47,9 +49,7 @@ def test_an_open_log_is_sound_and_tells_its_writer_and_the_age_of_its_last_commi
 def test_a_follower_that_cannot_look_is_stale(monkeypatch):
     clock = Clock()
     with opened() as log, ChangeLog.open(log.path, read_only=True, clock=clock, tail_idle=2.0) as follower:
-        monkeypatch.setattr(
-            follower._files, "refresh", lambda: (_ for _ in ()).throw(NotALog(follower.path, "x"))
-        )
+        failing(monkeypatch, files_of(follower), "refresh", NotALog(follower.path, "x"))
         clock.ahead = 19.0
         assert follower.health().status is HealthStatus.OK
         clock.ahead = 30.0
@@ -61,7 +61,7 @@ def test_a_follower_that_cannot_look_is_stale(monkeypatch):
 def test_a_log_that_takes_no_commits_is_not_sound():
     with opened() as log:
         fill(log, 1)
-        log._files._writer.health.fail("no such device")
+        writer_of(files_of(log)).health.fail("no such device")
         health = log.health()
         assert (health.status, type(health.why)) == (HealthStatus.FAILED, LogFailed)
         with pytest.raises(LogFailed):

@@ -8,6 +8,7 @@ from penstock_cdc.errors import HistoryPruned, InvalidOption, LogClosed, Positio
 from penstock_cdc.fields import set_field
 from publishers import Content, Criterion, Position, upsert
 from publishers.blocks.block import Block
+from tests.harness.inside import catalog_of, files_of, housekeeping_of, service_of
 from tests.publishers.support import everything, fill, opened, order
 
 
@@ -46,7 +47,7 @@ def test_history_carries_bodies_only_if_asked(log):
 def test_history_ends_at_the_watermark():
     with opened(sync="interval", sync_interval=60.0) as log:
         fill(log, 2)
-        log._files.sync()  # durable, not yet published
+        files_of(log).sync()  # durable, not yet published
         assert log.history().changes == ()
         assert log.history().next == Position(1, 0)
         log.commit([order(1)], durable=True)
@@ -192,8 +193,8 @@ def test_a_page_costs_what_it_holds_and_not_the_log(reverse):
     with opened(segment_bytes=262_144, retain_bytes=None, retain_age=None) as log:
         for _ in range(4000):
             log.commit([order("c" * 300)])
-        reader = log._files.reader
-        assert len(reader._catalog.entries) > 4
+        reader = files_of(log).reader
+        assert len(catalog_of(reader).entries) > 4
         for version in (1, 17, 2000, 3999, 4000):
             before = reader.statistics.frames
             page = log.history(None, Position(version), 10, reverse=reverse)
@@ -235,8 +236,8 @@ def test_a_rare_match_is_looked_for_once():
         for number in range(600):
             log.commit([order("rare" if number % 200 == 100 else "common")])
         for reverse in (False, True):
-            log._service.frames.clear()
-            before = log._files.reader.statistics.frames
+            service_of(log).frames.clear()
+            before = files_of(log).reader.statistics.frames
             wishes, since, found = Criterion(keys={"rare"}), None, []
             while True:
                 page = log.history(wishes, since, 1, reverse=reverse)
@@ -245,7 +246,7 @@ def test_a_rare_match_is_looked_for_once():
                     break
                 since = page.next
             assert found == sorted([101, 301, 501], reverse=reverse)
-            assert log._files.reader.statistics.frames - before < 2 * 600
+            assert files_of(log).reader.statistics.frames - before < 2 * 600
 
 
 def test_a_reversed_history_ends_where_retention_has_been():
@@ -253,8 +254,8 @@ def test_a_reversed_history_ends_where_retention_has_been():
     with opened(segment_bytes=65_536, retain_bytes=65_536, retain_age=None) as log:
         while log.oldest == Position(1):
             fill(log, 20, 20)
-            log._housekeeping.poke()
-        log._housekeeping.close()
+            housekeeping_of(log).poke()
+        housekeeping_of(log).close()
         found, end = paged(log, None, [500], reverse=True)
         assert found == backwards(everything(log))
         assert found[-1].version == log.oldest.version

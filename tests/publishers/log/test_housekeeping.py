@@ -6,6 +6,7 @@ import flow
 from publishers import ChangeLog
 from publishers.background import in_background
 from publishers.log.housekeeping import Housekeeping
+from tests.harness.inside import thread_of
 from tests.publishers.support import QUICK, Probe, fill, opened, scratch, wait_until
 
 
@@ -52,11 +53,11 @@ def test_a_thread_that_outlives_an_interrupted_close_ends_in_silence(caplog):
 
     house = Housekeeping(lambda: None, Alarm(), "house")
     waits.wait(60)
-    house._thread.join, joined = lambda: None, house._thread.join
+    thread_of(house).join, joined = lambda: None, thread_of(house).join
     house.close()
     closed.set()
     joined(20)
-    assert not house._thread.is_alive()
+    assert not thread_of(house).is_alive()
     assert caplog.text == ""
 
 

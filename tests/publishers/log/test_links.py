@@ -5,6 +5,7 @@ import pytest
 from flow.clock import SystemClock
 from publishers import ChangeLog, Position
 from publishers.errors import HistoryPruned, InvalidOption, LogClosed, LogGone, LogReadOnly
+from tests.harness.inside import files_of, house_step_of, housekeeping_of, writer_of
 from tests.publishers.support import QUICK, Probe, everything, fill, scratch, wait_until
 
 SMALL = {**QUICK, "segment_bytes": 65_536, "retain_bytes": 0, "tail_poll": 0.001}
@@ -92,7 +93,7 @@ def test_a_segment_above_its_age_is_closed_although_nobody_commits():
     path, clock = scratch() / "log", Clock()
     with ChangeLog.open(path, clock=clock, segment_age=60.0, **QUICK) as owner:
         owner.links.add("spark")
-        house = owner._housekeeping
+        house = housekeeping_of(owner)
         fill(owner, 3)
         clock.now += 59_000_000
         house.poke()
@@ -101,7 +102,7 @@ def test_a_segment_above_its_age_is_closed_although_nobody_commits():
         wait_until(lambda: len(segments(path)) == 2)
         clock.now += 3_600_000_000
         for _ in range(3):
-            owner._keep_house()
+            house_step_of(owner)()
         assert len(segments(path)) == 2, "nothing was committed since"
         assert segments(path / "held" / "spark") == segments(path)
         with ChangeLog.open(path, read_only=True, consumer="spark", **SMALL) as consumer:
@@ -118,7 +119,7 @@ def test_without_an_age_no_segment_is_closed_early():
     with ChangeLog.open(path, clock=clock, **QUICK) as owner:
         fill(owner, 3)
         clock.now += 365 * 86_400_000_000
-        owner._keep_house()
+        house_step_of(owner)()
         fill(owner, 1)
         assert len(segments(path)) == 1
 
@@ -129,12 +130,12 @@ def test_a_roll_by_age_that_finds_no_room_is_tried_again(monkeypatch):
     with ChangeLog.open(path, clock=clock, segment_age=60.0, **QUICK) as owner:
         fill(owner, 1)
         clock.now += 61_000_000
-        writer = owner._files._writer
+        writer = writer_of(files_of(owner))
         with monkeypatch.context() as patch:
             patch.setattr(writer, "roll", full)
-            owner._keep_house()
+            house_step_of(owner)()
             fill(owner, 0)
-        owner._keep_house()
+        house_step_of(owner)()
         assert len(segments(path)) == 2
         fill(owner, 1)
         assert len(everything(owner)) == 4

@@ -12,6 +12,7 @@ from penstock_cdc.errors import HistoryPruned, InvalidOption, LogClosed, Positio
 from penstock_cdc.types import State
 from publishers import ChangeLog, ChangeStore, Criterion, Position
 from publishers.model.change import Area
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.publishers.movement import RETAIN, Mover, caught_up, prune, settled
 from tests.publishers.support import (
@@ -245,7 +246,7 @@ def test_a_paused_subscription_does_not_gate_writers():
         probe = Probe(first=10**6)
         log.changes().subscribe(probe, executor=ManualExecutor(), max_lag=0)
         stopped, admitted = threading.Event(), threading.Event()
-        (one,) = log._service.registry.subscriptions()
+        (one,) = service_of(log).registry.subscriptions()
         fill(log, 1)
 
         def write():
@@ -253,7 +254,7 @@ def test_a_paused_subscription_does_not_gate_writers():
             admitted.set()
 
         def operate():
-            wait_until(lambda: log._service.admission._moved._waiters)
+            wait_until(lambda: service_of(log).admission._moved._waiters)
             assert not admitted.is_set()
             assert log.pause(one.id)
 

@@ -14,6 +14,8 @@ from publishers.wal import writer_of
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.disk.modes import DIRECTORY_MODES, FILE_MODES, MEETING_MODES, kept_readers
 from publishers.wal.files.directory import LogWriter
+from tests.harness.constants import set_constant
+from tests.harness.inside import files_of, peers_of
 from tests.publishers.support import QUICK
 from transports.cli import main
 
@@ -144,10 +146,10 @@ def test_a_follower_that_may_not_open_lock_learns_from_tail_whether_the_writer_l
     monkeypatch.setattr(RealFileSystem, "open", refused)
     now = [1_000.0]
     with ChangeLog.open(path, **QUICK) as log:
-        tail = log._files._tail
+        tail = files_of(log)._tail
         tail.live(1_010_000_000, 7)
-        monkeypatch.setattr(log._files._peers, "tend", lambda: False)
-        monkeypatch.setattr("publishers.wal.files.directory.SYSTEM_CLOCK", Clock(now))
+        monkeypatch.setattr(peers_of(files_of(log)), "tend", lambda: False)
+        set_constant(monkeypatch, "publishers.wal.files.directory.SYSTEM_CLOCK", Clock(now))
         assert writer_of(RealFileSystem(), path) == LogWriter(alive=True, pid=7)
         now[0] = 1_011.0
         assert writer_of(RealFileSystem(), path) == LogWriter(alive=False)

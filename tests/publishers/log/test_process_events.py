@@ -12,6 +12,7 @@ import flow
 from publishers import Area, Content, Criterion, Operation
 from publishers.log.process_events import WAITING
 from publishers.store.store import ChangeStore
+from tests.harness.inside import service_of
 from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, BatchProbe, ManualExecutor, Probe, fill, wait_until
 
@@ -258,7 +259,7 @@ def test_what_the_replayer_has_just_read_comes_before_an_event_that_happened_aft
             return
 
     executor = ManualExecutor()
-    service = store.system._service
+    service = service_of(store.system)
     service.replayer.close()
     service.replayer = Prompt()
     for name in ("orders", "items", "users"):

@@ -15,6 +15,7 @@ from penstock_cdc.types import Start
 from publishers import ChangeLog, Content, Position
 from publishers.errors import SnapshotGone
 from publishers.snapshots.cursor import SnapshotCursor
+from tests.harness.inside import catalog_of, files_of, places_of
 from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, Probe, chance, everything, fill, opened, order, wait_until
 
@@ -92,16 +93,16 @@ def test_a_time_is_found_without_reading_the_log():
         for _ in range(60):
             log.commit([order("x" * 400 + str(n)) for n in range(50)])
             fill(log, 30)
-        segments = len(log._files.reader._catalog.entries)
+        segments = len(catalog_of(files_of(log).reader).entries)
         assert segments > 4
         times = times_of(log)
         draw = chance(1)
         for _ in range(50):
             version, at = draw.choice(times)
-            before = log._files.reader.statistics.frames
+            before = files_of(log).reader.statistics.frames
             assert log.position_at(at) == Position(version)
-            assert log._files.reader.statistics.frames - before < 65_536 // 100
-        assert log._files.reader.statistics.frames < 50 * len(times)
+            assert files_of(log).reader.statistics.frames - before < 65_536 // 100
+        assert files_of(log).reader.statistics.frames < 50 * len(times)
 
 
 def test_times_outside_the_log(log):
@@ -124,7 +125,7 @@ def test_what_is_not_visible_has_no_time_yet():
     with opened(sync="interval", sync_interval=60.0) as log:
         log.commit([order(1)], durable=True)
         log.commit([order(2)])
-        log._files.sync()  # durable, not yet published
+        files_of(log).sync()  # durable, not yet published
         assert log.position_at(log.time_of(1) + timedelta(microseconds=1)) == Position(2)
         assert log.position_at(datetime.now(UTC) + timedelta(days=1)) == Position(2)
         with pytest.raises(PositionAhead):
@@ -258,9 +259,9 @@ def test_a_transaction_that_only_mentions_another_one_is_not_taken_for_it(log):
     wanted = log.commit([order(1)]).version
     event = next(iter(log.history(since=Position(wanted), content=Content.BODY).changes))
     log.commit([order(2)], meta={"repairs": event.body["id"]})
-    assert log._places.transaction(UUID(event.body["id"])) == Position(wanted)
+    assert places_of(log).transaction(UUID(event.body["id"])) == Position(wanted)
     with pytest.raises(InvalidOption):
-        log._places.transaction(uuid4())
+        places_of(log).transaction(uuid4())
 
 
 def test_the_place_in_the_cursor_of_a_snapshot_is_judged_as_any_other(monkeypatch):
@@ -268,12 +269,12 @@ def test_the_place_in_the_cursor_of_a_snapshot_is_judged_as_any_other(monkeypatc
     with opened() as log:
         fill(log, 3)
         cursor = SnapshotCursor("0" * 16, None, log.token(Position(2)))
-        assert log._places.in_snapshot(cursor) == Position(2)
+        assert places_of(log).in_snapshot(cursor) == Position(2)
 
         def judge(*_, **__):
             raise HistoryPruned(Position(3))
 
-        monkeypatch.setattr(log._places.lineage, "judge", judge)
+        monkeypatch.setattr(places_of(log).lineage, "judge", judge)
         with pytest.raises(SnapshotGone) as raised:
-            log._places.in_snapshot(cursor)
+            places_of(log).in_snapshot(cursor)
         assert raised.value.oldest == Position(3)

@@ -5,6 +5,7 @@ import threading
 import flow
 from penstock_cdc.types import State
 from publishers import Criterion, LogOptions, Position
+from tests.harness.inside import committer_of, queue_of
 from tests.publishers.support import Held, ManualExecutor, Probe, fill, opened, order, stalled, wait_until
 
 
@@ -120,7 +121,7 @@ def test_every_buffer_has_a_bound_a_name_a_default_and_a_metric(monkeypatch):
         for one in commits:
             one.start()
         assert held.inside.wait(60)
-        wait_until(lambda: look().queued and log._committer._queue.outside)
+        wait_until(lambda: look().queued and queue_of(committer_of(log)).outside)
         held.go.set()
         for one in commits:
             one.join(60)

@@ -13,6 +13,7 @@ from publishers.log.housekeeping import Housekeeping
 from publishers.log.tailing import Following
 from publishers.options import LogOptions
 from publishers.wal.disk.filesystem import RealFileSystem
+from tests.harness.inside import files_of, following_of, housekeeping_of, notifier_of, peers_of
 from tests.publishers.support import QUICK, Probe, fill, scratch, wait_until
 
 
@@ -171,7 +172,7 @@ def test_a_caught_up_reader_is_woken_once_for_a_commit_and_not_without_one():
         for number in range(2, 21):
             fill(owner, 1)
             probe.wait_for(2 * number)
-        wait_until(lambda: owner._files._peers._notifier.sent >= 20)
+        wait_until(lambda: notifier_of(peers_of(files_of(owner))).sent >= 20)
         assert files.waits <= 20 + 3, "the greeting, the first wait, and the one in progress"
         assert probe.clean
 
@@ -205,11 +206,11 @@ def test_a_follower_takes_no_more_at_once_than_a_ring_keeps():
         ChangeLog.open(path, **QUICK) as owner,
         ChangeLog.open(path, read_only=True, ring_bytes=100_000) as log,
     ):
-        log._housekeeping.close()
+        housekeeping_of(log).close()
         fill(owner, 200)
-        assert log._files.refresh() == 200
-        assert len(log._following._read(0, 20)) == 20
-        assert log._following._read(20, 200) is None
+        assert files_of(log).refresh() == 200
+        assert len(following_of(log)._read(0, 20)) == 20
+        assert following_of(log)._read(20, 200) is None
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -26,6 +26,7 @@ from penstock_cdc.errors import (
 )
 from penstock_cdc.mutations import schema
 from publishers import ChangeLog, Position, upsert
+from tests.harness.inside import schemas_of, service_of
 from tests.publishers.support import QUICK, Probe, everything, fill, in_threads, opened, order, wait_until
 
 
@@ -399,7 +400,7 @@ def test_a_disk_that_cannot_forget_a_schema_forgets_nothing(monkeypatch, number,
             raise OSError(number, "no")
 
         with monkeypatch.context() as patched:
-            patched.setattr(log._schemas, "write", refuse)
+            patched.setattr(schemas_of(log), "write", refuse)
             with pytest.raises(error):
                 log.forget_after(1)
         assert log.withheld == range(2, 3)
@@ -412,5 +413,5 @@ def test_a_log_that_a_child_has_inherited_counts_as_failed(log, monkeypatch):
     """F143: so that nothing is written beside it either."""
     assert not log._failed
     with monkeypatch.context() as child:
-        child.setattr(log._service, "inherited", LogForked(log.path, 7))
+        child.setattr(service_of(log), "inherited", LogForked(log.path, 7))
         assert log._failed

@@ -23,6 +23,7 @@ from publishers.mutations.mutation import columns_of
 from publishers.slots.inspection import stored_slots
 from publishers.wal.checks import verify
 from publishers.wal.disk.filesystem import RealFileSystem
+from tests.harness.inside import following_of
 
 OWNER, OTHER, GROUP, STRANGERS = 61001, 61002, 61003, 61004
 QUICK = {"sync": "os", "segment_bytes": 65_536, "retain_bytes": None, "retain_age": None}
@@ -91,7 +92,7 @@ def follow(path, _):
     with ChangeLog.open(path, read_only=True) as log:
         writer = log.health().writer
         count = len(log.history(None, limit=10_000).changes)
-        return [count, writer.alive, writer.pid is not None, log._following._listener.kind]
+        return [count, writer.alive, writer.pid is not None, following_of(log)._listener.kind]
 
 
 def consume(path, _):

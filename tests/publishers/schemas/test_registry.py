@@ -19,6 +19,8 @@ from publishers.mutations.mutation import columns_of
 from publishers.schemas import registry
 from publishers.schemas.registry import SCHEMAS_NAME
 from tests.flow.probes import Probe
+from tests.harness.failing import failing
+from tests.harness.inside import schemas_of
 from tests.harness.scale import each
 from tests.publishers.support import QUICK, in_threads, opened
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
@@ -87,7 +89,7 @@ def test_schemas_are_known_again_after_an_opening_without_reading_the_log(tmp_pa
         log.commit([schema("order", TOTAL)])
         log.commit([schema("order", NOTE)])
     with ChangeLog.open(tmp_path / "log", **QUICK) as log:
-        log._schemas._replay = None  # nobody asks it
+        schemas_of(log)._replay = None  # nobody asks it
         log.commit([upsert("order", "1", {})])
         assert log.schema("order").version == 2
         assert log.schema("order").parts == {
@@ -105,9 +107,9 @@ def test_a_crash_around_a_commit_that_tells_a_schema_loses_no_version(tmp_path, 
     with ChangeLog.open(path, **QUICK) as log:
         log.commit([schema("order", TOTAL)])
         before = (path / SCHEMAS_NAME).read_bytes()
-        log._schemas.mark()
+        schemas_of(log).mark()
         marked = (path / SCHEMAS_NAME).read_bytes()
-        log._schemas.write(None)
+        schemas_of(log).write(None)
         if damage != "before the commit":
             log.commit([upsert("order", "1", {}), schema("order", NOTE)])
             log.commit([upsert("order", "1", {})])
@@ -244,13 +246,9 @@ def test_a_commit_that_fails_leaves_others_able_to_tell(log):
 
 def test_an_interrupted_telling_leaves_others_able_to_tell(log, monkeypatch):
     """The same interrupt while it looks what was told, and while it writes."""
-
-    def struck(*_, **__):
-        raise KeyboardInterrupt
-
     for name in ("load", "mark"):
         with monkeypatch.context() as patch:
-            patch.setattr(log._schemas, name, struck)
+            failing(patch, schemas_of(log), name, KeyboardInterrupt)
             with pytest.raises(KeyboardInterrupt):
                 log.commit([schema("order", TOTAL)])
     assert log.commit([schema("order", TOTAL)]).version == 1
@@ -412,14 +410,14 @@ def test_an_interrupt_behind_a_commit_that_tells_a_schema_wakes_subscribers_who_
         with pytest.raises(Interrupt):
             log.commit([schema("order", TOTAL)])
 
-    monkeypatch.setattr(log._schemas, "adopt", interrupted)
+    monkeypatch.setattr(schemas_of(log), "adopt", interrupted)
     assert in_time(act)
     assert derived == [2]
 
 
 def test_a_schema_that_was_received_is_found_while_its_commit_comes_to_say_so(monkeypatch, log):
     """F10: whoever looks at the very moment in which what is told moves from behind the mark to before it."""
-    adopt, look = log._schemas.adopt, registry._assembled
+    adopt, look = schemas_of(log).adopt, registry._assembled
     shown, go = threading.Event(), threading.Event()
     names = []
 
@@ -435,7 +433,7 @@ def test_a_schema_that_was_received_is_found_while_its_commit_comes_to_say_so(mo
         thread.join(60)
         return found
 
-    monkeypatch.setattr(log._schemas, "adopt", late)
+    monkeypatch.setattr(schemas_of(log), "adopt", late)
     thread = threading.Thread(target=log.commit, args=([schema("order", TOTAL)],))
     thread.start()
     assert shown.wait(60)
@@ -452,14 +450,14 @@ def test_the_names_of_schemas_that_were_received_are_told_while_their_commit_com
     monkeypatch, log
 ):
     """F10: ``schemas`` finds what ``schema`` finds."""
-    adopt = log._schemas.adopt
+    adopt = schemas_of(log).adopt
     seen = []
 
     def look(told):
         seen.append(log.schemas())
         adopt(told)
 
-    monkeypatch.setattr(log._schemas, "adopt", look)
+    monkeypatch.setattr(schemas_of(log), "adopt", look)
     log.commit([schema("order", TOTAL)])
     log.commit([schema("order", NOTE), schema("item", NOTE)], visible=False)
     assert seen == [{"order": (1,)}, {"order": (1,)}]

@@ -16,6 +16,8 @@ from penstock_cdc.errors import (
 from publishers import ChangeLog, Content, Criterion, Operation, Position, View, remove, upsert
 from publishers.errors import SnapshotGone
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
+from tests.harness.constants import set_constant
+from tests.harness.inside import service_of, writer_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, Probe, fill, opened, order, wait_until
 
@@ -62,7 +64,7 @@ def keys(changes):
 @pytest.mark.parametrize("executor", [None, flow.INLINE])
 def test_rows_come_first_and_then_every_change(log, executor, monkeypatch):
     """F88, F93, F146: rows say READ and carry the state; nothing after the end does."""
-    monkeypatch.setattr("publishers.snapshots.reader._ROWS", 2)
+    set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", 2)
     fill(log, 2, 5)
     probe = subscribed(log, executor=executor)
     wait_until(lambda: len(probe.signals) == 5, lambda: probe.heard)
@@ -122,7 +124,7 @@ def test_the_modes_are_rows_then_changes_rows_only_and_no_rows(log):
 
 def test_rows_and_changes_are_counted_against_the_demand(log, monkeypatch):
     """F88: over the hand-over too."""
-    monkeypatch.setattr("publishers.snapshots.reader._ROWS", 3)
+    set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", 3)
     fill(log, 1, 7)
     probe = subscribed(log, Criterion(entity_types={"order"}), first=1)
     for count in range(1, 8):
@@ -142,7 +144,7 @@ def test_rows_and_changes_are_counted_against_the_demand(log, monkeypatch):
 
 def test_a_snapshot_goes_on_behind_any_row(log, monkeypatch):
     """F89: what was given is not given again, and the rest is of later."""
-    monkeypatch.setattr("publishers.snapshots.reader._ROWS", 2)
+    set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", 2)
     fill(log, 1, 5)
     whole = subscribed(log, snapshot="initial_only")
     wait_until(lambda: whole.completed)
@@ -210,7 +212,7 @@ def test_rows_are_seen_through_the_view(log):
 
 def test_a_row_is_as_new_as_the_changes_before_it(log, monkeypatch):
     """F88: changes come between pages, and rows behind them contain them."""
-    monkeypatch.setattr("publishers.snapshots.reader._ROWS", 1)
+    set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", 1)
     fill(log, 1, 3)
     probe = subscribed(log, Criterion(entity_types={"order"}), first=1)
     wait_until(lambda: probe.changes)
@@ -269,19 +271,19 @@ def test_until_ends_it_behind_the_rows(log):
 
 def test_a_slow_subscriber_holds_history_and_no_transaction(log, monkeypatch):
     """F126, F88: the file of the state can be brought up to date beside it, and its hold goes with it."""
-    monkeypatch.setattr("publishers.snapshots.reader._ROWS", 2)
+    set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", 2)
     fill(log, 1, 5)
     probe = subscribed(log, first=1)
     wait_until(lambda: probe.changes)
     names = {hold.name: hold for hold in log.statistics().holds}
     (name,) = [name for name in names if name.startswith("snapshot ")]
     assert names[name].position == Position(2)
-    busy, *_ = log.state._table._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    busy, *_ = writer_of(log.state._table).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     assert busy == 0
     probe.subscription.cancel()
     wait_until(lambda: len(log.statistics().holds) == 1)
     assert probe.subscription.ended
-    assert not log._service.guests
+    assert not service_of(log).guests
 
 
 def test_what_cannot_be_gone_on_with_is_refused(log, tmp_path):

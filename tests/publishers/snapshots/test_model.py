@@ -11,6 +11,7 @@ from publishers import ChangeLog, Content, Criterion, Operation, PageSource, rem
 from publishers.mutations.mutation import flattened
 from publishers.snapshots import SnapshotChange
 from publishers.snapshots.delivery import RowDelivery
+from tests.harness.constants import set_constant
 from tests.harness.entities import apply, replayed, some, state_of
 from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, scratch
@@ -252,8 +253,8 @@ def test_rows_and_changes_are_the_state_at_every_position_after_the_end(seed, ki
         thief = random.Random(seed)
         for name in ("pull", "replay_stopped"):
             monkeypatch.setattr(RowDelivery, name, robbed(getattr(RowDelivery, name), thief))
-    monkeypatch.setattr("publishers.snapshots.reader._ROWS", life.chance.choice([1, 3, 7, 1000]))
-    monkeypatch.setattr("publishers.snapshots.reader._FRAMES", life.chance.choice([1, 2, 64]))
+    set_constant(monkeypatch, "publishers.snapshots.reader._ROWS", life.chance.choice([1, 3, 7, 1000]))
+    set_constant(monkeypatch, "publishers.snapshots.reader._FRAMES", life.chance.choice([1, 2, 64]))
     try:
         while life.left > 0 or not life.consumer.ended:
             life.consume()

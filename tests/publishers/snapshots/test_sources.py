@@ -11,6 +11,8 @@ from penstock_cdc.types import SnapshotBegin, SnapshotEnd
 from publishers import ChangeLog, Criterion, Operation, PageSource, Position, remove, truncate, upsert
 from publishers.errors import InvalidChange, LogError, LogExhausted, LogFull, SnapshotGone
 from publishers.snapshots.reader import SnapshotReader
+from tests.harness.failing import failing
+from tests.harness.inside import catalog_of, files_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.snapshots.test_feed import Snapshotted, keys, subscribed
 from tests.publishers.support import QUICK, Probe, fill, opened, order, wait_until
@@ -180,11 +182,7 @@ def test_a_marker_says_up_to_where_the_log_has_what_was_read(log):
 
 def test_a_log_that_cannot_be_read_between_the_rows_is_not_called_a_failure_of_the_source(log, monkeypatch):
     """F88."""
-
-    def failing(self, room, nbytes, **_):
-        raise OSError("bad sector")
-
-    monkeypatch.setattr(SnapshotReader, "read", failing)
+    failing(monkeypatch, SnapshotReader, "read", OSError("bad sector"))
     error = rows_of(log, table({"1": {}})).error
     assert isinstance(error, LogError)
     assert not isinstance(error, SourceFailed)
@@ -486,7 +484,7 @@ def test_a_snapshot_goes_on_behind_a_segment_that_it_has_read_whole_and_that_is_
             fill(log, 1, 20)
 
     with opened(**RETAIN) as log:
-        while len(log._files.reader._catalog.entries) == 1:
+        while len(catalog_of(files_of(log).reader).entries) == 1:
             write(log, 1)
         whole = log.visible - 1  # as many are in the first segment, and no more
     with opened(**RETAIN) as log:

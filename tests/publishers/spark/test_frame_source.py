@@ -8,6 +8,7 @@ from publishers.errors import InvalidChange
 from publishers.snapshots.source import PageRequest
 from publishers.spark import ChangeSink, FrameSource, SchemaRefused
 from publishers.spark import frame_source as module
+from tests.harness.constants import set_constant
 from tests.publishers.support import QUICK
 
 pytestmark = pytest.mark.timeout(600)
@@ -78,7 +79,7 @@ def test_rows_as_of_a_version_are_computed_once_and_come_range_by_range(log, fra
     assert asked == [1, 1]
     ranged = source.read(PageRequest("10/a", "2/a", 10, 7))
     assert [key for key, _ in ranged] == [b"10/a%2Fb", b"10/b", b"2/a"]
-    monkeypatch.setattr(module, "_RUNS", 1)
+    set_constant(monkeypatch, module, "_RUNS", 1)
     for version in (8, 9):  # of two snapshots one is kept
         next(source.read(PageRequest(None, None, 1, version)))
     assert [place[0] for place in source._runs] == [9]

@@ -8,6 +8,7 @@ import flow
 from publishers.errors import SubscriberStalled
 from publishers.spark import ChangeSink
 from publishers.spark.queries import gate_of
+from tests.harness.inside import service_of
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -148,7 +149,7 @@ def test_the_input_of_spark_follows_a_slow_gate_and_never_a_subscriber_without_o
 
     query = source.start(commit)
     while query.isActive:  # it takes one change at a time, and only while Spark waits for it
-        if log._service.admission._moved._waiters:
+        if service_of(log).admission._moved._waiters:
             gate.subscription.request(1)
         Event().wait(0.001)
     assert query.awaitTermination(180)

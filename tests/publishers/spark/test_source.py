@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 import transports
 from publishers import Area, ChangeLog, Content, Criterion, Position, remove, upsert
 from publishers.spark import ChangeSink, ProgressListener, QueryState, register
+from tests.harness.inside import house_step_of
 from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.timeout(600)
@@ -114,7 +115,7 @@ def test_a_stream_that_was_down_too_long_says_that_history_is_pruned(spark, tmp_
         frame = load(spark.readStream, log.path, since=str(log.token(Position(1))))
         while log.oldest == Position(1):
             log.commit(upsert("order", f"{n}", {"text": "x" * 1000}) for n in range(50))
-            log._keep_house()
+            house_step_of(log)()
         query = (
             frame.writeStream.format("noop")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from tests.harness.inside import house_step_of
+
 pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import (
@@ -277,7 +279,7 @@ def grow(log, path):
     """Commits until retention has taken the beginning."""
     while True:
         log.commit(upsert("order", f"{n}", {"text": "x" * 1000}) for n in range(50))
-        log._keep_house()
+        house_step_of(log)()
         if log.oldest > Position(1):
             return
 

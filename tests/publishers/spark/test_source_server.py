@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.harness.constants import set_constant
 from tests.harness.ports import free_port
 
 pytest.importorskip("pyspark")
@@ -115,7 +116,7 @@ def test_an_empty_log_has_no_tasks_and_spark_reads_nothing(log, url):
 
 def test_large_results_come_in_several_batches(log, url, monkeypatch):
     fill(log)
-    monkeypatch.setattr(source_server, "_ROWS", 4)
+    set_constant(monkeypatch, source_server, "_ROWS", 4)
     made = source(url, partitions=1)
     reader = made.reader(made.schema())
     sizes = [len(batch) for one in reader.partitions() for batch in reader.read(one)]
@@ -162,8 +163,8 @@ def test_what_the_server_refuses_is_told_as_it_tells_it(log, url):
 
 
 def test_a_task_goes_on_where_it_was_when_the_server_is_back(path, monkeypatch):
-    monkeypatch.setattr(source_server, "_WINDOW", 2)
-    monkeypatch.setattr(source_server, "_ROWS", 1)
+    set_constant(monkeypatch, source_server, "_WINDOW", 2)
+    set_constant(monkeypatch, source_server, "_ROWS", 1)
     with ChangeLog.open(path) as log:
         fill(log)
         port = free_port()
@@ -180,7 +181,7 @@ def test_a_task_goes_on_where_it_was_when_the_server_is_back(path, monkeypatch):
 
 
 def test_a_server_that_is_not_there_is_told(monkeypatch):
-    monkeypatch.setattr(source_server, "_ATTEMPTS", 0)
+    set_constant(monkeypatch, source_server, "_ATTEMPTS", 0)
     with pytest.raises(ConnectionLost):
         read("ws://127.0.0.1:9/ws")
 

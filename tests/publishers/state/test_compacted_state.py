@@ -22,6 +22,8 @@ from penstock_cdc.fields import push, remove_field, set_field
 from penstock_cdc.mutations import copied, expire, schema
 from publishers import Change, ChangeLog, Content, Operation, Position, rekey, remove, truncate, upsert
 from publishers.wal import RealFileSystem
+from tests.harness.constants import set_constant
+from tests.harness.inside import catalog_of, files_of, thread_of
 from tests.publishers.movement import RETAIN
 from tests.publishers.support import QUICK, fill, order, wait_until
 
@@ -239,8 +241,8 @@ def test_what_it_has_not_read_is_kept_from_retention(path):
         settled(log)
     with stated(path, **RETAIN, state_interval=3600.0) as log:
         settled(log)
-        last = log._files.reader._catalog.entries[-1].number
-        while log._files.reader._catalog.entries[-1].number < last + 5:
+        last = catalog_of(files_of(log).reader).entries[-1].number
+        while catalog_of(files_of(log).reader).entries[-1].number < last + 5:
             fill(log, 10, 20)
         (hold,) = log.statistics().holds
         assert hold.position <= Position(log.visible)
@@ -253,7 +255,7 @@ def test_what_it_has_not_read_is_kept_from_retention(path):
 def test_it_goes_on_behind_a_segment_that_it_has_read_whole_and_that_is_gone(path):
     """F126, F146: the hold is on what comes next, in the segment behind."""
     with stated(path, **RETAIN, state_interval=3600.0) as log:
-        catalog = log._files.reader._catalog
+        catalog = catalog_of(files_of(log).reader)
         while len(catalog.entries) == 1:
             read = settled(log).position
             fill(log, 1, 20)
@@ -390,8 +392,8 @@ def test_a_state_ends_whenever_it_is_told_to(path, monkeypatch):
 
         monkeypatch.setattr(state._called, "clear", late)
         state.wake()
-        state._thread.join(10)
-        assert not state._thread.is_alive()
+        thread_of(state).join(10)
+        assert not thread_of(state).is_alive()
 
 
 @pytest.mark.parametrize("what", ["/dev/null", "/dev/zero", "/dev/full", "a FIFO"])
@@ -438,7 +440,7 @@ def test_a_filesystem_that_sqlite_does_not_know_is_refused(path):
 
 def test_what_the_disk_refuses_is_tried_again(path, monkeypatch, quiet):
     """F146: nothing is lost, and the failures are counted."""
-    monkeypatch.setattr("publishers.state.compacted_state._RETRY", 0.001)
+    set_constant(monkeypatch, "publishers.state.compacted_state._RETRY", 0.001)
     with stated(path) as log:
         settled(log)
         log.state._log.vouch, vouch = refusing, log.state._log.vouch

@@ -8,6 +8,7 @@ import pytest
 from publishers import ChangeLog, Position
 from publishers.state import compacted_state
 from publishers.state.pace import Pace
+from tests.harness.constants import set_constant
 from tests.publishers.support import QUICK, fill, wait_until
 
 BUSY = {"state": True, "state_interval": 0.0, "state_share": 0.001}
@@ -25,7 +26,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def behind(tmp_path, monkeypatch):
     """A log with 20 versions of which its state has the first one; a writer that pauses is not noticed for an hour."""
-    monkeypatch.setattr(compacted_state, "_LOOK", 3600.0)
+    set_constant(monkeypatch, compacted_state, "_LOOK", 3600.0)
     path = tmp_path / "log"
     with ChangeLog.open(path, **QUICK, **BUSY) as log:
         fill(log, 1)
@@ -85,7 +86,7 @@ def test_whoever_reads_it_ends_its_rest(behind):
 @pytest.mark.usefixtures("clock")
 def test_it_catches_up_when_the_writer_pauses(behind, monkeypatch):
     """F146."""
-    monkeypatch.setattr(compacted_state, "_LOOK", 0.001)
+    set_constant(monkeypatch, compacted_state, "_LOOK", 0.001)
     with ChangeLog.open(behind, **QUICK, **BUSY) as log:
         wait_until(lambda: log.statistics().state.position == log.head)
 

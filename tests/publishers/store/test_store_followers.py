@@ -6,6 +6,7 @@ from publishers.errors import (
     LogDropped,
     NoSuchLog,
 )
+from tests.harness.inside import catalog_of, files_of, service_of
 from tests.publishers.store.test_store import follow, following, told
 from tests.publishers.support import Probe, fill, wait_until
 
@@ -78,8 +79,8 @@ def test_whoever_reads_a_log_while_its_files_go_hears_that_it_was_dropped(store,
         probe = Probe()
         mine.changes(since=mine.oldest).subscribe(probe)
         store.drop("orders")
-        mine._service.frames.clear()
-        mine._files._catalog.close()
+        service_of(mine).frames.clear()
+        catalog_of(files_of(mine)).close()
         wait_until(lambda: probe.subscription is not None)
         probe.request(1)
         probe.wait_for_end()

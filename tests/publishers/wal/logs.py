@@ -7,6 +7,7 @@ from uuid import UUID
 from publishers.options import LogOptions
 from publishers.wal import Column, Columns, Follower, Transaction, Wal, seal_transaction
 from publishers.wal.disk.filesystem import FileSystem
+from tests.harness.inside import catalog_of
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
 
@@ -75,6 +76,6 @@ def contents(log: Wal | Follower, version: int | None = None) -> list[tuple[int,
 def fill_segments(wal: Wal, segments: int) -> None:
     """Commits until there are that many segments."""
     number = 0
-    while len(wal.reader._catalog.entries) < segments:
+    while len(catalog_of(wal.reader).entries) < segments:
         number += 1
         commit(wal, b"%06d" % number * 1000)

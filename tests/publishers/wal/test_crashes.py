@@ -16,6 +16,7 @@ from publishers.wal.files import segment
 from publishers.wal.files.head import Head
 from publishers.wal.keep import holds, retention
 from publishers.wal.recover import recovery
+from tests.harness.inside import catalog_of, filesystem_of
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import PowerCut, SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG, SmallTrial, Trial
@@ -354,12 +355,12 @@ def _one_slot(head: Head, *arguments, **named) -> None:
 
 
 def _unlink_first(kept: retention.Retention, floor: int | None) -> bool:
-    entries = kept._catalog.entries
+    entries = catalog_of(kept).entries
     oldest = retention.oldest_to_keep(entries, kept.size, kept._options, floor, kept._ages.of(entries))
     for entry in entries:
         if entry.number < oldest:
-            kept._filesystem.unlink(kept._directory / segment.segment_name(entry.number))
-    kept._catalog.drop(oldest)
+            filesystem_of(kept).unlink(kept._directory / segment.segment_name(entry.number))
+    catalog_of(kept).drop(oldest)
     kept._write_head(oldest)
     return False
 

@@ -11,6 +11,8 @@ from publishers.errors import LogExhausted, LogFailed, LogFull
 from publishers.wal import Follower, Wal, wal
 from publishers.wal.append import active_segment
 from publishers.wal.append.active_segment import ActiveSegment
+from tests.harness.failing import failing
+from tests.harness.inside import catalog_of
 from tests.publishers.wal.logs import commit, contents, opened, options
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -161,7 +163,7 @@ def test_memory_that_is_lacking_before_a_frame_is_written_leaves_the_log_good(mo
     commit(log, b"one")
     for body in (b"x", b"y" * 300_000):  # in one piece, and in several
         with monkeypatch.context() as patched:
-            patched.setattr(ActiveSegment, "put", lambda *_: (_ for _ in ()).throw(MemoryError))
+            failing(patched, ActiveSegment, "put", MemoryError)
             with pytest.raises(LogExhausted) as caught:
                 commit(log, body)
         assert caught.value.resource == "memory"
@@ -176,12 +178,9 @@ def test_a_disk_that_becomes_read_only_takes_nothing_back(monkeypatch):
     log = opened(system)
     commit(log, b"one")
 
-    def refuse(*_):
-        raise OSError(errno.EROFS, "Read-only file system")
-
     with monkeypatch.context() as patched:
         for name in ("pwrite", "truncate"):
-            patched.setattr(SimulatedFile, name, refuse)
+            failing(patched, SimulatedFile, name, OSError(errno.EROFS, "Read-only file system"))
         for _ in range(3):
             with pytest.raises(LogExhausted, match="read-only"):
                 commit(log, b"two")
@@ -213,7 +212,7 @@ def test_a_follower_that_can_open_nothing_stays_where_it_is_and_goes_on():
     assert follower.refresh() == 6
     assert contents(follower) == contents(log)
     system.openings, system.refused = 0, range(1, 100)
-    follower._catalog.close()
+    catalog_of(follower).close()
     follower.reader._blocks.clear()
     follower.reader._recent = type(follower.reader._recent)(0, 0, b"")
     with pytest.raises(LogExhausted):
@@ -250,10 +249,7 @@ def test_memory_that_ends_behind_the_rename_of_a_segment_fails_the_log(monkeypat
     log = opened(SimulatedFileSystem(), options(segment_bytes=65_536))
     commit(log, b"one")
 
-    def lacking(*_):
-        raise MemoryError
-
-    monkeypatch.setattr(active_segment, "link_segment", lacking)
+    failing(monkeypatch, active_segment, "link_segment", MemoryError)
     bodies = [b"%06d" % number * 4000 for number in range(9)]
     with pytest.raises(LogFailed):
         list(map(partial(commit, log), bodies))
@@ -284,30 +280,19 @@ def test_a_step_of_the_housekeeping_that_is_refused_is_noted(monkeypatch):
     system = SimulatedFileSystem()
     log = opened(system)
 
-    def refused():
-        raise LogExhausted("threads")
-
-    monkeypatch.setattr(log, "_write_index", refused)
+    failing(monkeypatch, log, "_write_index", LogExhausted("threads"))
     log.maintain()
     assert isinstance(log.lacks, LogExhausted)
 
-    def unknown(_path):
-        raise OSError(errno.EIO, "it does not say")
-
-    def full():
-        raise OSError(errno.ENOSPC, "no room")
-
-    monkeypatch.setattr(system, "free_bytes", unknown)
-    monkeypatch.setattr(log, "_write_index", full)
+    failing(monkeypatch, system, "free_bytes", OSError(errno.EIO, "it does not say"))
+    failing(monkeypatch, log, "_write_index", OSError(errno.ENOSPC, "no room"))
     log.maintain()
     assert (type(log.lacks), log.failed) == (LogFull, None)
     log.abandon()
 
 
 def test_an_opening_that_finds_no_memory_is_refused_by_name(monkeypatch):
-    def lacking(*_args, **_named):
-        raise MemoryError
 
-    monkeypatch.setattr(wal, "Peers", lacking)
+    failing(monkeypatch, wal, "Peers", MemoryError)
     with pytest.raises(LogExhausted):
         opened(SimulatedFileSystem())

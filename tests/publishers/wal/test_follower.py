@@ -10,6 +10,7 @@ from publishers.errors import HistoryPruned, LogReplaced, WalCorrupted
 from publishers.wal import Follower, Location
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.files.segment import segment_name
+from tests.harness.inside import writer_of
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -47,9 +48,9 @@ def test_a_visible_version_below_the_durable_one_is_published_with_its_own_end(t
     log.publish_tail(7)
     assert follower.refresh() == 7
     assert [version for version, _ in contents(follower)] == list(range(1, 8))
-    log._writer.ends.clear()
+    writer_of(log).ends.clear()
     log.append([sealed(b"more")])
-    log._writer.ends.clear()
+    writer_of(log).ends.clear()
     log.publish_tail(9)
     assert follower.refresh() == 9
     assert [version for version, _ in contents(follower)] == list(range(1, 10))

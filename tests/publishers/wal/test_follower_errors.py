@@ -15,6 +15,8 @@ from publishers.wal.files.segment import DATA_START, segment_name
 from publishers.wal.format.frame import HEADER_BYTES, FrameHeader, seal
 from publishers.wal.read.catalog import Catalog
 from publishers.wal.read.reader import Reader
+from tests.harness.failing import failing
+from tests.harness.inside import writer_of
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options
 from tests.publishers.wal.test_follower import REAL
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -39,13 +41,9 @@ def test_a_directory_without_a_log_cannot_be_followed(tmp_path):
 @pytest.mark.parametrize("name", ["listing", "open"])
 def test_a_log_that_may_not_be_read_is_not_taken_for_none(monkeypatch, name):
     """F50."""
-
-    def refuse(*_):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
     system = SimulatedFileSystem()
     opened(system).close()
-    monkeypatch.setattr(system, name, refuse)
+    failing(monkeypatch, system, name, PermissionError(errno.EACCES, "Permission denied"))
     with pytest.raises(LogUnreadable, match=r"cannot be opened \(Permission denied\)"):
         Follower.open(LOG, filesystem=system)
 
@@ -124,7 +122,7 @@ def test_a_follower_whose_files_cannot_be_read_says_so():
             follower.refresh()
         location = follower.reader.locate(1)
         system.unlink(LOG / segment_name(1))
-        stale = Reader(Catalog(system, LOG, log.log_id), lambda: log._writer.limit, refresh=True)
+        stale = Reader(Catalog(system, LOG, log.log_id), lambda: writer_of(log).limit, refresh=True)
         with pytest.raises(WalCorrupted, match="the directory cannot be read"):
             stale.read(location)
 

@@ -16,6 +16,7 @@ from publishers.wal.checks import Verdict, dump, repair, verify
 from publishers.wal.files.head import HEAD_NAME, HeadState, read_head
 from publishers.wal.files.segment import DATA_START, FORMAT, SegmentHeader, segment_name, segment_number
 from publishers.wal.format.frame import CONTROL, Chain, Scan
+from tests.harness.inside import writer_of
 from tests.publishers.wal.logs import OPTIONS, commit, contents, fill_segments, opened, options
 from tests.simulation import format1
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
@@ -90,7 +91,7 @@ def test_an_opening_for_writing_begins_a_segment_of_the_present_format_once(name
         assert forms(system) == [1] * segments + [2]
         assert [list(epoch[:2]) for epoch in log.epochs[:-1]] == kept["epochs"][:-1]
         assert not any(epoch.random for epoch in log.epochs[:-1])
-        assert log.epochs[-1].random == log._writer.random > 0
+        assert log.epochs[-1].random == writer_of(log).random > 0
         while log.maintain():
             pass
         log.close()

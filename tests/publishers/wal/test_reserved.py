@@ -13,6 +13,7 @@ from publishers.wal.checks import Verdict, dump, repair, verify
 from publishers.wal.files.segment import index_name, segment_name
 from publishers.wal.format.control import ControlTables, Kind, decode_control
 from publishers.wal.format.frame import CONTROL, NO_PRODUCER, seal
+from tests.harness.inside import catalog_of, files_of, writer_of
 from tests.publishers.support import QUICK, Probe
 from tests.publishers.wal.logs import commit, contents, opened
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -24,7 +25,7 @@ SCHEMAS = struct.pack("<II", Kind.SCHEMAS, 2) + b'{"what":"ever"}'
 
 def control(wal: Wal, payload: bytes, first: int = 0, last: int | None = None) -> None:
     """Writes a control frame as a later version would."""
-    writer = wal._writer
+    writer = writer_of(wal)
     version = writer.appended if last is None else last
     data, header = seal(
         len(payload), crc32(payload), writer._crc, 0, version, 0, CONTROL, writer.synced, writer._committed_at,
@@ -48,7 +49,7 @@ def mirrored() -> SimulatedFileSystem:
     commit(wal, b"7")
     control(wal, SCHEMAS)
     commit(wal, b"8")
-    wal._writer.roll()
+    writer_of(wal).roll()
     skip(wal, 19)
     commit(wal, b"20")
     commit(wal, b"21")
@@ -140,7 +141,7 @@ def test_a_version_that_should_exist_is_still_missed():
     """F37: only what is told not to exist may be left out."""
     system = mirrored()
     follower = Follower.open(LOG, filesystem=system)
-    sparse = follower._catalog.index(1)
+    sparse = catalog_of(follower).index(1)
     sparse._keys[0], sparse._entries[0] = (1, 1), sparse._entries[0]
     second = follower.reader.locate(2)
     sparse._entries[0] = (sparse._entries[0][0], second.offset)
@@ -172,7 +173,7 @@ def test_subscribers_and_pages_of_history_pass_what_does_not_exist(tmp_path):
     with ChangeLog.open(path, **QUICK) as log:
         with log.transaction() as tx:
             tx.upsert("order", "1", {})
-        skip(log._files, 6)
+        skip(files_of(log), 6)
         with log.transaction() as tx:
             tx.upsert("order", "7", {})
     with ChangeLog.open(path, **QUICK) as log, ChangeLog.open(path, read_only=True) as follower:

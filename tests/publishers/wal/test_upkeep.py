@@ -8,6 +8,7 @@ from publishers.errors import HistoryPruned
 from publishers.model.position import Position
 from publishers.wal import Rows, seal_rows
 from publishers.wal.files.segment import segment_name
+from tests.harness.inside import catalog_of, writer_of
 from tests.publishers.wal.logs import OPTIONS, commit, contents, fill_segments, opened, options
 from tests.publishers.wal.test_wal import REAL, head_of
 from tests.simulation.workload import Clock
@@ -31,7 +32,7 @@ def test_housekeeping_makes_a_spare_segment_that_the_roll_takes(path):
     while not [name for name in REAL.listing(path) if name.startswith("spare")]:
         commit(log, b"x" * 8000)
         log.maintain()
-    assert log._writer.active.number == 1
+    assert writer_of(log).active.number == 1
     fill_segments(log, 2)
     assert not [name for name in REAL.listing(path) if name.startswith("spare")]
     assert (path / segment_name(2)).stat().st_size >= OPTIONS.fill_step
@@ -80,7 +81,7 @@ def test_housekeeping_beside_a_busy_writer_harms_nothing(path):
 def test_retention_keeps_what_somebody_needs(path):
     log = opened(REAL, options(retain_bytes=0), path=path)
     fill_segments(log, 4)
-    second, fourth = (log._catalog.entries[place].first_version for place in (1, 3))
+    second, fourth = (catalog_of(log).entries[place].first_version for place in (1, 3))
     while log.maintain(second):
         pass
     assert log.oldest == second
@@ -105,7 +106,7 @@ def test_housekeeping_fills_a_segment_to_its_end_and_no_further(path):
         commit(log, b"x" * 3000)
         while log.maintain():
             pass
-    live = log._writer.active
+    live = writer_of(log).active
     assert live.filled == 65536 == (path / segment_name(1)).stat().st_size
     assert live.filled - live.offset < 16384
     assert not log.maintain()

@@ -10,6 +10,7 @@ from publishers.model.position import Position
 from publishers.wal import Follower, ProducerState, seal_transaction
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.files.head import HEAD_NAME, read_head
+from tests.harness.inside import catalog_of, writer_of
 from tests.publishers.wal.logs import OPTIONS, batch, commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import Clock
@@ -77,7 +78,7 @@ def test_under_the_os_policy_durable_means_written(path):
 
 def test_a_group_is_one_write_and_keeps_its_order(path):
     log = opened(REAL, path=path)
-    with mock.patch.object(log._writer.active, "file", wraps=log._writer.active.file) as file:
+    with mock.patch.object(writer_of(log).active, "file", wraps=writer_of(log).active.file) as file:
         done = log.append([sealed(b"%d" % number) for number in range(50)])
         log.sync()
     assert file.pwrite.call_count == 1
@@ -171,11 +172,11 @@ def test_a_segment_is_rolled_by_age_unless_it_is_empty(path):
     log = opened(REAL, options(segment_age=10.0), path=path, clock=clock)
     clock.now += 20_000_000
     commit(log, b"a")
-    assert log._writer.active.number == 1
+    assert writer_of(log).active.number == 1
     commit(log, b"b")
-    assert log._writer.active.number == 2
+    assert writer_of(log).active.number == 2
     commit(log, b"c")
-    assert log._writer.active.number == 2
+    assert writer_of(log).active.number == 2
     log.close()
 
 
@@ -189,13 +190,13 @@ def test_a_segment_above_its_age_is_rolled_without_a_commit_and_followers_are_to
     follower = Follower.open(path)
     assert log.overdue
     log.roll()
-    assert (log._writer.active.number, log.overdue) == (2, False)
+    assert (writer_of(log).active.number, log.overdue) == (2, False)
     clock.now += 20_000_000
     log.roll()
-    assert log._writer.active.number == 2
+    assert writer_of(log).active.number == 2
     follower.refresh()
-    assert [one[:3] for one in follower.reader._catalog.entries] == [
-        one[:3] for one in log.reader._catalog.entries
+    assert [one[:3] for one in catalog_of(follower.reader).entries] == [
+        one[:3] for one in catalog_of(log.reader).entries
     ]
     assert contents(follower) == contents(log) == [(1, [b"a"])]
     commit(log, b"b")
@@ -221,7 +222,7 @@ def test_a_roll_by_age_that_fails_fails_the_log():
         assert (log.failed is None) is (error is LogFull)
         if error is LogFull:
             log.roll()
-            assert log._writer.active.number == 2
+            assert writer_of(log).active.number == 2
             assert contents(log) == [(1, [b"a"])]
 
 

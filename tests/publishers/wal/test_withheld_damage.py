@@ -10,6 +10,7 @@ import pytest
 from publishers.errors import LogFailed, LogFull, WalCorrupted
 from publishers.wal import Follower, Wal, withholding
 from publishers.wal.files.head import CUT, Head
+from tests.harness.inside import head_writer_of
 from tests.harness.scale import each
 from tests.publishers.wal.logs import commit, contents, opened, options
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -119,7 +120,7 @@ def test_head_that_tells_it_in_one_slot_only_is_noticed(monkeypatch):
 
 
 def _tell_once(kept: withholding.Withholding, visible: int | None) -> None:
-    kept._head_writer.write(visible=visible)
+    head_writer_of(kept).write(visible=visible)
     kept.active = visible is not None
 
 
@@ -151,9 +152,9 @@ def test_a_disk_that_is_full_behind_a_cut_leaves_the_second_slot_to_the_housekee
         log.forget_after(1)
     assert system.operations > before
     assert log.failed is None
-    assert not log._head_writer.head.even
+    assert not head_writer_of(log).head.even
     log.maintain()
-    assert log._head_writer.head.even
+    assert head_writer_of(log).head.even
     log.close()
 
 

@@ -12,6 +12,7 @@ from publishers.wal.files.head import CUT, DEFERRED, Head, HeadState, read_head
 from publishers.wal.files.segment import segment_name
 from publishers.wal.files.tail_page import Tail
 from publishers.wal.recover import truncate
+from tests.harness.inside import writer_of
 from tests.publishers.wal.logs import commit, contents, opened, options, sealed
 from tests.simulation.deferral import DeferralTrial, SmallDeferralTrial
 from tests.simulation.filesystem import PowerCut, SimulatedFile, SimulatedFileSystem
@@ -337,7 +338,7 @@ MUTANTS = {
     "readers see what is withheld": (
         withholding.Withholding,
         "readable",
-        lambda kept: kept._writer.limit,
+        lambda kept: writer_of(kept).limit,
     ),
 }
 

@@ -11,6 +11,7 @@ from publishers import ChangeLog, ChangeStore, LogOptions, upsert
 from publishers.options import KEPT
 from publishers.wal import RealFileSystem
 from publishers.wal.files.own_options import OPTIONS_NAME, read_own, write_own
+from tests.harness.inside import house_step_of
 from tests.transports.cli.test_program import one_line
 from transports.cli import main
 from transports.cli.source import owned
@@ -69,7 +70,7 @@ def thorough(monkeypatch):
     def closing(log, *reason):
         if not log.read_only and not log.closed:
             for _ in range(3):
-                log._keep_house()
+                house_step_of(log)()
         close(log, *reason)
 
     def begin():

@@ -14,6 +14,7 @@ from publishers import ChangeLog, Content, Criterion, Position, Wait, rekey, rem
 from publishers.commits.label import RemoteProducer
 from publishers.model.change import time_of
 from publishers.mutations.rows import flattened
+from tests.harness.inside import appending_of, connection_of, connections_of, link_of, socket_of
 from tests.publishers.support import Held, order, wait_until
 from tests.transports.server.test_appending import WRITERS
 from transports import Backoff, ConnectionLost, RemoteCommit, RemoteError, connect
@@ -134,9 +135,9 @@ async def test_what_is_not_answered_is_sent_again_after_a_cut(writable, log, mon
     async with connect(server.url, reconnect=SOON) as remote:
         work = [asyncio.ensure_future(remote.commit_async([order(n)])) for n in range(30)]
         assert await asyncio.to_thread(held.inside.wait, 60)
-        first = set(server.application._connections)
-        remote._link._connection._socket.transport.abort()
-        await asyncio.to_thread(wait_until, lambda: not first & server.application._connections)
+        first = set(connections_of(server.application))
+        socket_of(connection_of(link_of(remote))).transport.abort()
+        await asyncio.to_thread(wait_until, lambda: not first & connections_of(server.application))
         held.go.set()
         commits = await asyncio.gather(*work)
         assert sorted(one.version for one in commits) == list(range(1, 31))
@@ -152,7 +153,7 @@ async def test_without_reconnecting_a_cut_tells_what_is_unknown(writable, log, m
     async with connect(server.url) as remote:
         work = asyncio.ensure_future(remote.commit_async([order(1)]))
         assert await asyncio.to_thread(held.inside.wait, 60)
-        remote._link._connection._socket.transport.abort()
+        socket_of(connection_of(link_of(remote))).transport.abort()
         with pytest.raises(ConnectionLost) as found:
             await work
         assert found.value.outcome == "unknown"
@@ -193,7 +194,7 @@ def large(count, name="", size=1000):
 async def test_a_transaction_of_any_size_simply_works(writable, log):
     """F145: what is larger than a message is sent in parts, and is one transaction; those around it stay in order."""
     server = writable(message_bytes=20_000, append_bytes=100_000)
-    appending = server.application._appending
+    appending = appending_of(server.application)
     async with connect(server.url) as remote:
         work = [
             asyncio.ensure_future(one)
@@ -225,16 +226,16 @@ async def test_a_transaction_of_any_size_simply_works(writable, log):
 async def test_connections_that_are_cut_between_parts_cost_nothing_but_time(writable, log):
     """F145: what came is dropped, all is sent again, and is written once."""
     server = writable(message_bytes=5_000, append_bytes=20_000)
-    appending = server.application._appending
+    appending = appending_of(server.application)
     async with connect(server.url, reconnect=SOON) as remote:
         for cut in range(1, 6):
-            session = remote._link._session.appends
+            session = link_of(remote)._session.appends
             spooled, left = session.spooled, [5 * cut]
 
             def spooling(reply, spooled=spooled, left=left):
                 left[0] -= 1
                 if left[0] == 0:
-                    remote._link._connection._socket.transport.abort()
+                    socket_of(connection_of(link_of(remote))).transport.abort()
                 return spooled(reply)
 
             session.spooled = spooling

@@ -9,6 +9,7 @@ from publishers.fanout.gap import Gap
 from publishers.log.changelog import ChangeLog
 from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
+from tests.harness.inside import housekeeping_of
 from transports import RemoteError, connect, serve
 from transports.codec.replies import Missing
 from transports.errors import Violation
@@ -71,9 +72,9 @@ async def prune(log, until):
     begin = log.oldest
     for _ in range(400):
         log.commit([upsert("order", str(number), {"n": number}) for number in range(60)])
-    log._housekeeping.poke()
+    housekeeping_of(log).poke()
     await until(lambda: log.oldest > begin)
-    log._housekeeping.close()
+    housekeeping_of(log).close()
 
 
 def place(cursor):

@@ -13,6 +13,7 @@ from publishers.errors import InvalidOption
 from publishers.log.changelog import ChangeLog
 from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
+from tests.harness.inside import connections_of, link_of, loop_of
 from tests.harness.ports import free_port
 from tests.servers.faulty import FaultyProxy
 from tests.transports.client.test_remote_log import Probe
@@ -101,8 +102,8 @@ async def test_subscribing_resumes_over_cut_connections(serving, log, until, see
             for probe in probes:
                 probe.subscription.request(chance.randint(1, 4))
             if chance.random() < 0.3:
-                for connection in list(server.application._connections):
-                    server._loop.call_soon_threadsafe(connection._link.abort)
+                for connection in list(connections_of(server.application)):
+                    loop_of(server).call_soon_threadsafe(link_of(connection).abort)
             if chance.random() < 0.3:
                 await asyncio.sleep(0)
         for probe in probes:
@@ -395,8 +396,8 @@ async def test_a_token_that_cannot_be_had_is_told_at_first_and_waited_for_later(
         remote.changes().subscribe(probe)
         await until(lambda: probe.cursor)
         failing = OSError("the issuer is away")
-        for connection in list(server.application._connections):
-            server._loop.call_soon_threadsafe(connection._link.abort)
+        for connection in list(connections_of(server.application)):
+            loop_of(server).call_soon_threadsafe(link_of(connection).abort)
         await until(lambda: "the issuer is away" in "".join(str(lost) for lost in waits))
         failing = None
         await log.commit_async([upsert("order", "1", {})])

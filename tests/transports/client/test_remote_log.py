@@ -14,6 +14,7 @@ from publishers.criteria.criteria import Criterion
 from publishers.errors import InvalidOption
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
+from tests.harness.inside import link_of, lock_of
 from transports import ConnectionLost, RemoteError, connect
 
 
@@ -107,7 +108,7 @@ async def test_cancelling_ends_the_subscription_at_the_server(serving, fill, log
         await until(lambda: not log.statistics().publishers)
         fill(1)
         assert probe.items == probe.errors == []
-        assert not remote._link._subscriptions
+        assert not link_of(remote)._subscriptions
 
 
 @pytest.mark.parametrize("n", [0, -1, True, "5"])
@@ -241,7 +242,7 @@ async def test_loops_over_a_remote_feed_end_their_subscriptions_at_the_server(se
             assert (await anext(changes)).version == 1
             assert len(log.statistics().publishers) == 1
         await until(lambda: not log.statistics().publishers)
-        assert not remote._link._subscriptions
+        assert not link_of(remote)._subscriptions
 
 
 @pytest.mark.parametrize("window", [0, -1, True, 2**31, "5"])
@@ -269,7 +270,7 @@ async def test_a_slow_subscriber_holds_a_window_and_no_more(serving, fill, until
             await until(lambda: probe.subscription and probe.subscription._buffer)
             for _ in range(20):
                 await asyncio.sleep(0)
-                with probe.subscription._lock:  # what is taken out of the one goes into the other
+                with lock_of(probe.subscription):  # what is taken out of the one goes into the other
                     assert len(probe.subscription._buffer) + probe.subscription._outstanding <= 40
             release.set()
             await until(lambda: len(probe.items) == 1000)

@@ -4,6 +4,7 @@ import pytest
 
 from penstock_cdc.types import PositionToken
 from publishers import ChangeLog, Position, upsert
+from tests.harness.inside import housekeeping_of
 from transports import serve
 
 RETAIN = {
@@ -31,7 +32,7 @@ async def prune(log, until):
     begin = log.oldest
     for _ in range(400):
         log.commit([upsert("order", str(number), {"n": number}) for number in range(60)])
-    log._housekeeping.poke()
+    housekeeping_of(log).poke()
     await until(lambda: log.oldest > begin)
 
 
@@ -52,7 +53,7 @@ async def test_a_start_below_what_is_kept_is_told(served, graphql, until, query)
     log, server = served
     since = str(log.token(log.oldest))
     await prune(log, until)
-    log._housekeeping.close()
+    housekeeping_of(log).close()
     async with graphql(server) as wire:
         await wire.init()
         await wire.subscribe(query, since=since)
@@ -96,7 +97,7 @@ async def test_a_late_subscriber_jumps_over_what_is_missing_and_is_told(served, 
     log, server = served
     since = str(log.token(log.oldest))
     await prune(log, until)
-    log._housekeeping.close()
+    housekeeping_of(log).close()
     oldest = log.oldest
     async with graphql(server) as wire:
         await wire.init()
@@ -122,7 +123,7 @@ async def test_a_subscriber_that_retention_overtakes_jumps_and_is_told(served, g
         await wire.send(type="subscribe", id="a", payload=payload | {"extensions": {"flow": {"credits": 2}}})
         seen = [await raw(wire), await raw(wire)]
         await prune(log, until)
-        log._housekeeping.close()
+        housekeeping_of(log).close()
         await wire.send(type="ping", payload={"request": {"a": 5}})
         assert (await wire.receive())["type"] == "pong"
         seen += [await raw(wire) for _ in range(5)]
@@ -166,7 +167,7 @@ async def test_a_gap_that_no_event_follows_is_an_error(served, graphql, until):
     log, server = served
     since = str(log.token(log.oldest))
     await prune(log, until)
-    log._housekeeping.close()
+    housekeeping_of(log).close()
     async with graphql(server) as wire:
         await wire.init()
         told(await wire.fail(JUMP, since=since, until=2), log)

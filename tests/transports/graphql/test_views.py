@@ -26,6 +26,7 @@ from publishers import (
 )
 from publishers.blocks.block import Block
 from publishers.mutations.mutation import columns_of
+from tests.harness.inside import graphql_of
 from tests.transports.principals import knowing
 from transports import ANONYMOUS, Forbidden, Grant, LogAction, Principal, connect, serve
 
@@ -301,10 +302,10 @@ async def test_equal_views_share_their_bytes(log, dial, graphql, monkeypatch):
             await wire_events(dial, server, 5, since=since, content="BODY", fields=fields)
             await graphql_events(graphql, server, 5, since=since, fields=fields)
         assert made == [0, 1, 2, 3, 4]
-        assert server.application._graphql.engine.encodings == 5
+        assert graphql_of(server.application).engine.encodings == 5
         await wire_events(dial, server, 5, since=since, content="BODY", fields=["card"])
         await graphql_events(graphql, server, 5, since=since, fields=["card"])
-        assert len(made) == server.application._graphql.engine.encodings == 10
+        assert len(made) == graphql_of(server.application).engine.encodings == 10
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import pytest
 
 from publishers import ChangeLog, Content, Position
 from publishers.commits.label import RemoteProducer
+from tests.harness.failing import failing
+from tests.harness.inside import appending_of, committer_of
 from tests.publishers.support import wait_until
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, change
@@ -190,7 +192,7 @@ def test_bodies_are_bounded(post, log):
     assert post(lines(*large), LINES)[0] == 201
     status, told, _ = post(lines(*large * 100), LINES)
     assert (status, "transaction_bytes" in told["error"]) == (413, True)
-    appending = post.servers[-1].application._appending
+    appending = appending_of(post.servers[-1].application)
     appending.spooled.take("another", 2**21 - 1)
     status, told, headers = post(lines(*large), LINES)
     assert (status, told["code"], headers["retry-after"]) == (503, "TOO_COSTLY", "1")
@@ -199,7 +201,7 @@ def test_bodies_are_bounded(post, log):
     assert (status, told["code"], "retry-after" in headers) == (413, "TOO_COSTLY", False)
     status, told, _ = post(lines(*large), LINES, **{**limits, "principal_spooled_bytes": 1_000})
     assert (status, told["option"]) == (413, "principal_spooled_bytes")
-    appending = post.servers[-1].application._appending
+    appending = appending_of(post.servers[-1].application)
     wait_until(lambda: not appending.spooled.taken and not appending.unanswered.taken)
 
 
@@ -208,16 +210,12 @@ def test_bodies_are_bounded(post, log):
 )
 def test_lines_that_find_no_room_for_a_file_are_to_be_sent_again(post, log, monkeypatch, number, told):
     """F145: as transactions in parts."""
-
-    def fail(_):
-        raise OSError(number, "no")
-
-    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", fail)
+    failing(monkeypatch, tempfile.SpooledTemporaryFile, "rollover", OSError(number, "no"))
     status, found, headers = post(lines(*(change(n, pad="x" * 1000) for n in range(300))), LINES)
     assert (status, found["code"]) == told
     assert headers["retry-after"] == "1"
     assert log.head == Position(1, 0)
-    appending = post.servers[-1].application._appending
+    appending = appending_of(post.servers[-1].application)
     wait_until(lambda: not appending.spooled.taken and not appending.memory.taken)
 
 
@@ -241,21 +239,21 @@ def test_a_client_that_leaves_or_stalls_in_mid_body_writes_nothing(post, log):
     head = b"POST /changes HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\ncontent-length: 100000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as peer:
         peer.sendall(head + lines(change(1)))
-        wait_until(lambda: server.application._appending.spooled.taken)
-    wait_until(lambda: not server.application._appending.spooled.taken)
+        wait_until(lambda: appending_of(server.application).spooled.taken)
+    wait_until(lambda: not appending_of(server.application).spooled.taken)
     post({"changes": []}, method="PUT", request_timeout=0.3)
     server = post.servers[-1]
     with socket.create_connection(("127.0.0.1", server.port)) as peer:
         peer.sendall(head + lines(change(1)))
         assert peer.recv(1000).startswith(b"HTTP/1.1 408")
-    wait_until(lambda: not server.application._appending.spooled.taken)
+    wait_until(lambda: not appending_of(server.application).spooled.taken)
     assert log.head == Position(1, 0)
 
 
 async def test_concurrent_requests_share_group_commits(post, log):
     """F145: many clients, fewer syncs."""
     post({"changes": [change(0)]})
-    groups = log._committer.groups
+    groups = committer_of(log).groups
     found = await asyncio.gather(*(asyncio.to_thread(post, {"changes": [change(n)]}) for n in range(40)))
     assert sorted(told["version"] for _, told, _ in found) == list(range(2, 42))
-    assert log._committer.groups - groups <= 40
+    assert committer_of(log).groups - groups <= 40

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import wait
 
+from tests.harness.constants import set_constant
 from tests.publishers.support import wait_until
 from transports.quotas import pool as pools
 from transports.quotas.pool import Pool
@@ -21,14 +22,14 @@ def test_a_thread_does_work_after_work_and_ends_when_there_is_none(monkeypatch):
     turns = [pool.submit(client, lambda _: both.wait(60)) for client in ("ann", "ann", "eve")]
     wait([turn.result for turn in turns], 60)
     assert len(started) == 3
-    monkeypatch.setattr(pools, "_LINGER", 0.01)
+    set_constant(monkeypatch, pools, "_LINGER", 0.01)
     assert pool.submit("ann", lambda _: 1).result.result(60) == 1
     pool.close()
     wait_until(lambda: not any(thread.is_alive() for thread in started))
 
 
 def test_idle_threads_end_by_themselves(monkeypatch):
-    monkeypatch.setattr(pools, "_LINGER", 0.01)
+    set_constant(monkeypatch, pools, "_LINGER", 0.01)
     pool = Pool("test", 4, 2, 100)
     for _ in range(3):
         turns = [pool.submit(client, lambda _: 1) for client in "abcdefgh"]

@@ -10,6 +10,8 @@ import pytest
 from penstock_cdc.errors import LogFailed
 from publishers import ChangeLog, Content, Criteria, Criterion, Position, upsert
 from publishers.commits.label import RemoteProducer
+from tests.harness.failing import failing
+from tests.harness.inside import appending_of, committer_of, files_of
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing
 from transports import Grant, LogAction
@@ -98,7 +100,7 @@ async def test_a_window_of_appends_shares_group_commits(writable, dial, log, mon
         assert await asyncio.to_thread(held.inside.wait, 60)
         for number in range(50):
             await append(wire, str(number), change(number), producer="etl", sequence=number)
-        await asyncio.to_thread(wait_until, lambda: log._committer.waiting[0] == 50)
+        await asyncio.to_thread(wait_until, lambda: committer_of(log).waiting[0] == 50)
         held.go.set()
         assert await answers(wire, 51) == [("first", "appended"), *((str(n), "appended") for n in range(50))]
         assert held.sizes == [1, 50]
@@ -115,7 +117,7 @@ async def test_a_refusal_inside_a_window_refuses_all_behind_it(writable, dial, l
         assert await asyncio.to_thread(held.inside.wait, 60)
         await append(wire, "b", change(2), producer="etl", sequence=1, expect=place)
         await append(wire, "c", change(3), producer="etl", sequence=2)
-        await asyncio.to_thread(wait_until, lambda: log._committer.waiting[0] == 2)
+        await asyncio.to_thread(wait_until, lambda: committer_of(log).waiting[0] == 2)
         held.go.set()
         told = await answers(wire, 3)
         assert told == [("a", "appended"), ("b", "EXPECTATION_FAILED"), ("c", "PREDECESSOR_FAILED")]
@@ -291,7 +293,7 @@ async def test_a_cut_connection_loses_nothing_that_was_begun_and_holds_nothing(
             await append(wire, str(number), change(number), producer="etl", sequence=number)
         assert await asyncio.to_thread(held.inside.wait, 60)
     held.go.set()
-    await asyncio.to_thread(wait_until, lambda: not server.application._appending.unanswered.taken)
+    await asyncio.to_thread(wait_until, lambda: not appending_of(server.application).unanswered.taken)
     async with dial(server.url) as wire:
         await wire.init()
         for number in range(1, 31):
@@ -312,10 +314,7 @@ async def test_a_follower_and_a_failed_log_say_so(serving, dial, log, monkeypatc
             assert error["code"] == "LOG_READ_ONLY"
             assert str(log.path) not in json.dumps(error)
 
-    def broken():
-        raise LogFailed("unknown", "no disk")
-
-    monkeypatch.setattr(log._files, "sync", broken)
+    failing(monkeypatch, files_of(log), "sync", LogFailed("unknown", "no disk"))
     async with dial(serving(authorise=WRITERS).url) as wire:
         await wire.init()
         await append(wire, "a", change(1))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
+from tests.harness.inside import connections_of, link_of, loop_of
 from tests.transports.conftest import uvicorn_runs
 from transports import LinkProtocol
 from transports.limits import Limits
@@ -74,7 +75,7 @@ async def test_a_stalled_client_stops_its_own_subscription_only(log, dial, fill,
             await good.subscribe(credits=10**6)
             await stuck.subscribe(credits=10**6, content="BODY")
             stuck.socket.transport.pause_reading()
-            links = [connection._link for connection in application._connections]
+            links = [link_of(connection) for connection in connections_of(application)]
             for _ in range(8):
                 fill(10, changes=50, body="z" * 2000)
                 await good.events(10 * 51)
@@ -99,8 +100,8 @@ async def test_an_application_that_stops_tells_its_subscriptions(log, dial, unti
         async with dial(url) as wire:
             await wire.init()
             await wire.subscribe()
-            (connection,) = application._connections
-            connection._loop.call_soon_threadsafe(application.stop)
+            (connection,) = connections_of(application)
+            loop_of(connection).call_soon_threadsafe(application.stop)
             assert (await wire.expect("error"))["payload"]["code"] == "GOING_AWAY"
             assert (await wire.closed())[0] == 1012
         await until(lambda: application.connections == 0)

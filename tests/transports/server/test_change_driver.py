@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from publishers.fanout.ring import Ring
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.mutation import upsert
+from tests.harness.failing import failing
 from transports.access.access import Access
 from transports.codec.events import EventEncoder
 from transports.errors import CloseCode
@@ -120,10 +121,7 @@ async def test_an_event_that_cannot_be_encoded_ends_that_subscription_with_inter
     subscribe(link, credits=5)
     await until(lambda: "subscribed" in kinds(link))
 
-    def broken(*_):
-        raise RuntimeError("a secret")
-
-    monkeypatch.setattr("transports.codec.events.EventEncoder.next", broken)
+    failing(monkeypatch, "transports.codec.events.EventEncoder.next", RuntimeError("a secret"))
     fill(1)
     await until(lambda: "error" in kinds(link))
     problem = link.messages[-1]["payload"]

@@ -9,6 +9,7 @@ import pytest
 
 from publishers.errors import TooCostly
 from publishers.log.start import Places
+from tests.harness.failing import failing
 from tests.transports.server.test_change_driver import FakeLink, connect, kinds, say, subscribe
 from transports.graphql.execution import Engine
 from transports.limits import Limits
@@ -133,9 +134,6 @@ async def test_a_job_for_which_the_system_has_no_thread_fails_by_name_and_the_ne
     """F61: the connection goes on, and the pool keeps nothing of what it refused."""
     jobs, told, pool = DiskJobs(asyncio.get_running_loop(), 1), [], Pool("test", 1, 1, 10)
 
-    def none_left(thread):
-        raise RuntimeError("can't start new thread")
-
     def note(result):
         try:
             told.append(result())
@@ -143,7 +141,7 @@ async def test_a_job_for_which_the_system_has_no_thread_fails_by_name_and_the_ne
             told.append((str(error), error.retryable))
 
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", none_left)
+        failing(patched, threading.Thread, "start", RuntimeError("can't start new thread"))
         jobs.send(pool, WireEntry("a", b""), lambda: "done", note)
         await until(lambda: told)
     assert "threads: 1, but threads of the system is 0" in told[0][0]

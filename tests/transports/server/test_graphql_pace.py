@@ -4,6 +4,7 @@ import asyncio
 import logging
 import types
 
+from tests.harness.inside import connections_of, graphql_of, link_of, outbound_of
 from tests.transports.server.test_graphql_driver import KEYS, positions
 
 
@@ -15,7 +16,7 @@ async def test_subscribers_with_the_same_document_cost_one_execution(serving, gr
             for name in ("a", "b"):
                 await wire.subscribe(KEYS, name)
             await wire.settled()
-        engine = server.application._graphql.engine
+        engine = graphql_of(server.application).engine
         before = engine.encodings
         fill(1, changes=50)
         for wire in (one, two):
@@ -88,12 +89,12 @@ async def test_unsent_bytes_of_a_stalled_client_are_bounded(serving, graphql, fi
             await stuck.subscribe(name=name)
         await stuck.settled()
         stuck.socket.transport.pause_reading()
-        (connection,) = server.application._connections
+        (connection,) = connections_of(server.application)
         highest = 0
         for _ in range(10):
             fill(5, changes=50, body="z" * 2000)
-            await until(lambda: connection._link.paused)
-            highest = max(highest, connection._link.unsent)
+            await until(lambda: link_of(connection).paused)
+            highest = max(highest, link_of(connection).unsent)
         assert highest <= 256 * 1024
         stuck.socket.transport.resume_reading()
 
@@ -140,12 +141,12 @@ async def test_queries_of_a_client_that_reads_nothing_are_not_run(serving, graph
     fill(1, changes=900, body="z" * 2000)
     async with graphql(server) as stuck:
         await stuck.init()
-        (connection,) = server.application._connections
+        (connection,) = connections_of(server.application)
         stuck.socket.transport.pause_reading()
         for number in range(40):
             await stuck.subscribe("{ history(limit: 1000) { changes { body } } }", str(number))
         # How many fit into the buffers of the kernel is the machine's affair.
-        await until(lambda: connection._link.paused and connection._asking is None and connection._queries)
+        await until(lambda: link_of(connection).paused and connection._asking is None and connection._queries)
         stuck.socket.transport.resume_reading()
 
 
@@ -165,13 +166,13 @@ async def test_queries_that_were_taken_back_leave_nothing_behind(serving, graphq
     server = serving(high_water=1, window=200_000, messages_per_second=100_000, fence_timeout=20.0)
     async with graphql(server) as wire:
         await wire.init()
-        (connection,) = server.application._connections
+        (connection,) = connections_of(server.application)
         # The gate of its deliveries is shut, as it is for a client that does not read.
-        connection._outbound._link = types.SimpleNamespace(paused=True, unsent=0, flush=lambda: None)
+        outbound_of(connection)._link = types.SimpleNamespace(paused=True, unsent=0, flush=lambda: None)
         for _ in range(1500):
             await wire.subscribe("{ __typename }", "q")
             await wire.send(type="complete", id="q")
         await wire.subscribe("{ __typename }", "last")
         await wire.nothing_comes()
         assert len(connection._queries) == 1
-        assert len(connection._outbound._ready) + len(connection._outbound._arrived) <= 1
+        assert len(outbound_of(connection)._ready) + len(outbound_of(connection)._arrived) <= 1

@@ -12,6 +12,9 @@ import pytest
 from publishers import ChangeLog, upsert
 from publishers.errors import LogFull
 from publishers.wal.disk.filesystem import RealFile
+from tests.harness.constants import set_constant
+from tests.harness.failing import failing
+from tests.harness.inside import house_step_of, loop_of, pools_of, service_of
 from tests.publishers.support import QUICK, scratch
 from tests.transports.principals import knowing
 from tests.transports.server.test_status import fetch
@@ -25,7 +28,7 @@ SOON = {"tail_poll": 0.01, "tail_idle": 0.02}
 
 @pytest.fixture(autouse=True)
 def looked_at_each_time(monkeypatch):
-    monkeypatch.setattr("transports.server.status._AGE", 0.0)
+    set_constant(monkeypatch, "transports.server.status._AGE", 0.0)
 
 
 @pytest.fixture
@@ -132,11 +135,11 @@ async def test_a_dead_writer_is_a_metric_and_a_late_commit_makes_unhealthy_on_re
 
 async def test_a_server_that_is_about_to_stop_is_healthy_and_not_ready(serving, until):
     server = serving()
-    server._loop.call_soon_threadsafe(server.application.goaway, 60.0)
+    loop_of(server).call_soon_threadsafe(server.application.goaway, 60.0)
     await until(lambda: server.application._stopping)
     assert await statuses(server) == [(200, "ok"), (503, "draining")]
-    server._loop.call_soon_threadsafe(server.application.stop)
-    await until(lambda: server.application._pools.gathering._closed)
+    loop_of(server).call_soon_threadsafe(server.application.stop)
+    await until(lambda: pools_of(server.application).gathering._closed)
     assert await statuses(server) == [(503, "stopping"), (503, "draining")]
 
 
@@ -165,7 +168,7 @@ async def test_a_caller_without_a_token_hears_the_status_and_nothing_else(owned,
 
 async def test_what_is_wrong_is_told_without_the_directories_of_the_server(owned, followed, monkeypatch):
     error = OSError(5, "Input/output error", str(owned.path / "wal-000000000001.log"))
-    monkeypatch.setattr(followed._service.frames, "read", lambda _: (_ for _ in ()).throw(error))
+    failing(monkeypatch, service_of(followed).frames, "read", error)
     with serve(followed) as server:
         status, told = await fetch(server, "/health")
     assert (status, told["logs"]["shop"]["status"]) == (503, "unreadable")
@@ -179,7 +182,7 @@ async def test_a_request_is_judged_once_and_the_authoriser_asked_once_for_each_l
 ):
     """F59: both are the code of the application, and run on the event loop."""
     asked = Counter()
-    monkeypatch.setattr("transports.server.status._AGE", 60.0)
+    set_constant(monkeypatch, "transports.server.status._AGE", 60.0)
 
     def judge(credentials):
         asked["judge"] += 1
@@ -209,18 +212,14 @@ async def test_a_request_is_judged_once_and_the_authoriser_asked_once_for_each_l
 @pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, "full"), (errno.EMFILE, "exhausted")])
 async def test_a_full_disk_is_told_until_there_is_room(owned, monkeypatch, caplog, capsys, number, status):
     """By /health, /ready, `penstock top` and one line; readers go on meanwhile."""
-
-    def refuse(*_):
-        raise OSError(number, "simulated")
-
     with serve(owned) as server:
         assert await statuses(server) == [(200, "ok"), (200, "ok")]
         with monkeypatch.context() as patched:
-            patched.setattr(RealFile, "pwrite", refuse)
+            failing(patched, RealFile, "pwrite", OSError(number, "simulated"))
             for _ in range(3):
                 with pytest.raises(LogFull):
                     owned.commit([upsert("order", "1", {})])
-            owned._keep_house()
+            house_step_of(owned)()
             assert await statuses(server) == [(503, "failed"), (503, "failed")]
             _, answer = await fetch(server, "/health")
             assert answer["logs"]["shop"]["status"] == status
@@ -228,7 +227,7 @@ async def test_a_full_disk_is_told_until_there_is_room(owned, monkeypatch, caplo
             assert owned.history(limit=3).changes
             assert main(["top", server.home_url, "--once", "--interval", "0.1"]) == 0
             assert status in capsys.readouterr().out
-        owned._keep_house()
+        house_step_of(owned)()
         assert await statuses(server) == [(200, "ok"), (200, "ok")]
         owned.commit([upsert("order", "1", {})])
     lines = [line.getMessage() for line in caplog.records if "room" in line.getMessage()]

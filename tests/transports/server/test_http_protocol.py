@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from tests.harness.inside import uvicorn_of
 from tests.harness.scale import scaled
 from tests.transports.certificates import Authority
 from tests.transports.server.test_appending import WRITERS, change
@@ -32,7 +33,7 @@ async def test_a_connection_without_a_request_is_aborted(serving, begun, until):
     writer.write(begun)
     assert await said(reader) == b""
     writer.close()
-    await until(lambda: not server._uvicorn.server_state.connections)
+    await until(lambda: not uvicorn_of(server).server_state.connections)
 
 
 async def test_neither_is_one_that_says_a_byte_now_and_then(serving):
@@ -58,7 +59,7 @@ async def test_a_second_request_is_waited_for_no_longer(serving):
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
             assert json.loads(await reader.readexactly(length))["status"] == "ok"
-    (protocol,) = server._uvicorn.server_state.connections
+    (protocol,) = uvicorn_of(server).server_state.connections
     protocol.limits = Limits(request_timeout=0.1)
     writer.write(request[:30])
     assert await said(reader) == b""

@@ -7,6 +7,7 @@ import pytest
 from flow.clock import SYSTEM_CLOCK
 from publishers import Content, Criteria, Criterion, Drop, View
 from publishers.mutations.mutation import upsert
+from tests.harness.inside import access_of, connections_of
 from tests.transports.principals import knowing
 from transports import Access, Credentials, Forbidden, Grant, Limits, LogAction, Principal, TokenFile, serve
 from transports.server.revocation import Revocation
@@ -58,7 +59,9 @@ async def test_a_subscription_ends_when_its_grant_is_gone_or_narrower(log, dial,
             await other.events(1)
             rights.grants["bob"] = left
             if goes_on:
-                await Revocation(server.application._access, server.application._connections.copy, 1).review()
+                await Revocation(
+                    access_of(server.application), connections_of(server.application).copy, 1
+                ).review()
             else:
                 assert (await bob.expect("error"))["payload"]["code"] == "FORBIDDEN"
                 message = await other.receive()
@@ -167,7 +170,9 @@ async def test_a_principal_with_other_roles_is_granted_by_those_from_then_on(log
             await wire.init()
             await wire.subscribe(credits=10)
             roles.role, roles.revision = "broken", 1
-            await Revocation(server.application._access, server.application._connections.copy, 1).review()
+            await Revocation(
+                access_of(server.application), connections_of(server.application).copy, 1
+            ).review()
             log.commit([upsert("order", "1", {})])
             assert len(await wire.events(2)) == 2
             roles.role = "guest"

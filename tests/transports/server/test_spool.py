@@ -13,6 +13,9 @@ from publishers import Position
 from publishers.commits.group_commit import Commit
 from publishers.commits.submission import Submission, Wait
 from publishers.errors import LogExhausted, PredecessorFailed
+from tests.harness.constants import set_constant
+from tests.harness.failing import failing
+from tests.harness.inside import appending_of, pools_of
 from tests.publishers.support import Held, wait_until
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS, answers, append, change
@@ -147,14 +150,10 @@ def test_what_is_wrong_with_a_change_is_told_by_part_and_place():
 )
 def test_a_disk_that_takes_no_more_is_remembered(monkeypatch, number, wanted):
     """F145: what was not kept is not committed without it."""
-
-    def fail(_):
-        raise OSError(number, "no")
-
     with Bounds() as bounds:
         spool = bounds.spool()
         spool.put(part(1, pad=SMALL))
-        monkeypatch.setattr(spool.file, "write", fail)
+        failing(monkeypatch, spool.file, "write", OSError(number, "no"))
         for _ in range(2):
             with pytest.raises(wanted):
                 spool.store()
@@ -197,8 +196,8 @@ async def test_a_transaction_in_parts_is_one_version(writable, dial, log):
         assert (await wire.expect("error"))["payload"]["path"] == "parts[1].changes"
     assert log.visible == 2
     assert log.history(since=2).changes[0].meta == {"by": "ann"}
-    await asyncio.to_thread(wait_until, lambda: not server.application._appending.transactions)
-    assert server.application._appending.spooled.taken == 0
+    await asyncio.to_thread(wait_until, lambda: not appending_of(server.application).transactions)
+    assert appending_of(server.application).spooled.taken == 0
 
 
 async def test_who_may_not_write_is_told_before_anything_is_kept(serving, dial, log):
@@ -221,7 +220,7 @@ async def test_who_may_not_write_is_told_before_anything_is_kept(serving, dial, 
         await wire.send(type="commit", id="u")
         assert (await wire.expect("error"))["payload"]["code"] == "FORBIDDEN"
     assert log.head == Position(1, 0)
-    await asyncio.to_thread(wait_until, lambda: not server.application._appending.transactions)
+    await asyncio.to_thread(wait_until, lambda: not appending_of(server.application).transactions)
 
 
 async def test_parts_beyond_what_a_principal_may_spool_are_refused(serving, dial):
@@ -255,17 +254,14 @@ async def test_an_idle_transaction_is_dropped(writable, dial):
         while (message := await wire.receive())["type"] != "error":
             assert message["type"] == "spooled"  # not even that, on a machine that is busy enough
         assert message["payload"]["code"] == "TRANSACTION_IDLE"
-    await asyncio.to_thread(wait_until, lambda: not server.application._appending.spooled.taken)
+    await asyncio.to_thread(wait_until, lambda: not appending_of(server.application).spooled.taken)
 
 
 async def test_a_disk_that_fails_refuses_the_transaction(writable, dial, monkeypatch):
     """F145: also where the thread that keeps its parts finds out behind the commit."""
     from transports.server import spool
 
-    def full(self):
-        raise LogFull(0, 1)
-
-    monkeypatch.setattr(spool.PartSpool, "store", full)
+    failing(monkeypatch, spool.PartSpool, "store", LogFull(0, 1))
     async with dial(writable().url) as wire:
         await wire.init()
         await send_parts(wire, "t", [1])
@@ -279,7 +275,7 @@ async def test_a_disk_that_fails_refuses_the_transaction(writable, dial, monkeyp
 
 async def test_what_comes_while_a_thread_keeps_parts_is_kept_behind_them(writable, dial, monkeypatch):
     """F145: one thread at a time is busy for a transaction."""
-    monkeypatch.setattr("transports.quotas.charged_file.SMALL", 100)
+    set_constant(monkeypatch, "transports.quotas.charged_file.SMALL", 100)
     go, inside, store = threading.Event(), threading.Event(), PartSpool.store
 
     def slow(self):
@@ -311,7 +307,7 @@ def test_effects_of_others_are_none_of_those_who_append():
 
 async def test_large_transactions_wait_for_those_before_them(writable, dial, log, monkeypatch):
     """F145: and are refused with them; what was submitted before is told of first."""
-    monkeypatch.setattr("transports.quotas.charged_file.SMALL", 100)
+    set_constant(monkeypatch, "transports.quotas.charged_file.SMALL", 100)
     server = writable()
     place = str(log.token(log.head))
     held = Held(log, monkeypatch)
@@ -335,20 +331,20 @@ async def test_large_transactions_wait_for_those_before_them(writable, dial, log
         await wire.send(type="commit", id="v")
         assert await answers(wire, 3) == [("u", "appended"), ("c", "appended"), ("v", "appended")]
     assert log.visible == 4
-    await asyncio.to_thread(wait_until, lambda: not server.application._appending.transactions)
-    assert server.application._appending.spooled.taken == 0
+    await asyncio.to_thread(wait_until, lambda: not appending_of(server.application).transactions)
+    assert appending_of(server.application).spooled.taken == 0
 
 
 async def test_a_server_that_stops_drops_what_is_open(writable, dial, monkeypatch):
     """F145: also what its threads do not take any more."""
-    monkeypatch.setattr("transports.quotas.charged_file.SMALL", 100)
+    set_constant(monkeypatch, "transports.quotas.charged_file.SMALL", 100)
     server = writable()
     async with dial(server.url) as wire:
         await wire.init()
         await send_parts(wire, "t", range(10))
         await wire.expect("spooled")
         await asyncio.to_thread(server.stop)
-    appending = server.application._appending
+    appending = appending_of(server.application)
     assert (appending.spooled.taken, appending.transactions) == (0, 0)
 
 
@@ -373,18 +369,15 @@ def test_a_file_that_fails_as_it_is_closed_gives_its_bytes_back(monkeypatch, pad
 @pytest.mark.parametrize("error", [GoingAway(), TooCostly("threads of the system", 1, 0, "later")])
 async def test_what_no_thread_forgets_is_forgotten_all_the_same(writable, dial, monkeypatch, caplog, error):
     """F145: and nothing of it is reported as an error."""
-    monkeypatch.setattr("transports.quotas.charged_file.SMALL", 100)
+    set_constant(monkeypatch, "transports.quotas.charged_file.SMALL", 100)
     server = writable()
-    appending = server.application._appending
-
-    def refuse(*_):
-        raise error
+    appending = appending_of(server.application)
 
     async with dial(server.url) as wire:
         await wire.init()
         await send_parts(wire, "t", range(10))
         await wire.expect("spooled")
-        monkeypatch.setattr(server.application._pools.appending, "submit", refuse)
+        failing(monkeypatch, pools_of(server.application).appending, "submit", error)
         await wire.send(type="abort", id="t")
         await asyncio.to_thread(wait_until, lambda: not appending.spooled.taken)
         await wire.send(type="ping")

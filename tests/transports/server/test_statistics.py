@@ -8,6 +8,7 @@ import urllib.request
 from publishers.criteria.criteria import Criterion
 from publishers.mutations.mutation import upsert
 from tests.flow.probes import Probe
+from tests.harness.inside import connections_of, ended_of
 from tests.transports.principals import knowing
 from transports.server.statistics import statistics
 
@@ -58,7 +59,7 @@ async def test_what_waits_for_a_stalled_client_is_told(serving, dial, fill, log,
         stuck.socket.transport.pause_reading()
         fill(20, changes=50, body="z" * 10_000)
         most = server.application._limits.window
-        await until(lambda: any(one.unsent for one in server.application._connections))
+        await until(lambda: any(one.unsent for one in connections_of(server.application)))
         status, told = await fetch(url)
         assert (status, told["connections"]) == (200, 2)
         assert 0 < told["mostUnsentBytes"] == told["unsentBytes"] <= most
@@ -82,7 +83,7 @@ async def test_the_heaviest_connection_and_those_that_were_ended_are_told(servin
         for wire in (heavy, flooding, stuck):
             await wire.init()
         await heavy.subscribe(criteria=[{"keys": [str(n) for n in range(100)]}])
-        (weight,) = {one.weight for one in application._connections} - {0}
+        (weight,) = {one.weight for one in connections_of(application)} - {0}
         told = (await fetch(url))[1]
         assert (told["connections"], told["mostConnectionWeight"], told["ended"]) == (3, weight, {})
         for _ in range(50):
@@ -93,7 +94,7 @@ async def test_the_heaviest_connection_and_those_that_were_ended_are_told(servin
         fill(400, body="z" * 50_000)
         await until(lambda: application.connections == 1)
         stuck.socket.transport.resume_reading()
-        assert dict(application._ended) == {"FLOOD": 1, "STALLED": 1}
+        assert dict(ended_of(application)) == {"FLOOD": 1, "STALLED": 1}
 
 
 async def test_it_is_for_those_with_a_token_where_there_are_tokens(serving):

@@ -12,6 +12,7 @@ import pytest
 
 from publishers.errors import InvalidOption
 from publishers.mutations.mutation import upsert
+from tests.harness.inside import ended_of
 from tests.transports.certificates import Authority
 from tests.transports.principals import knowing
 from transports import (
@@ -113,11 +114,11 @@ async def test_mutual_tls_lets_in_no_client_without_a_certificate_of_its_authori
             fetch, server.health_url, ours.trusting(*ours.issue("ann", file="ann"))
         )
         assert "logs" in good
-        await until(lambda: server.application._ended["TLS_REFUSED"] == 1)
+        await until(lambda: ended_of(server.application)["TLS_REFUSED"] == 1)
         with pytest.raises(ConnectionLost, match="no certificate that it accepts"):
             async with connect(server.url, ssl=ours.trusting(*pairs[shown])):
                 pass
-        await until(lambda: server.application._ended["TLS_REFUSED"] == 2)
+        await until(lambda: ended_of(server.application)["TLS_REFUSED"] == 2)
 
 
 async def test_a_principal_is_who_its_certificate_says(log, dial, graphql, ours):
@@ -242,7 +243,7 @@ async def test_a_client_that_takes_nothing_is_cut_off_under_tls_too(log, dial, o
             last = await asyncio.to_thread(fill, 100, body="z" * 200_000)
             assert len(await live.events(2 * last)) == 2 * last
             await until(lambda: server.application.connections == 1)
-            assert dict(server.application._ended) == {"STALLED": 1}
+            assert dict(ended_of(server.application)) == {"STALLED": 1}
             stuck.socket.transport.resume_reading()
 
 

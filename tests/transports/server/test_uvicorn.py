@@ -8,6 +8,8 @@ import threading
 import pytest
 
 from publishers.errors import InvalidOption
+from tests.harness.constants import set_constant
+from tests.harness.inside import loop_of, thread_of, uvicorn_of
 from tests.harness.ports import free_port
 from transports import ExtraMissing, Limits, ServerFailed, serve
 
@@ -26,11 +28,11 @@ def test_a_server_takes_a_free_port_and_gives_it_back(log):
 
 
 def test_a_server_that_is_asked_to_stop_waits_for_no_tick(log, monkeypatch):
-    monkeypatch.setattr("transports.server.shutdown._TICK", 3600.0)
+    set_constant(monkeypatch, "transports.server.shutdown._TICK", 3600.0)
     server = serve(log)
     server.stop()
-    assert not server._thread.is_alive()
-    server._uvicorn.ask_to_stop()  # the loop is closed
+    assert not thread_of(server).is_alive()
+    uvicorn_of(server).ask_to_stop()  # the loop is closed
 
 
 def test_a_client_that_is_accepted_while_the_server_stops_is_let_go(log):
@@ -40,11 +42,11 @@ def test_a_client_that_is_accepted_while_the_server_stops_is_let_go(log):
 
     def come_and_stop():
         clients.extend(socket.create_connection(("127.0.0.1", server.port)) for _ in range(3))
-        server._uvicorn.ask_to_stop()
+        uvicorn_of(server).ask_to_stop()
 
-    server._loop.call_soon_threadsafe(come_and_stop)
-    server._thread.join(60)
-    assert not server._thread.is_alive()
+    loop_of(server).call_soon_threadsafe(come_and_stop)
+    thread_of(server).join(60)
+    assert not thread_of(server).is_alive()
     for client in clients:
         client.settimeout(60)
         with client, contextlib.suppress(ConnectionResetError):

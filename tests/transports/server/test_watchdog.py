@@ -4,6 +4,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from publishers.fanout.state import State
+from tests.harness.inside import connections_of, link_of
 from transports import Limits, serve
 from transports.server.watchdog import Watchdog
 
@@ -51,7 +52,7 @@ async def stall(log, server, stuck, good, until):
     assert positions(await good) == STREAM, "its neighbour has everything"
     before = log.statistics()
     slow = max(before.subscriptions, key=lambda one: one.lag or 0)
-    held = [connection._link.unsent for connection in server.application._connections]
+    held = [link_of(connection).unsent for connection in connections_of(server.application)]
     assert max(held) <= Limits().window, "what is held for it is bounded"
     ring = before.publishers[0].ring
     assert (ring.events <= 64, slow.position < ring.start) == (True, True), "nothing is kept for it in memory"

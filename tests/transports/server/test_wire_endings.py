@@ -9,6 +9,7 @@ import websockets
 
 from publishers import Position
 from publishers.mutations.mutation import upsert
+from tests.harness.inside import connections_of, link_of
 from tests.transports.principals import knowing
 
 
@@ -44,12 +45,12 @@ async def test_unsent_bytes_of_a_stalled_client_are_bounded(serving, dial, fill,
         for name in "abcdefgh":
             await stuck.subscribe(name, credits=10**6, content="BODY")
         stuck.socket.transport.pause_reading()
-        (connection,) = server.application._connections
+        (connection,) = connections_of(server.application)
         highest = 0
         for _ in range(20):
             fill(5, changes=50, body="z" * 2000)
-            await until(lambda: connection._link.paused)
-            highest = max(highest, connection._link.unsent)
+            await until(lambda: link_of(connection).paused)
+            highest = max(highest, link_of(connection).unsent)
         assert highest <= 256 * 1024
         stuck.socket.transport.resume_reading()
 
@@ -252,8 +253,8 @@ async def test_a_stopping_server_does_not_wait_for_a_stalled_client(serving, dia
         await stuck.init()
         await stuck.subscribe(credits=10**6, content="BODY")
         stuck.socket.transport.pause_reading()
-        (connection,) = server.application._connections
-        while not connection._link.paused:
+        (connection,) = connections_of(server.application)
+        while not link_of(connection).paused:
             fill(5, changes=50, body="z" * 2000)
         async with asyncio.timeout(60):
             await asyncio.to_thread(server.stop)

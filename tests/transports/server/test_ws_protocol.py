@@ -11,6 +11,7 @@ import pytest
 import websockets
 from websockets.frames import Close, Frame, Opcode
 
+from tests.harness.inside import receiver_of
 from transports.errors import CloseCode
 from transports.limits import Limits
 from transports.server.frames import frame_head
@@ -91,7 +92,7 @@ def dial(url, **options):
 async def test_frames_of_every_length_are_read_by_a_stock_client(length, until):
     recorder = Recorder()
     async with hosting(taking(recorder)) as host, dial(host.url) as client:
-        await until(lambda: host.protocols[0]._receiver)
+        await until(lambda: receiver_of(host.protocols[0]))
         link = host.protocols[0]
         link.write(b"a" * length)
         link.write(b"next")
@@ -105,7 +106,7 @@ async def test_what_is_written_in_a_turn_goes_in_one_write(until):
     recorder = Recorder()
     async with hosting(taking(recorder)) as host, dial(host.url) as client:
         link = host.protocols[0]
-        await until(lambda: link._receiver)
+        await until(lambda: receiver_of(link))
         writes, real = [], link._write
         link._write = lambda data: writes.append(data) or real(data)
         for number in range(10):
@@ -148,7 +149,7 @@ async def closes(client):
 async def test_close_sends_what_was_queued_then_code_and_cut_reason(until):
     recorder = Recorder()
     async with hosting(taking(recorder)) as host, dial(host.url) as client:
-        await until(lambda: host.protocols and host.protocols[0]._receiver)
+        await until(lambda: host.protocols and receiver_of(host.protocols[0]))
         host.protocols[0].write(b"last")
         host.protocols[0].close(CloseCode.RESTART, "ü" * 100)
         assert await client.recv() == "last"
@@ -274,7 +275,7 @@ async def test_a_client_that_answers_pings_stays_and_one_that_does_not_is_cut_of
     async with hosting(taking(recorder), keepalive=60.0) as host:
         async with dial(host.url, ping_interval=None) as client:
             link = host.protocols[0]
-            await until(lambda: link._receiver)
+            await until(lambda: receiver_of(link))
             for _ in range(3):
                 link._ping()  # as the timer does
                 await until(lambda: not link._pinged)
@@ -310,7 +311,7 @@ async def test_a_client_that_takes_nothing_is_aborted_by_the_watchdog(until):
     async with hosting(taking(recorder), stall_timeout=0.2, keepalive=60.0) as host:
         raw = await stalled(host.address)
         link = host.protocols[0]
-        await until(lambda: link._receiver)
+        await until(lambda: receiver_of(link))
         while not link.paused:
             link.write(b"x" * 30_000)
             link.flush()
@@ -325,7 +326,7 @@ async def test_a_client_that_takes_little_but_steadily_is_kept(until):
     async with hosting(taking(recorder), stall_timeout=0.4, keepalive=60.0) as host:
         raw = await stalled(host.address)
         link = host.protocols[0]
-        await until(lambda: link._receiver)
+        await until(lambda: receiver_of(link))
         while not link.paused:
             link.write(b"x" * 30_000)
             link.flush()
@@ -347,7 +348,7 @@ async def test_draining_is_told_and_ends_the_pause(until):
     async with hosting(taking(recorder), keepalive=60.0) as host:
         raw = await stalled(host.address)
         link = host.protocols[0]
-        await until(lambda: link._receiver)
+        await until(lambda: receiver_of(link))
         while not link.paused:
             link.write(b"x" * 30_000)
             link.flush()
@@ -366,7 +367,7 @@ async def test_a_client_that_asks_and_never_reads_is_not_read_either(until):
         dial(host.url) as client,
     ):
         link = host.protocols[0]
-        await until(lambda: link._receiver)
+        await until(lambda: receiver_of(link))
 
         def answer(text):
             link.write(b"y" * 20_000)
@@ -392,6 +393,6 @@ async def test_a_client_that_asks_and_never_reads_is_not_read_either(until):
 async def test_shutdown_asks_the_receiver_to_stop(until):
     recorder = Recorder()
     async with hosting(taking(recorder)) as host, dial(host.url):
-        await until(lambda: host.protocols and host.protocols[0]._receiver)
+        await until(lambda: host.protocols and receiver_of(host.protocols[0]))
         host.protocols[0].shutdown()
         assert recorder.stops == 1

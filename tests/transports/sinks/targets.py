@@ -8,6 +8,7 @@ from typing import Any
 
 from publishers import ChangeLog, upsert
 from publishers.views.view import Images
+from tests.harness.inside import intake_of, progress_of, target_of
 from tests.publishers.support import wait_until
 from transports.sinks import RetryPolicy, SinkOptions, SinkRunner, SinkState
 
@@ -149,7 +150,7 @@ class Rig:
 
         def asked() -> bool:
             machine = self.runner.machine
-            slot, due = machine._intake.slot, machine._failures.due
+            slot, due = intake_of(machine).slot, machine._failures.due
             more = slot is not None and due is None and slot.delivered < self.log.head
             return not more or self.runner.state is not SinkState.STREAMING or len(self.target.tried) > tried
 
@@ -159,8 +160,8 @@ class Rig:
         """Steps until the target has everything."""
         self.until(
             lambda: (
-                self.runner.machine._progress.confirmed is not None
-                and self.runner.machine._progress.confirmed >= self.log.head
+                progress_of(self.runner.machine).confirmed is not None
+                and progress_of(self.runner.machine).confirmed >= self.log.head
             )
         )
 
@@ -182,8 +183,8 @@ class Rig:
 
     def died(self) -> None:
         """As `again`, but whatever was not stored is lost."""
-        self.runner.machine._progress.unsaved = False
-        self.runner.machine._target.opened = False
+        progress_of(self.runner.machine).unsaved = False
+        target_of(self.runner.machine).opened = False
         self.again()
 
     def close(self) -> None:

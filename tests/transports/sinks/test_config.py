@@ -9,6 +9,7 @@ from penstock_cdc.errors import InvalidOption
 from penstock_cdc.types import Start
 from publishers import Criteria, Criterion, Images
 from publishers.views.view import Content
+from tests.harness.inside import declared_of
 from transports.errors import ExtraMissing
 from transports.sinks import FileSink, StreamSink
 from transports.sinks.cache import CacheSink
@@ -227,8 +228,8 @@ def test_tables_of_a_database_may_be_declared(tmp_path):
     """
     (one,) = read(tmp_path, text).sinks.values()
     assert isinstance(one.sink, SqlSink)
-    assert one.sink._declared["bill"] == SqlTable(name="bills", body="doc", columns={"total": "sum"})
-    assert one.sink._declared["order"] == SqlTable(name="orders")
+    assert declared_of(one.sink)["bill"] == SqlTable(name="bills", body="doc", columns={"total": "sum"})
+    assert declared_of(one.sink)["order"] == SqlTable(name="orders")
     for wrong in ('"or ders"', "7", '{ name = "a b" }', '{ nam = "a" }'):
         with pytest.raises(InvalidOption, match="sinks"):
             read(tmp_path, text.replace('"orders"', wrong))

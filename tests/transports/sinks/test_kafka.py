@@ -8,6 +8,8 @@ import pytest
 from penstock_cdc.errors import InvalidOption
 from penstock_cdc.mutations import schema
 from publishers import ChangeLog, Content, View, remove, truncate, upsert
+from tests.harness.failing import failing
+from tests.harness.inside import context_of, target_of
 from tests.harness.ports import free_port
 from tests.transports.sinks.mock_broker import MockBroker
 from tests.transports.sinks.targets import GoingClock, HandClock, rigged
@@ -169,7 +171,7 @@ def test_what_is_out_of_its_bounds_is_refused(arguments):
 def test_to_ask_whether_brokers_answer_makes_no_producer_without_transactions(tmp_path):
     """F103: which none could begin with, ever after."""
     with rigged(tmp_path, ExactlyOnceKafkaSink("127.0.0.1:1", timeout=1)) as rig:
-        rig.target._context = rig.runner.machine._target._context
+        rig.target._context = context_of(target_of(rig.runner.machine))
         assert rig.target.alive() is False
         assert rig.target._producer is None
 
@@ -178,10 +180,9 @@ def test_a_fatal_error_whose_reason_the_client_lost_pauses_the_sink(tmp_path, mo
     """F103: instead of fencing the newer runner that may be its reason."""
     sink = ExactlyOnceKafkaSink("127.0.0.1:1")
 
-    def failed(*_):
-        raise SystemError("Producer.flush returned NULL without setting an exception")
-
-    monkeypatch.setattr(sink, "_begin", failed)
+    failing(
+        monkeypatch, sink, "_begin", SystemError("Producer.flush returned NULL without setting an exception")
+    )
     with rigged(tmp_path / "log", sink) as rig:
         rig.commit("a")
         rig.until(lambda: rig.runner.state is SinkState.PAUSED)

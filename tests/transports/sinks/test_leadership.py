@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy as sql
 
 from publishers import ChangeLog, Position, upsert
+from tests.harness.inside import intake_of
 from tests.harness.scale import scaled
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import QUICK, HandClock, Target
@@ -264,8 +265,8 @@ class Race:
 
     def kill(self, site):
         """Nothing is given back, and nothing stored."""
-        if site.runner.machine._intake.supply is not None:
-            site.runner.machine._intake.supply.end()
+        if intake_of(site.runner.machine).supply is not None:
+            intake_of(site.runner.machine).supply.end()
         self.sites[self.sites.index(site)] = self.begun()
 
     def drained(self):

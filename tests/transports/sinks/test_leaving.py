@@ -25,6 +25,7 @@ from publishers import (
     truncate,
     upsert,
 )
+from tests.harness.inside import intake_of
 from tests.publishers.support import wait_until
 from tests.transports.sinks.readers import CASES, TYPES, Own, Sql
 from tests.transports.sinks.targets import QUICK, Target, rigged
@@ -210,7 +211,7 @@ def test_rows_that_begin_anew_repair_what_the_first_ones_brought(tmp_path):
         rig.until(case.entities)
         assert rig.runner.state is SinkState.SNAPSHOT
         rig.log.commit([upsert("order", "0", {"status": OUT})])
-        rig.runner.machine._intake.rows_anew()
+        intake_of(rig.runner.machine).rows_anew()
         rig.runner.machine._supply_anew()
         streams(rig)
         assert case.entities() == {("order", str(n)): body for n in range(1, 9)}

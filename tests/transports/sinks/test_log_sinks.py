@@ -6,6 +6,7 @@ import pytest
 
 from penstock_cdc.errors import InvalidOption
 from publishers import ChangeLog, upsert
+from tests.harness.constants import set_constant
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import QUICK, Target
 from tests.transports.telemetry.test_prometheus import fetch, read
@@ -69,7 +70,7 @@ def test_what_is_wrong_with_a_sink_is_told_when_it_is_added(log, monkeypatch):
             sinks.add("Stock!", Target())
         with pytest.raises(InvalidOption, match="'pause', 'resume', 'seek', 'off', 'on' or 'again'"):
             sinks.order("stock", "explode")
-        monkeypatch.setattr(module, "SINKS_MOST", 1)
+        set_constant(monkeypatch, module, "SINKS_MOST", 1)
         with pytest.raises(InvalidOption, match="at most 1 sinks"):
             sinks.add("other", Target())
 

@@ -9,6 +9,7 @@ import pytest
 from penstock_cdc.errors import InvalidOption
 from penstock_cdc.mutations import schema
 from publishers import truncate, upsert
+from tests.harness.inside import declared_of
 from tests.publishers.support import wait_until
 from tests.transports.sinks.mock_broker import MockBroker
 from tests.transports.sinks.targets import Rig, Target, rigged
@@ -100,7 +101,7 @@ def test_a_row_that_a_database_refuses_stops_itself_only(tmp_path, monkeypatch, 
 def test_a_row_that_a_later_row_of_its_transaction_makes_right_is_kept(tmp_path, monkeypatch):
     """F106: a deferred constraint is judged behind whole transactions of the log."""
     sink, held = sql(tmp_path, monkeypatch)
-    sink._declared["parent"] = SqlTable(name="parents", key="id", body=None)
+    declared_of(sink)["parent"] = SqlTable(name="parents", key="id", body=None)
     with sqlite3.connect(tmp_path / "target.db") as base:
         for column in ("penstock_version", "penstock_index"):
             base.execute(f"ALTER TABLE parents ADD COLUMN {column} BIGINT")

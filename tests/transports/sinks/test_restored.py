@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from publishers import Position, backup, restore, upsert
+from tests.harness.inside import progress_of
 from tests.transports.sinks.receivers import Receiver
 from tests.transports.sinks.targets import Target, rigged
 from tests.transports.sinks.test_cache import Server
@@ -305,7 +306,7 @@ def commit(rig, *names):
 
 def settled(rig):
     """Steps until everything has arrived, or the sink has stopped; answers its state."""
-    progress = rig.runner.machine._progress
+    progress = progress_of(rig.runner.machine)
     rig.until(lambda: rig.runner.state in STOPPED or (progress.confirmed or Position(0)) >= rig.log.head)
     if rig.runner.state not in STOPPED:
         rig.stored()

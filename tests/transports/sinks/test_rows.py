@@ -5,6 +5,8 @@ import pytest
 from publishers import ChangeLog, Criterion, Operation, Position, upsert
 from publishers.errors import PenstockError, SnapshotGone
 from publishers.snapshots import PageSource
+from tests.harness.failing import failing
+from tests.harness.inside import connection_of
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import HandClock, Target, rigged
 from tests.transports.sinks.test_runner_orders import LOSING
@@ -250,7 +252,7 @@ def test_a_target_that_stores_its_place_gets_rows_too(tmp_path):
         rig.again()
         rig.commit(8)
         rig.drained()
-        found = tables._connection.exec_driver_sql('select key from "order" order by key').fetchall()
+        found = connection_of(tables).exec_driver_sql('select key from "order" order by key').fetchall()
         assert [key for (key,) in found] == [str(number) for number in range(9)]
 
 
@@ -316,7 +318,7 @@ def test_rows_only_that_are_cut_off_go_on_where_they_were_stored(tmp_path):
         rig.died()
         slots = type(rig.log.slots)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(slots, "drop", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+            failing(patch, slots, "drop", OSError("gone"))
             rig.until(lambda: rig.runner.state is SinkState.RETRYING)
         before = len(rows_of(rig.target))
         rig.again()

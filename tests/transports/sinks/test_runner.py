@@ -5,6 +5,7 @@ import pytest
 
 from penstock_cdc.errors import InvalidOption
 from publishers import ChangeLog, Criterion, Images, Position, upsert
+from tests.harness.inside import intake_of
 from tests.publishers.support import wait_until
 from tests.transports.sinks.targets import QUICK, Target, rigged
 from transports.sinks import (
@@ -42,8 +43,8 @@ class TestBatches:
             rig.commit("a")
             rig.until(
                 lambda: (
-                    rig.runner.machine._intake.supply is not None
-                    and not rig.runner.machine._intake.supply.empty
+                    intake_of(rig.runner.machine).supply is not None
+                    and not intake_of(rig.runner.machine).supply.empty
                 )
             )
             assert rig.runner.step() == pytest.approx(0.2)

@@ -9,6 +9,7 @@ from penstock_cdc.errors import InvalidOption
 from penstock_cdc.fields import set_field
 from penstock_cdc.mutations import expire, schema
 from publishers import Criterion, Position, remove, truncate, upsert
+from tests.harness.inside import context_of, progress_of, target_of
 from tests.transports.sinks.targets import rigged
 from transports.sinks import SinkState, TargetRefused
 from transports.sinks.sql import SqlSink
@@ -186,7 +187,7 @@ def test_what_the_database_refuses_can_be_left_out(tmp_path):
 
         def arrived():
             rig.later(60.0)
-            return rig.runner.machine._progress.confirmed == rig.log.head
+            return progress_of(rig.runner.machine).confirmed == rig.log.head
 
         rig.until(arrived)
         assert [key for key, _ in rows(tmp_path)] == ["a", "b", "d"]
@@ -277,7 +278,8 @@ def test_without_the_tables_the_sink_says_what_makes_them(tmp_path):
             rig.until(resumed.done)
             rig.until(
                 lambda: (
-                    rig.runner.state is SinkState.PAUSED or rig.runner.machine._progress.confirmed is not None
+                    rig.runner.state is SinkState.PAUSED
+                    or progress_of(rig.runner.machine).confirmed is not None
                 )
             )
         rig.drained()
@@ -320,7 +322,7 @@ def test_a_sender_that_was_replaced_writes_nothing(tmp_path):
         rig.drained()
         older = rig.target
         newer = SqlSink(url(tmp_path))
-        context = rig.runner.machine._target._context
+        context = context_of(target_of(rig.runner.machine))
         generation = context.generation
         import dataclasses
 

@@ -9,6 +9,7 @@ import pytest
 
 from penstock_cdc.errors import InvalidOption
 from publishers import ChangeLog, Criterion
+from tests.harness.failing import failing
 from tests.transports.sinks.receivers import Receiver
 from tests.transports.sinks.targets import QUICK, Target, rigged
 from transports.codec.changes import read_lines
@@ -155,7 +156,7 @@ def test_a_switch_that_was_cut_short_is_finished(tmp_path, monkeypatch):
         rig.commit(1)
         rig.drained()
         with monkeypatch.context() as patch:
-            patch.setattr(type(rig.log.slots), "drop", lambda *_: (_ for _ in ()).throw(OSError("gone")))
+            failing(patch, type(rig.log.slots), "drop", OSError("gone"))
             with pytest.raises(OSError, match="gone"):
                 switched(rig)
         rig.again()

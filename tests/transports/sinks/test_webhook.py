@@ -11,6 +11,7 @@ import pytest
 from publishers import Criterion, Position
 from publishers.model.change import Action, Operation
 from publishers.views.view import Content, Integers, View
+from tests.harness.inside import progress_of
 from tests.publishers.support import wait_until
 from tests.transports.sinks.receivers import closed_port
 from tests.transports.sinks.targets import rigged
@@ -271,7 +272,7 @@ def test_every_change_arrives_in_order_at_a_receiver_that_fails_in_every_way(tmp
 
         def arrived():
             rig.later(40.0)
-            return rig.runner.machine._progress.confirmed == rig.log.head
+            return progress_of(rig.runner.machine).confirmed == rig.log.head
 
         rig.until(arrived)
         assert receiver.plan == []

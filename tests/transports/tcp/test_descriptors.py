@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.harness.failing import failing
 from transports.tcp.descriptors import bound_to, let_go
 
 
@@ -53,10 +54,8 @@ def test_a_look_at_a_socket_does_not_change_it(listener):
 
 
 def test_without_a_list_of_descriptors_each_number_is_tried(listener, monkeypatch):
-    def fail(_path):
-        raise FileNotFoundError
 
-    monkeypatch.setattr(os, "listdir", fail)
+    failing(monkeypatch, os, "listdir", FileNotFoundError)
     assert bound_to(socket.AF_INET, listener.getsockname()) == [listener.fileno()]
 
 

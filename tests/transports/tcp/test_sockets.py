@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from tests.harness.inside import uvicorn_of
 from tests.transports.conftest import uvicorn_runs
 from transports import connect
 from transports.server.asgi import Application
@@ -28,13 +29,13 @@ async def test_a_web_socket_that_is_accepted_sends_at_once(serving, dial, until)
     server = serving()
     async with dial(server.url) as wire:
         await wire.init()
-        assert at_once(await accepted(server._uvicorn, until))
+        assert at_once(await accepted(uvicorn_of(server), until))
 
 
 async def test_so_does_a_connection_for_http(serving, until):
     server = serving()
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    assert at_once(await accepted(server._uvicorn, until))
+    assert at_once(await accepted(uvicorn_of(server), until))
     writer.close()
     await writer.wait_closed()
 

@@ -5,6 +5,7 @@ import json
 import urllib.request
 
 from publishers import ChangeLog, upsert
+from tests.harness.inside import appending_of
 from tests.publishers.support import order
 from tests.transports.http.test_changes import post
 from tests.transports.server.test_appending import WRITERS, answers, append, change
@@ -78,7 +79,7 @@ def test_appends_over_http_and_graphql_are_counted_too(post, log):
             server.health_url.replace("/health", "/graphql"), data, {"content-type": "application/json"}
         )
         urllib.request.urlopen(request, timeout=60).read()
-    figures = server.application._appending.figures
+    figures = appending_of(server.application).figures
     assert figures.outcomes == {"WRITTEN": 2, "INVALID_CHANGE": 1, "LOG_NOT_FOUND": 1}
     assert (figures.unanswered, figures.nbytes > 0) == (0, True)
     assert figures.durable.histogram(log)["count"] == figures.answered.histogram(log)["count"] == 2

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.harness.constants import set_constant
 from transports.telemetry.lines import ACCESS, JsonLines, Repeats, TextLines
 
 
@@ -91,7 +92,7 @@ def test_the_access_log_has_a_bound_of_its_own_for_all_its_lines():
 
 
 def test_kinds_are_remembered_up_to_a_bound(monkeypatch):
-    monkeypatch.setattr("transports.telemetry.lines._KINDS_MAX", 3)
+    set_constant(monkeypatch, "transports.telemetry.lines._KINDS_MAX", 3)
     repeats = Repeats(1, clock=Hands())
     for n in range(9):
         assert repeats.filter(record(f"kind {n}"))

@@ -17,6 +17,7 @@ from penstock_cdc.errors import ExpectationFailed, InvalidChange, InvalidOption
 from publishers import ChangeLog, ChangeStore, Position, upsert
 from publishers.mutations.mutation import columns_of
 from publishers.tracing import LINKS_MAX, CommitSpans, DeliverySpans
+from tests.harness.constants import set_constant
 from tests.publishers.support import BatchProbe
 from tests.transports.graphql_wire import engine, graphql  # noqa: F401 - fixtures
 from transports.cli import main
@@ -30,7 +31,7 @@ def traced(monkeypatch):
     """A provider for the process, as far as this test sees it, and what it was given."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    set_constant(monkeypatch, trace, "_TRACER_PROVIDER", provider)
     yield provider, lambda: sorted(exporter.get_finished_spans(), key=lambda span: span.name)
     provider.shutdown()
 

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from publishers import upsert
 from publishers.log.changelog import ChangeLog
+from tests.harness.inside import loop_of
 from tests.transports.principals import knowing
 from tests.transports.server.test_appending import WRITERS
 from tests.transports.telemetry.page import PAGE, written
@@ -110,7 +111,7 @@ async def test_text_and_json_agree(serving, dial, fill):
 async def _figures(server):
     """What ``/statistics`` is made from, as its own event loop gives it."""
     return await asyncio.wrap_future(
-        asyncio.run_coroutine_threadsafe(server.application.figures(), server._loop)
+        asyncio.run_coroutine_threadsafe(server.application.figures(), loop_of(server))
     )
 
 

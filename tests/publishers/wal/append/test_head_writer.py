@@ -7,6 +7,7 @@ import pytest
 
 from publishers.errors import LogFull
 from publishers.wal.files.head import read_head
+from tests.harness.inside import filesystem_of
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -34,7 +35,7 @@ def log():
 
 
 def head_of(log):
-    file = log._filesystem.open(LOG / "HEAD", "read")
+    file = filesystem_of(log).open(LOG / "HEAD", "read")
     try:
         return read_head(file)
     finally:
@@ -72,7 +73,7 @@ def test_a_segment_is_rolled_although_head_has_no_room(log):
     with full():
         fill_segments(log, 3)
     assert log.failed is None
-    newest, system = log.durable, log._filesystem
+    newest, system = log.durable, filesystem_of(log)
     log.abandon()
     system.power_cut()
     log = opened(system)
@@ -82,7 +83,7 @@ def test_a_segment_is_rolled_although_head_has_no_room(log):
 
 def test_a_log_is_closed_although_head_has_no_room(log):
     """F38: the next opening looks at the end instead."""
-    system = log._filesystem
+    system = filesystem_of(log)
     with full():
         log.close()
     log = opened(system)

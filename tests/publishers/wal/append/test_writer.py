@@ -10,6 +10,8 @@ from publishers.wal import Wal
 from publishers.wal.append import appender
 from publishers.wal.append.active_segment import ActiveSegment
 from publishers.wal.files.segment import segment_name
+from tests.harness.constants import set_constant
+from tests.harness.inside import writer_of
 from tests.publishers.wal.logs import OPTIONS, commit, contents, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
@@ -56,7 +58,7 @@ def test_a_full_disk_undoes_the_group_and_leaves_the_log_good():
 @pytest.mark.parametrize("ahead", range(1, 6))
 def test_a_group_with_large_payloads_is_undone_whichever_of_its_writes_fails(ahead, monkeypatch):
     """F43: a large payload has a write of its own, between those that hold what is around it."""
-    monkeypatch.setattr(appender, "_LARGE", 300)
+    set_constant(monkeypatch, appender, "_LARGE", 300)
     system, log = failing("ENOSPC", ahead)
     end = log.bytes
     group = [sealed(b"b"), sealed(b"c" * 401), sealed(b"d"), sealed(b"e" * 404, b"f")]
@@ -154,7 +156,7 @@ def test_a_slow_sync_is_logged(caplog):
         def sync(self):
             clock.now += 1_500_000
 
-    log._writer.active.file = Slow()
+    writer_of(log).active.file = Slow()
     log.sync()
     assert "a sync took 1.5 s" in caplog.text
 
@@ -217,7 +219,7 @@ def test_a_second_spare_segment_is_discarded():
     system = SimulatedFileSystem()
     log = opened(system)
     for _ in range(2):
-        log._writer.spares.make()
+        writer_of(log).spares.make()
     assert len([name for name in system.listing(LOG) if name.startswith("spare")]) == 1
     log.close()
     assert not [name for name in system.listing(LOG) if name.startswith("spare")]
@@ -263,7 +265,7 @@ def test_a_failure_of_housekeeping_during_a_sync_is_unknown_to_the_commit():
     _, log = failing("EIO", 1000)
     log.append([sealed(b"b")])
     with (
-        mock.patch.object(SimulatedFile, "sync", side_effect=lambda: log._writer.health.fail("elsewhere")),
+        mock.patch.object(SimulatedFile, "sync", side_effect=lambda: writer_of(log).health.fail("elsewhere")),
         pytest.raises(LogFailed) as caught,
     ):
         log.sync()
@@ -277,6 +279,6 @@ def test_no_more_ends_are_kept_than_anybody_needs():
         log.append([transaction])
     log.append([transaction] * 10)
     log.sync()
-    assert len(log._writer.ends) <= 4096 + 10
+    assert len(writer_of(log).ends) <= 4096 + 10
     log.publish_tail(log.durable)
-    assert not log._writer.ends or len(log._writer.ends) <= 4096
+    assert not writer_of(log).ends or len(writer_of(log).ends) <= 4096

@@ -13,6 +13,8 @@ from publishers.wal.backups.source import Overtaken, open_ahead
 from publishers.wal.checks import Verdict
 from publishers.wal.disk.filesystem import sync_names
 from publishers.wal.files.segment import check_header, segment_name, segment_number
+from tests.harness.constants import set_constant
+from tests.harness.inside import catalog_of
 from tests.publishers.wal.logs import commit, contents, fill_segments, options
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
@@ -44,7 +46,7 @@ def prune(system, first):
 
 
 def _position(wal, number):
-    return Position(wal.reader._catalog.entries[number - 1].first_version)
+    return Position(catalog_of(wal.reader).entries[number - 1].first_version)
 
 
 def numbers(system, path):
@@ -242,7 +244,7 @@ def test_retention_that_takes_what_is_being_compared_begins_again(system, monkey
 
 def test_segments_are_opened_a_bounded_number_ahead(system, monkeypatch):
     """F144: and one that is missing there is told, with nothing left open."""
-    monkeypatch.setattr(source, "_OPEN", 2)
+    set_constant(monkeypatch, source, "_OPEN", 2)
     with pytest.raises(Overtaken) as caught:
         next(open_ahead(system, LOG, [4, 1, 9]))
     assert caught.value.number == 9

@@ -9,6 +9,7 @@ from random import Random
 from publishers.options import LogOptions
 from publishers.wal import RealFileSystem, Wal
 from publishers.wal.disk.filesystem import Mode
+from tests.harness.inside import catalog_of
 from tests.publishers.wal.logs import commit, contents, options, sealed
 from tests.simulation.filesystem import SimulatedFile, SimulatedFileSystem
 
@@ -20,7 +21,7 @@ def make_log(path: Path, *, crash: bool = False, segments: int = 3, settings: Lo
     """A log of several segments with small, large and empty transactions; answers what was acknowledged."""
     wal = opened_really(path, settings)
     random = Random(segments)
-    while len(wal.reader._catalog.entries) < segments:
+    while len(catalog_of(wal.reader).entries) < segments:
         bodies = [random.randbytes(random.randrange(1200)) for _ in range(random.randrange(1, 12))]
         commit(wal, *bodies, None)
     for size in (1, 3000, 9):

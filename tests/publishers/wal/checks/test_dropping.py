@@ -12,6 +12,7 @@ from publishers.wal.checks import Verdict, dump, repair, segments, verify
 from publishers.wal.checks.verify import examine
 from publishers.wal.files.head import CUT, Head, read_head
 from publishers.wal.files.mirrored_file import MirroredFile
+from tests.harness.inside import catalog_of, head_writer_of
 from tests.publishers.wal.checks.damage import (
     change,
     copy_log,
@@ -160,7 +161,7 @@ def test_what_was_withheld_from_before_stays_withheld(tmp_path):
     wal = opened_really(path)
     visible = wal.visible
     wal.show(visible)
-    while len(wal.reader._catalog.entries) < 3:
+    while len(catalog_of(wal.reader).entries) < 3:
         commit(wal, b"x" * 20_000)
     wal.close()
     header(path)
@@ -314,11 +315,11 @@ def test_an_examination_that_retention_overtakes_is_begun_anew_and_tells_the_new
     def overtaken(self, number, *, last):
         if takes[0] and number == self._numbers[0]:
             takes[0] -= 1
-            while len(wal.reader._catalog.entries) < 7:
+            while len(catalog_of(wal.reader).entries) < 7:
                 commit(wal, b"y" * 30_000)
-            gone = range(wal._catalog.entries[0].number, wal.reader._catalog.entries[-1].number)
-            wal._head_writer.write(gone.stop)
-            wal._catalog.drop(gone.stop)
+            gone = range(catalog_of(wal).entries[0].number, catalog_of(wal.reader).entries[-1].number)
+            head_writer_of(wal).write(gone.stop)
+            catalog_of(wal).drop(gone.stop)
             for one in gone:
                 (log / f"wal-{one:012d}.log").unlink()
         guarded(self, number, last=last)

@@ -8,6 +8,7 @@ from publishers.wal.checks import Verdict, repair, verify
 from publishers.wal.checks.verify import examine
 from publishers.wal.files.segment import segment_name, segment_number
 from publishers.wal.format.frame import CONTROL, LAST, FrameHeader, seal
+from tests.harness.inside import catalog_of
 from tests.publishers.wal.checks.damage import Moody, frames_in
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.workload import LOG
@@ -171,7 +172,7 @@ def pruning(system, wal):
 
     def prune():
         housekept(wal)
-        assert verify_names(system) == [wal.reader._catalog.entries[-1].number]
+        assert verify_names(system) == [catalog_of(wal.reader).entries[-1].number]
 
     return prune
 

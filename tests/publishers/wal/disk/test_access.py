@@ -13,6 +13,7 @@ from publishers.wal import Follower, RealFileSystem
 from publishers.wal.checks import Verdict, dump, repair, verify
 from publishers.wal.checks.dump import Dumped, DumpGap
 from publishers.wal.files.segment import segment_name
+from tests.harness.failing import failing
 from tests.publishers.support import QUICK, Probe, fill, wait_until
 from tests.publishers.wal.checks.damage import make_log, opened_really, snapshot
 from tests.publishers.wal.logs import contents, fill_segments, opened
@@ -194,10 +195,7 @@ def test_a_disk_that_fails_at_an_opening_is_not_told_as_a_commit(monkeypatch):
     """E7."""
     system = SimulatedFileSystem()
 
-    def broken(path):
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(system, "sync_directory", broken)
+    failing(monkeypatch, system, "sync_directory", OSError(errno.EIO, "Input/output error"))
     with pytest.raises(LogFailed, match="could not be opened") as caught:
         opened(system)
     assert caught.value.outcome == "refused"

@@ -10,6 +10,8 @@ from publishers.wal.disk import notify
 from publishers.wal.disk.descriptors import DescriptorReserve
 from publishers.wal.disk.filesystem import RealFileSystem, memory_as_error
 from publishers.wal.disk.notify import FileNotifier
+from tests.harness.constants import set_constant
+from tests.harness.failing import failing
 
 
 def opens_at(attempt, kind=errno.EMFILE):
@@ -29,8 +31,8 @@ def opens_at(attempt, kind=errno.EMFILE):
 def reserve(monkeypatch):
     made = DescriptorReserve(2)
     made.fill()
-    monkeypatch.setattr(module, "DESCRIPTORS", made)
-    monkeypatch.setattr(notify, "DESCRIPTORS", made)
+    set_constant(monkeypatch, module, "DESCRIPTORS", made)
+    set_constant(monkeypatch, notify, "DESCRIPTORS", made)
     yield made
     while made._release():
         pass
@@ -53,11 +55,8 @@ def test_what_must_be_opened_gets_descriptors_of_the_reserve_until_it_is_empty(r
 def test_a_reserve_that_finds_none_free_stays_low(reserve, monkeypatch):
     assert reserve.spending(opens_at(2)) == 2
 
-    def refused(*_):
-        raise OSError(errno.EMFILE, "no descriptor is free")
-
     with monkeypatch.context() as nothing_free:
-        nothing_free.setattr(os, "open", refused)
+        failing(nothing_free, os, "open", OSError(errno.EMFILE, "no descriptor is free"))
         reserve.refill()
         with pytest.raises(OSError, match="no descriptor"):
             reserve.fill()

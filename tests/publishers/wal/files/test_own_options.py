@@ -13,6 +13,7 @@ from publishers.options import KEEP_HISTORY, KEPT
 from publishers.wal import RealFileSystem
 from publishers.wal.checks import Verdict, repair, verify
 from publishers.wal.files.own_options import OPTIONS_NAME, read_own, write_own
+from tests.harness.failing import failing
 from tests.publishers.support import QUICK
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -153,11 +154,8 @@ def test_options_that_cannot_be_read_are_not_taken_for_none(monkeypatch, number,
     system.make_directory(LOG)
     write_own(system, LOG, {"retain_bytes": 5})
 
-    def refuse(*_):
-        raise OSError(number, "simulated")
-
     with monkeypatch.context() as patch:
-        patch.setattr(system, "open", refuse)
+        failing(patch, system, "open", OSError(number, "simulated"))
         for call in (lambda: read_own(system, LOG), lambda: write_own(system, LOG, {"retain_age": 5.0})):
             with pytest.raises(error, match=told) as caught:
                 call()
@@ -166,10 +164,8 @@ def test_options_that_cannot_be_read_are_not_taken_for_none(monkeypatch, number,
 
 
 def test_a_disk_that_has_no_room_for_the_options_has_room_for_the_log(tmp_path, monkeypatch, caplog):
-    def full(*_):
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("publishers.wal.files.own_options.write_own", full)
+    failing(monkeypatch, "publishers.wal.files.own_options.write_own", OSError(28, "No space left on device"))
     with ChangeLog.open(tmp_path / "log", retain_bytes=None) as log:
         assert log.commit([upsert("order", "1", {})]).version == 1
     assert "cannot be written" in caplog.text

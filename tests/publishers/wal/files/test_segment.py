@@ -13,6 +13,8 @@ from publishers.wal.files.segment import (
     segment_number,
     write_index,
 )
+from tests.harness.constants import set_constant
+from tests.harness.inside import lock_of
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
 
@@ -62,7 +64,7 @@ def test_every_bit_of_a_header_counts():
 
 
 def test_a_header_of_another_format_is_refused(monkeypatch):
-    monkeypatch.setattr("publishers.wal.files.segment._MAGIC", b"PENSTK02")
+    set_constant(monkeypatch, "publishers.wal.files.segment._MAGIC", b"PENSTK02")
     data = SegmentHeader(3, 100, LOG_ID, 1, 2).pack()
     monkeypatch.undo()
     with pytest.raises(ValueError, match="not of format 1 or 2"):
@@ -136,7 +138,7 @@ def test_a_damaged_or_foreign_index_is_refused():
 def test_of_two_who_add_the_same_frame_at_once_one_does():
     """Readers add what they come by, each on a thread of its own."""
     index = SparseIndex()
-    lock = index._lock
+    lock = lock_of(index)
 
     class Late:
         """Taken by the other one first."""

@@ -12,6 +12,7 @@ from publishers.wal import Follower
 from publishers.wal.disk.filesystem import RealFileSystem
 from publishers.wal.files.segment import segment_name, segment_number
 from publishers.wal.keep.hard_links import held_directory
+from tests.harness.inside import catalog_of, writer_of
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -71,7 +72,7 @@ def test_links_go_as_the_consumer_goes_on_and_the_last_one_stays():
     assert kept(system) == [4]
     assert linked(system) == [1, 2, 3, 4]
     reader = consumer(system)
-    second = reader.reader._catalog.entries[1].first_version
+    second = catalog_of(reader.reader).entries[1].first_version
     assert reader.release(second - 1) == 0
     assert reader.release(second) == 1
     assert linked(system) == [2, 3, 4]
@@ -137,7 +138,7 @@ def test_a_missing_link_is_a_gap_and_not_a_damage():
     log.links.add("spark")
     fill_segments(log, 4)
     reader = consumer(system)
-    third = reader.reader._catalog.entries[2].first_version
+    third = catalog_of(reader.reader).entries[2].first_version
     system.unlink(LOG / "held" / "spark" / segment_name(2))
     with pytest.raises(HistoryPruned) as caught:
         contents(reader)
@@ -276,7 +277,7 @@ def test_a_power_cut_at_any_point_takes_nothing_from_a_consumer():
 
 def cycle(log, given=None):
     number = 0
-    while len(log.reader._catalog.entries) and log._writer.active.number < 4:
+    while len(catalog_of(log.reader).entries) and writer_of(log).active.number < 4:
         number += 1
         body = b"%06d" % number * 3000
         version = commit(log, body)

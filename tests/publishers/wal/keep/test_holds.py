@@ -15,6 +15,7 @@ from publishers.wal.files.segment import segment_name
 from publishers.wal.keep.retention import Retention
 from publishers.wal.keep.segment_ages import Ages
 from publishers.wal.read.catalog import Catalog, SegmentEntry
+from tests.harness.inside import catalog_of, filesystem_of
 from tests.harness.scale import scaled
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -42,7 +43,7 @@ def log_of(segments, clock=None, **overrides):
     system = SimulatedFileSystem()
     wal = opened(system, options(**{**KEEP, **overrides}), clock=clock)
     fill_segments(wal, segments)
-    return wal, [entry.first_version for entry in wal._catalog.entries]
+    return wal, [entry.first_version for entry in catalog_of(wal).entries]
 
 
 def test_nothing_is_deleted_that_somebody_holds():
@@ -93,7 +94,7 @@ def test_above_its_cap_a_hold_is_unreserved_for_one_pass_and_then_lost():
     assert (hold.state, told) == (HoldState.LOST, [hold])
     assert wal.reader.oldest > first[0]
     assert hold.oldest == Position(wal.reader.oldest)
-    names = wal.retention._filesystem.listing(LOG)
+    names = filesystem_of(wal.retention).listing(LOG)
     assert segment_name(1) not in names
     for position in (Position(first[0]), Position(wal.durable)):
         with pytest.raises(HistoryPruned) as caught:
@@ -182,7 +183,7 @@ def test_owners_make_their_places_durable_before_anything_is_deleted():
     events = []
 
     def sync():
-        events.append(("synced", segment_name(wal._catalog.entries[0].number) in system.listing(LOG)))
+        events.append(("synced", segment_name(catalog_of(wal).entries[0].number) in system.listing(LOG)))
         if len(events) < 3:
             raise OSError("no")
 

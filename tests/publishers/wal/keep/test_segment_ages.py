@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from publishers import ChangeLog
 from publishers.wal.keep.segment_ages import AGREEMENT, Ages
 from publishers.wal.read.catalog import SegmentEntry
+from tests.harness.inside import catalog_of, head_writer_of, writer_of
 from tests.harness.scale import scaled
 from tests.publishers.support import QUICK, fill, opened, wait_until
 from tests.publishers.wal import logs
@@ -54,13 +55,13 @@ class Machine:
 
     def grow(self):
         """Begins another segment."""
-        fill_segments(self.wal, len(self.wal._catalog.entries) + 1)
+        fill_segments(self.wal, len(catalog_of(self.wal).entries) + 1)
 
     def sweep(self):
         """The housekeeping of a moment; the numbers of the segments that are left."""
         while self.wal.maintain():
             pass
-        return [entry.number for entry in self.wal._catalog.entries]
+        return [entry.number for entry in catalog_of(self.wal).entries]
 
     def wait(self, seconds):
         self.clocks.elapsed += seconds
@@ -199,12 +200,12 @@ def test_no_jump_of_the_wall_clock_retires_a_segment_before_its_time_or_keeps_it
         elif action == "jump":
             machine.clocks.wrong = value
         elif action == "grow":
-            closed[machine.wal._writer.active.number] = machine.clocks.elapsed
+            closed[writer_of(machine.wal).active.number] = machine.clocks.elapsed
             machine.grow()
         else:
             machine.reopen()
             opened_at, closed = machine.clocks.elapsed, {}
-        before = [entry.number for entry in machine.wal._catalog.entries]
+        before = [entry.number for entry in catalog_of(machine.wal).entries]
         after = machine.sweep()
         for number in set(before) - set(after):
             since = closed.get(number)
@@ -225,7 +226,7 @@ def test_a_wrong_clock_neither_forgets_a_producer_nor_stops_head_and_rolls(wrong
     assert machine.wal.producer(producer).sequence == 7
     commit(machine.wal, b"b")
     machine.wait(2.0)
-    assert machine.wal._head_writer.head.state.durable == machine.wal.durable
+    assert head_writer_of(machine.wal).head.state.durable == machine.wal.durable
     machine.clocks.wrong = 0.0
     assert not machine.wal.overdue
     machine.wait(3600.0)

@@ -7,6 +7,7 @@ from publishers.errors import HistoryPruned, WalCorrupted
 from publishers.wal import Follower, Location
 from publishers.wal.files.segment import SparseIndex, index_name, segment_name
 from publishers.wal.read.reader import BLOCK_BYTES, Reader
+from tests.harness.inside import catalog_of, writer_of
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG, Clock
@@ -19,7 +20,7 @@ def system():
 
 def fresh(log):
     """A reader of its own with empty caches."""
-    return Reader(log._catalog, lambda: log._writer.limit)
+    return Reader(catalog_of(log), lambda: writer_of(log).limit)
 
 
 def walk(reader, location):
@@ -166,7 +167,7 @@ def test_the_chain_is_followed_across_segments(system):
     log = opened(system)
     fill_segments(log, 3)
     reader = fresh(log)
-    last = log._catalog.entries[1].first_version - 1
+    last = catalog_of(log).entries[1].first_version - 1
     reader.read(reader.locate(last))
     (key,) = [key for key in reader._links if key[0] == 1][-1:]
     reader._links[key] ^= 1
@@ -208,7 +209,7 @@ def test_a_segment_that_vanished_is_damage_and_one_that_was_pruned_is_history(sy
     with pytest.raises(WalCorrupted, match="missing"):
         fresh(log).read(Location(2, 64))
     system.unlink(LOG / segment_name(1))
-    log._catalog.drop(3)
+    catalog_of(log).drop(3)
     with pytest.raises(HistoryPruned):
         fresh(log).read(Location(1, 64))
 
@@ -217,15 +218,15 @@ def test_few_files_are_open_however_many_segments_are_read(system):
     log = opened(system)
     fill_segments(log, 20)
     contents(log)
-    assert len(log._catalog._handles) <= 8
+    assert len(catalog_of(log)._handles) <= 8
     log.close()
-    assert not log._catalog._handles
+    assert not catalog_of(log)._handles
 
 
 def test_a_file_that_is_being_read_stays_open_until_the_read_is_through(system):
     log = opened(system)
     fill_segments(log, 3)
-    catalog = log._catalog
+    catalog = catalog_of(log)
     handle = catalog._acquire(1)
     catalog.drop(2)
     assert handle.file.pread(8, 0) == b"PENSTK01"
@@ -267,16 +268,16 @@ def test_nothing_above_the_limit_is_read_even_before_its_end(system):
     log = opened(system)
     for body in (b"a", b"b", b"c"):
         commit(log, body)
-    reader = Reader(log._catalog, lambda: log._writer.limit._replace(version=2))
+    reader = Reader(catalog_of(log), lambda: writer_of(log).limit._replace(version=2))
     assert [frame.header.version for frame in walk(reader, Location(1, 64))] == [1, 2]
 
 
 def test_a_limit_in_the_middle_of_a_frame_is_damage(system):
     log = opened(system)
     commit(log, b"a" * 100)
-    limit = log._writer.limit
+    limit = writer_of(log).limit
     for short in (8, 150):
-        reader = Reader(log._catalog, lambda short=short: limit._replace(offset=limit.offset - short))
+        reader = Reader(catalog_of(log), lambda short=short: limit._replace(offset=limit.offset - short))
         with pytest.raises(WalCorrupted, match="ends beyond the readable log"):
             list(walk(reader, Location(1, 64)))
 
@@ -285,24 +286,26 @@ def test_locating_starts_again_when_retention_strikes_in_the_middle(system):
     log = opened(system)
     fill_segments(log, 4)
     reader = fresh(log)
-    stale = log._catalog.entries[0]
-    wanted = log._catalog.entries[3].first_version
-    log._catalog.drop(2)
+    stale = catalog_of(log).entries[0]
+    wanted = catalog_of(log).entries[3].first_version
+    catalog_of(log).drop(2)
     system.unlink(LOG / segment_name(1))
-    find = log._catalog.find
+    find = catalog_of(log).find
     answers = [stale]
-    with mock.patch.object(log._catalog, "find", lambda version: answers.pop() if answers else find(version)):
+    with mock.patch.object(
+        catalog_of(log), "find", lambda version: answers.pop() if answers else find(version)
+    ):
         assert reader.locate(wanted).segment == 4
 
 
 def test_the_index_of_the_last_segment_is_never_forgotten(system):
     log = opened(system)
     fill_segments(log, 3)
-    live = log._catalog.index(3)
+    live = catalog_of(log).index(3)
     for number in range(100, 150):
-        log._catalog._keep_index(number, SparseIndex())
-    assert log._catalog.index(3) is live
-    assert len(log._catalog._indexes) == 32
+        catalog_of(log)._keep_index(number, SparseIndex())
+    assert catalog_of(log).index(3) is live
+    assert len(catalog_of(log)._indexes) == 32
 
 
 def test_reading_may_begin_at_the_end_of_a_closed_segment(system):
@@ -310,8 +313,8 @@ def test_reading_may_begin_at_the_end_of_a_closed_segment(system):
     commit(log, b"a")
     fill_segments(log, 2)
     reader = fresh(log)
-    first = log._catalog.entries[1].first_version
-    assert reader.read(Location(1, log._catalog.size(1))).header.version == first
+    first = catalog_of(log).entries[1].first_version
+    assert reader.read(Location(1, catalog_of(log).size(1))).header.version == first
 
 
 def test_a_block_that_was_used_last_is_found_first(system):
@@ -355,7 +358,7 @@ def timed(system, segment_bytes=65536):
     clock = Clock()
     log = opened(system, options(segment_bytes=segment_bytes), clock=clock)
     times = []
-    while len(log._catalog.entries) < 4:
+    while len(catalog_of(log).entries) < 4:
         clock.now += 10
         count = 6 if len(times) % 5 == 3 else 1
         (done,) = log.append([sealed(*[b"%05d" % len(times) * 300] * count)])
@@ -379,11 +382,11 @@ def test_the_first_version_since_a_time_is_the_one_that_a_full_scan_finds(system
 def test_a_time_is_searched_again_in_what_retention_has_left(system):
     log, times = timed(system)
     reader, read = fresh(log), Reader.read
-    oldest = log._catalog.entries[2]
+    oldest = catalog_of(log).entries[2]
 
     def late(self, location):
-        if log._catalog.entries[0].number == 1:
-            log._catalog.drop(3)
+        if catalog_of(log).entries[0].number == 1:
+            catalog_of(log).drop(3)
             for number in (1, 2):
                 system.unlink(LOG / segment_name(number))
             location = Location(1, 64)
@@ -415,22 +418,22 @@ def test_backward_gives_what_forward_gives_in_reverse_from_any_change_on(system,
 
 def test_backward_ends_where_retention_has_come_meanwhile(system):
     log, _ = timed(system)
-    entries = log._catalog.entries
+    entries = catalog_of(log).entries
     reader = fresh(log)
     going = reader.backward(log.durable, 1)
     found = [next(going).header.version]
     while found[-1] >= entries[2].first_version:
         found.append(next(going).header.version)
-    index = log._catalog.index
+    index = catalog_of(log).index
 
     def late(number):
-        if log._catalog.entries[0].number == 1:
-            log._catalog.drop(3)
+        if catalog_of(log).entries[0].number == 1:
+            catalog_of(log).drop(3)
             for gone in (1, 2):
                 system.unlink(LOG / segment_name(gone))
         return index(number)
 
-    with mock.patch.object(log._catalog, "index", late):
+    with mock.patch.object(catalog_of(log), "index", late):
         found += [frame.header.version for frame in going]
     assert sorted(set(found)) == list(range(found[-1], log.durable + 1))
     assert found[-1] > 1

@@ -9,6 +9,7 @@ from publishers.wal.checks import Verdict, verify
 from publishers.wal.files.segment import index_name
 from publishers.wal.format.control import ControlTables, encode_epoch
 from publishers.wal.format.frame import CONTROL, Chain
+from tests.harness.inside import catalog_of
 from tests.publishers.wal.logs import contents, fill_segments, opened
 from tests.publishers.wal.recover.test_recovery import FIRST, frames, head_of, log_of, place_of
 from tests.simulation.filesystem import SimulatedFileSystem
@@ -95,7 +96,7 @@ def test_a_bad_frame_behind_a_good_index_is_reported_by_the_reader():
     with pytest.raises(WalCorrupted) as caught:
         contents(log)
     assert caught.value.segment == 1
-    assert contents(log, log._catalog.entries[1].first_version)
+    assert contents(log, catalog_of(log).entries[1].first_version)
 
 
 def rewritten(system: SimulatedFileSystem, place: int, payload: bytes) -> None:

@@ -9,6 +9,7 @@ from publishers.errors import LogFailed, LogFull, WalCorrupted
 from publishers.wal.files.head import CUT, DEFERRED, HEAD_NAME, HeadState, read_head
 from publishers.wal.files.segment import DATA_START, index_name, segment_name
 from publishers.wal.format.frame import CONTROL, FrameHeader, padded
+from tests.harness.inside import catalog_of
 from tests.publishers.wal.logs import commit, contents, fill_segments, opened, options, sealed
 from tests.simulation.filesystem import PowerCut, SimulatedFileSystem
 from tests.simulation.workload import LOG
@@ -201,7 +202,7 @@ def test_an_interrupted_retention_is_finished():
     log = opened(system)
     kept = [name for name in system.listing(LOG) if name.startswith("wal-")]
     assert kept == sorted(name for name in files if name.startswith("wal-00000000000") and name[15] in "34")
-    assert log.oldest == log._catalog.entries[0].first_version > 1
+    assert log.oldest == catalog_of(log).entries[0].first_version > 1
 
 
 def test_frames_that_head_does_not_cover_are_written_again():
@@ -229,7 +230,7 @@ def test_a_cut_that_head_tells_of_is_finished():
         fill_segments(log, 4)
         while log.maintain():
             pass
-        keep = log._catalog.entries[1].first_version + 2
+        keep = catalog_of(log).entries[1].first_version + 2
         place = log.reader.locate(keep + 1)
         expected = contents(log)[:keep]
         log.close()
