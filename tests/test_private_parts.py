@@ -44,6 +44,7 @@ OURS = (
     "flow/drain/drain.py", "flow/drain/strand.py", "flow/interrupts.py", "flow/tck/stress.py",  # of flow and of sys
     "transports/cli/arguments.py", "transports/cli/completion.py",  # of argparse
     "transports/http/changes.py",  # a class of the same module
+    "transports/sinks/bounded.py",  # of socket, as its own makefile
     "transports/sinks/kafka.py", "transports/sinks/kafka_errors.py",  # names of librdkafka's errors, which are public
 )  # fmt: skip
 """What is private of this project or of the standard library."""

@@ -3,6 +3,7 @@
 So a target that sends a byte now and then would hold its sink for hours, and one that does not end would take all memory.
 """
 
+import io
 import socket
 import threading
 from collections.abc import Callable
@@ -62,6 +63,11 @@ class BoundedSocket:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
+
+    def makefile(self, _mode: str = "rb", _buffering: int | None = None) -> io.BufferedReader:
+        """Returns a file to read from; see ``socket.makefile``."""
+        self._socket._io_refs += 1  # type: ignore[attr-defined]  # noqa: SLF001 - as socket.makefile does
+        return io.BufferedReader(socket.SocketIO(self, "r"))  # type: ignore[arg-type]  # it has what is used
 
     def recv(self, size: int) -> bytes:
         """See ``socket.recv``."""

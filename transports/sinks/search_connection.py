@@ -6,13 +6,12 @@ sends a byte now and then would hold the sink for hours, and one that does not e
 
 import contextlib
 import io
-import socket
-import threading
-from collections.abc import Iterator
 from typing import Any, Final
 
 import opensearchpy
 import urllib3
+
+from transports.sinks.bounded import AnswerBound, BoundedSocket
 
 __all__ = ["ANSWER_BYTES", "BoundedConnection"]
 
@@ -28,18 +27,24 @@ class BoundedConnection(opensearchpy.Urllib3HttpConnection):
         within, pool = float(self.timeout), self.pool
         ask = pool.urlopen
 
+        bound = AnswerBound(within, 2 * ANSWER_BYTES)  # with its head; the body has a bound of its own
+
         class Connection(pool.ConnectionCls):  # type: ignore[misc, name-defined]  # plain or TLS
+            def connect(self) -> None:
+                super().connect()
+                connection: Any = self.sock
+                self.sock: Any = BoundedSocket(connection, bound)
+
             def getresponse(self) -> Any:
-                with _cut_off(pool, self.sock, within):
-                    return super().getresponse()
+                bound.begin()
+                return super().getresponse()
 
         def urlopen(*given: Any, **named: Any) -> urllib3.HTTPResponse:
+            bound.begin()
             answer = ask(*given, preload_content=False, **named)
+            bound.begin()
             read = bytearray()
-            with (
-                contextlib.closing(answer),
-                _cut_off(pool, answer.connection and answer.connection.sock, within),
-            ):
+            with contextlib.closing(answer):
                 for piece in answer.stream(65536, decode_content=True):
                     read += piece
                     if len(read) > ANSWER_BYTES:
@@ -52,29 +57,3 @@ class BoundedConnection(opensearchpy.Urllib3HttpConnection):
             return urllib3.HTTPResponse(io.BytesIO(read), headers, answer.status)
 
         pool.ConnectionCls, pool.urlopen = Connection, urlopen
-
-
-@contextlib.contextmanager
-def _cut_off(pool: Any, connection: socket.socket | None, within: float) -> Iterator[None]:
-    """Ends a connection that is still being read from after so many seconds, and raises ``ReadTimeoutError`` then."""
-    late = threading.Event()
-
-    def cut() -> None:
-        late.set()
-        with contextlib.suppress(OSError):
-            if connection is not None:
-                connection.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(within, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except Exception as error:
-        if late.is_set():
-            raise urllib3.exceptions.ReadTimeoutError(
-                pool, "", f"no whole answer within {within:g} s"
-            ) from error
-        raise
-    finally:
-        timer.cancel()
