@@ -75,7 +75,7 @@ class HeldSlots:
     def __init__(
         self, leases: SlotLeases, client: Hashable, *, on_opened: Callable[[], object] | None = None
     ) -> None:
-        self.opening = 0
+        self.opening: int = 0
         self._leases = leases
         self._client = client
         self._on_opened = on_opened

@@ -56,7 +56,7 @@ class Shares:
         self._all = 0.0
         self._late = (0.0, -math.inf)
         self._looked = -math.inf
-        self.taken = 0.0
+        self.taken: float = 0.0
         self.held = 0
         forks.register(self)
 
