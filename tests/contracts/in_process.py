@@ -324,6 +324,10 @@ class Heard:
     def on_complete(self) -> None:
         self._came.put(None)
 
+    def ended(self) -> Any:
+        """The next signal, without a request: the end."""
+        return self._came.get(timeout=DEADLINE)
+
     def take(self, count: int) -> list[Any]:
         """So many elements, or those until the end.
 

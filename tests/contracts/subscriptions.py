@@ -11,6 +11,7 @@ from tests.contracts import graphql, in_process, javascript, python, resp, webso
 from tests.contracts.faces import Refused, Seen
 from tests.contracts.place import Place
 from transports import RemoteError
+from transports.problems import describe
 
 __all__ = ["FACES"]
 
@@ -109,7 +110,7 @@ class Heard:
         self.heard.subscription.cancel()
 
     def end_told(self) -> str:
-        return told(lambda: self.read(1))
+        return describe(self.heard.ended()).code
 
 
 class WebSocket(Subscribing, websocket.Connected):
