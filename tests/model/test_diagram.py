@@ -22,7 +22,7 @@ def test_the_page_has_the_tables_of_states(name):
 def test_nothing_but_a_table_changes_a_state(name, rooms):
     """Else the table would stand beside the code, and what is explored would not be what runs."""
     found = [
-        (path.name, line.strip())
+        (path.name, re.sub(r"(\.\w+): \w+ =", r"\1 =", line.strip()))
         for path in (PAGE.parents[1] / "publishers").glob(f"{rooms}/*.py")
         for line in path.read_text().splitlines()
         if re.search(rf"\.{name}\s*(:.*)?=[^=]", line)
