@@ -24,7 +24,14 @@ __all__ = ["arrow_has_its_pipe", "nothing_is_left_behind", "possessions"]
 PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "120"))
 """Seconds within which resources must end after a test, on any machine."""
 
-KEPT = ("thread asyncio_", "thread flow-resubmit", "thread flow-timers")
+KEPT = (
+    "thread asyncio_",
+    "thread flow-resubmit",
+    "thread flow-timers",
+    *(
+        f"thread penstock-{pool} (" for pool in ("append", "gather", "judge", "prepare", "scan")
+    ),  # of a server
+)
 """Prefixes of threads that serve the whole process, or end by themselves when idle."""
 
 OWNED = re.compile(r"thread (ThreadPoolExecutor-\d+|penstock-.+?)[-_](house|dispatch_\d+|replay-\d+|\d+) ")
