@@ -204,11 +204,11 @@ def _frames(_seed: int) -> None:
         _transport=Mock(),
         loop=Mock(),
         _conn=SimpleNamespace(parser_exc=None),
-        _go_on=None,
+        _wait_for_turn=Mock(),
     )
-    LinkProtocol._process(turn)
+    LinkProtocol._handle(turn)
     assert handled == 64
-    turn.loop.call_soon.assert_called_once()
+    turn._wait_for_turn.assert_called_once()
 
 
 def _dispatch(_seed: int) -> None:
@@ -388,7 +388,7 @@ BOUNDING = [
     _mutant(
         "all frames in one turn",
         "frames",
-        "transports.server.ws_protocol:LinkProtocol._process",
+        "transports.server.ws_protocol:LinkProtocol._handle",
         "while self._events and self._reading and left:",
         "while self._events and self._reading:",
     ),

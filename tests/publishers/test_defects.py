@@ -148,7 +148,7 @@ class Depth(Probe):
 
 
 @pytest.mark.parametrize(
-    ("backlog", "executor"), [(10_000, flow.INLINE), (10_000, None), (scaled(250_000), flow.INLINE)]
+    ("backlog", "executor"), [(10_000, flow.INLINE), (10_000, None), (1000 * scaled(250), flow.INLINE)]
 )
 def test_d4_a_backlog_read_with_request_inside_on_next(backlog, executor):
     """D4, E27: everything arrives on a constant stack, and so does a commit after it."""

@@ -10,6 +10,7 @@ from flow.drain import COMPLETED
 from flow.tck import ENDLESS, PublisherVerification
 from publishers import ChangeLog, upsert
 from publishers.groups.subscription import DeliveryFeed, DeliverySubscription, ReadBounds
+from tests.harness.inside import link_of
 from tests.publishers.support import QUICK, scratch
 from tests.tck.places import SILENCE, On, Placed, closed, needs_uvloop
 from transports import Grant, Limits, LogAction, connect, serve
@@ -165,7 +166,8 @@ class Remote(Placed, PublisherVerification):
             return member.deliveries()
 
         def subscribe(subscriber, executor):
-            ending = EndingRemotely(self.remote, self.remote.consumer(member._payload), 100).ends_behind(n)
+            link = link_of(self.remote)
+            ending = EndingRemotely(link, link.consumer(member._payload), 100).ends_behind(n)
             ending.begin(subscriber, executor or self.executor)
 
         return DeliveryFeed(subscribe)

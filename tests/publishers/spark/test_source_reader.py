@@ -443,7 +443,7 @@ def test_filters_that_are_not_understood_are_left_to_spark(path, one):
         ({"until": "-1"}, InvalidOption, "until is '-1', but must be a whole number from 0"),
         ({"maxBytesPerBatch": "0"}, InvalidOption, "maxBytesPerBatch is '0', but must be a whole number from 1"),
         ({"operation": "upsert"}, InvalidCriteria, "one of UPSERT"),
-        ({"criteria": "["}, InvalidOption, "JSON, a list of wishes"),
+        ({"criteria": "["}, InvalidOption, "JSON, a list of criteria"),
         ({"criteria": "[]", "key": "1"}, InvalidOption, "left out where there is key"),
     ],
 )  # fmt: skip

@@ -23,6 +23,7 @@ class FakeLink:
     """A link whose peer takes what the test says."""
 
     def __init__(self):
+        self.payer = "one"
         self.paused = False
         self.unsent = 0
         self.messages = []
