@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "debugged",
+    "earlier_clients_have_taken_nothing",
     "earlier_objects_are_spared",
     "nothing_is_left_behind",
     "on_disk",
@@ -107,6 +109,14 @@ def earlier_objects_are_spared() -> None:
     """Collections of garbage pass over the thousands of tests, and over what earlier modules keep."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def earlier_clients_have_taken_nothing() -> None:
+    """All clients of tests have one address: it would pay for what those of earlier tests took of the processor."""
+    shares = sys.modules.get("transports.tcp.shares")
+    if shares is not None:
+        vars(shares.SHARES).update(vars(shares.Shares()))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections import Counter, OrderedDict
+from collections import Counter
 
 import pytest
 
@@ -28,9 +28,6 @@ def charged(monkeypatch):
         found[payer] += seconds
         spend(payer, seconds)
 
-    # What earlier tests took counts no more: their address is the same.
-    monkeypatch.setattr(SHARES, "_payers", OrderedDict())
-    monkeypatch.setattr(SHARES, "_all", 0.0)
     monkeypatch.setattr(SHARES, "spend", noted, raising=False)
     monkeypatch.setattr(Shares, "late", property(lambda _self: 1.0))
     return found
