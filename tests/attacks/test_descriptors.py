@@ -155,7 +155,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLI
 import flow, transports
 from publishers import ChangeLog, upsert
 body = {"x": "y" * 3000}
-log = ChangeLog.open(sys.argv[1], segment_bytes=65536, fill_step=0, sync="os", retain_bytes=300_000, state=True)
+log = ChangeLog.open(sys.argv[1], segment_bytes=65536, fill_step=0, sync="os", retain_bytes=2_000_000, state=True)
 log.commit([upsert("o", "0", {})])
 follower = ChangeLog.open(sys.argv[1], read_only=True)
 seen, begun, done = [], threading.Event(), threading.Event()
