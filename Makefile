@@ -21,7 +21,7 @@ LINT := lint-types lint-style $(TYPED:%=lint-types-%)
 
 help:
 	@echo "make demo [ARGS='--headless --rows 30000']   the whole journey, with real data"
-	@echo "make test [ARGS='tests/flow -k name']        every test"
+	@echo "make test [ARGS='tests/flow -k name']        every test but those of real servers"
 	@echo "make fast | wire | process [ARGS=...]        those without socket and process; with servers in the process; the others"
 	@echo "make servers                                 what needs real servers beside ours, which it installs"
 	@echo "make servers-sample                          a healthy run against each server that is installed, in a minute"
