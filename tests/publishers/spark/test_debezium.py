@@ -1,11 +1,15 @@
 import json
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock_cdc.errors import InvalidOption
 from publishers import ChangeLog, Operation, remove, upsert
 from publishers.spark import DEBEZIUM, ChangeSink, RowRefused, SchemaRefused, UnorderedWarning, debezium
+from publishers.spark.untold import UntoldValues
 from publishers.state import CompactedState
 
 pytestmark = pytest.mark.timeout(600)
@@ -364,3 +368,11 @@ def test_without_a_state_a_value_stays_untold(spark, log, stored):
 def test_types_that_envelopes_lack_are_refused(spark):
     with pytest.raises(SchemaRefused, match="has a type that envelopes lack"):
         debezium(kafka(spark, envelope("c", None, ONE)), "id BIGINT, place GEOMETRY(ANY)")
+
+
+def test_rows_for_a_log_without_a_state_keep_their_flaw_also_at_a_server():
+    """Nothing is read from the state of a server, so nothing may be asked of it."""
+    batch = pa.RecordBatch.from_pydict({"lacks": pa.array([b"[]", None], pa.binary())})
+    encoding: Any = SimpleNamespace(operations={})
+    server: Any = SimpleNamespace()
+    assert UntoldValues(server, encoding, "order", 1_000, 1.0, None).filled(batch) is batch
