@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from publishers.errors import BackupRefused, InvalidOption, NotALog
 from publishers.options import check_directory, check_switches
-from publishers.slots.backup import backed_up_places
+from publishers.slots.inspection import backed_up_places
 from publishers.store.directory import SYSTEM_DIRECTORY, kind_of
 from publishers.store.store import ChangeStore
 from publishers.wal import FileSystem, RealFileSystem

@@ -19,8 +19,7 @@ from publishers.groups.delivery import (
     PendingRow,
     PendingSummary,
 )
-from publishers.groups.group import ConsumerGroup
-from publishers.groups.groups import ConsumerGroups
+from publishers.groups.groups import ConsumerGroup, ConsumerGroups
 from publishers.groups.member import GroupMember
 from publishers.groups.settings import GroupSettings
 from publishers.groups.state import GroupState

@@ -3,12 +3,10 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from publishers.groups.journal_changes import JournalChanges
-from publishers.groups.record import OpenRow
+from publishers.groups.record import JournalChanges, OpenRow
 from publishers.groups.settings import GroupSettings
 from publishers.groups.state import DeliveryState
-from publishers.groups.transaction import GatheredTransaction
-from publishers.groups.unit import EVERYTHING, GroupLane, GroupUnit, ReadRow
+from publishers.groups.unit import EVERYTHING, GatheredTransaction, GroupLane, GroupUnit, ReadRow
 from publishers.model.change import Change
 from publishers.model.position import Position
 

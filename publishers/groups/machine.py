@@ -11,15 +11,12 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 
 from flow.clock import Clock
-from publishers.groups.breaker import GroupBreaker
 from publishers.groups.intake import GroupIntake
-from publishers.groups.journal_changes import JournalChanges, row_of
 from publishers.groups.members import GroupConsumer, GroupConsumers
-from publishers.groups.ready_heap import ReadyHeap
-from publishers.groups.record import OpenRow
+from publishers.groups.record import JournalChanges, OpenRow, row_of
+from publishers.groups.schedule import GroupBreaker, GroupTimers, ReadyHeap
 from publishers.groups.settings import GroupSettings
 from publishers.groups.state import DELIVERY_TABLE, DONE, DeliveryEvent, DeliveryState
-from publishers.groups.timers import GroupTimers
 from publishers.groups.unit import GroupUnit, Holder, LanePlan, ReadRow
 from publishers.model.position import Position
 

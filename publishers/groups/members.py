@@ -2,7 +2,7 @@
 
 from publishers.errors import TooCostly
 from publishers.groups.errors import ConsumerFenced
-from publishers.groups.ready_heap import ReadyHeap
+from publishers.groups.schedule import ReadyHeap
 from publishers.groups.settings import GroupSettings
 from publishers.groups.unit import GroupUnit, Holder
 from publishers.model.position import Position

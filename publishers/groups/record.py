@@ -1,4 +1,4 @@
-"""The payloads of a group's journal, as JSON: the whole group, or the differences to the frame before."""
+"""The payloads of a group's journal, as JSON: the whole group, or the differences to the frame before, which are collected here."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -7,9 +7,20 @@ import msgspec
 
 from publishers.errors import FormatTooNew
 from publishers.groups.settings import GroupSettings
+from publishers.groups.unit import GroupUnit
 from publishers.model.position import Position
 
-__all__ = ["GROUPS_NAME", "GROUP_FORMAT", "GroupEntry", "GroupRecord", "OpenRow", "replay_group"]
+__all__ = [
+    "GROUPS_NAME",
+    "GROUP_FORMAT",
+    "GroupEntry",
+    "GroupRecord",
+    "JournalChanges",
+    "OpenRow",
+    "replay_group",
+    "row_of",
+]
+
 
 GROUP_FORMAT: Final = 1
 GROUPS_NAME: Final = "groups"
@@ -109,3 +120,64 @@ def replay_group(payloads: Iterable[bytes]) -> GroupRecord | None:
     if record is None or record.dropped:
         return record
     return msgspec.structs.replace(record, opens=[opens[place] for place in sorted(opens)])
+
+
+class JournalChanges:
+    """Collects what the next frame of the journal must hold.
+
+    Its size is bounded by the units that are not done, or were not at the last write.
+
+    Args:
+        head: The head in the journal.
+
+    Attributes:
+        changed: Units whose row in the journal is missing or stale: newly open, or delivered again.
+    """
+
+    def __init__(self, head: Position) -> None:
+        self._head = head
+        self.changed: set[GroupUnit] = set()
+        self._gone: set[Position] = set()  # positions that are open in the journal and done by now
+
+    def close(self, unit: GroupUnit) -> None:
+        """Notes that a unit is done."""
+        self.changed.discard(unit)
+        if unit.stored:
+            self._gone.add(unit.position)
+
+    def close_stored(self, position: Position) -> None:
+        """Notes that a position in the journal is done although its change was not read again."""
+        self._gone.add(position)
+
+    def behind(self, head: Position) -> bool:
+        """Whether the journal is stale for a group with this head."""
+        return bool(self.changed or self._gone) or self._head != head
+
+    def news(self) -> tuple[list[OpenRow], list[Position]]:
+        """The rows to write (newly open or delivered again), and the positions that are done."""
+        opened = [row_of(unit) for unit in sorted(self.changed, key=lambda one: one.position)]
+        return opened, sorted(self._gone)
+
+    def stored(
+        self,
+        head: Position,
+        opened: Iterable[OpenRow],
+        closed: Iterable[Position],
+        units: dict[Position, GroupUnit],
+    ) -> None:
+        """Notes what was written. Units may have changed since ``news``; these stay in ``changed``."""
+        self._head = head
+        self._gone.difference_update(closed)
+        for row in opened:
+            unit = units.get(row.position)
+            if unit is None:
+                self._gone.add(row.position)
+                continue
+            unit.stored = True
+            if row_of(unit) == row:
+                self.changed.discard(unit)
+
+
+def row_of(unit: GroupUnit) -> OpenRow:
+    """The row of a unit in the journal."""
+    return OpenRow(unit.position.version, unit.position.index, unit.count, unit.first_us)

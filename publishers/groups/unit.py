@@ -1,16 +1,81 @@
-"""Units: what a group delivers as one (a change, or a transaction), and which units wait for which."""
+"""Units: what a group delivers as one (a change, or a transaction that was gathered), and the lines in which units wait for each other."""
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from publishers.groups.lines import GroupLine, LinePlace
 from publishers.groups.state import DONE, DeliveryState
 from publishers.model.change import Change
 from publishers.model.position import Position
 
-__all__ = ["EVERYTHING", "GroupLane", "GroupUnit", "Holder", "LanePlan", "ReadRow"]
+__all__ = ["EVERYTHING", "GatheredTransaction", "GroupLane", "GroupUnit", "Holder", "LanePlan", "ReadRow"]
+
+
+T = TypeVar("T")
+
+
+class LinePlace(Generic[T]):
+    """One place in a line.
+
+    Attributes:
+        item: The unit at this place.
+        line: The line.
+        before: The place in front of it, if there is one.
+        behind: The place behind it, if there is one.
+    """
+
+    __slots__ = ("before", "behind", "item", "line")
+
+    def __init__(self, item: T, line: "GroupLine[T]") -> None:
+        self.item: T = item
+        self.line: GroupLine[T] = line
+        self.before: LinePlace[T] | None = None
+        self.behind: LinePlace[T] | None = None
+
+
+class GroupLine(Generic[T]):
+    """A doubly linked list: removing a place costs the same anywhere in it, and frees all of its memory.
+
+    Attributes:
+        head: The first place; None if the line is empty.
+        tail: The last place.
+    """
+
+    __slots__ = ("head", "tail")
+
+    def __init__(self) -> None:
+        self.head: LinePlace[T] | None = None
+        self.tail: LinePlace[T] | None = None
+
+    @property
+    def first(self) -> T | None:
+        """The first item; None if the line is empty."""
+        return None if self.head is None else self.head.item
+
+    def append(self, item: T) -> LinePlace[T]:
+        """Adds an item at the end; returns its place."""
+        place, last = LinePlace(item, self), self.tail
+        place.before = last
+        if last is None:
+            self.head = place
+        else:
+            last.behind = place
+        self.tail = place
+        return place
+
+    def remove(self, place: LinePlace[T]) -> None:
+        """Removes a place."""
+        before, behind = place.before, place.behind
+        if before is None:
+            self.head = behind
+        else:
+            before.behind = behind
+        if behind is None:
+            self.tail = before
+        else:
+            behind.before = before
+
 
 GroupLane = tuple[str | None, str | None]
 """Entity type and key. A lane without a key is a barrier for its entity type; a lane without both is one for all changes."""
@@ -198,3 +263,42 @@ class LanePlan:
 def _touches(unit: GroupUnit, entity_type: str) -> bool:
     """Whether a unit has changes of an entity type."""
     return any(one == entity_type for one, _ in unit.lanes)
+
+
+MOST_LANES: Final = 256
+"""Most keys of one transaction that are distinguished. A transaction with more keys is a barrier for all changes."""
+
+LanedPlace = tuple[Position, tuple[GroupLane, ...]]
+"""The position of a transaction, and its lanes."""
+
+
+class GatheredTransaction:
+    """The transaction that is being read.
+
+    Attributes:
+        version: Its version; None if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.version: int | None = None
+        self._lanes: set[GroupLane] = set()
+
+    def add(self, position: Position, lane: GroupLane | None) -> list[LanedPlace]:
+        """Adds a change; returns the transaction before it if the change begins another one."""
+        found = [] if self.version in (None, position.version) else self.finish()
+        self.version = position.version
+        if lane is not None and len(self._lanes) <= MOST_LANES:
+            self._lanes.add(lane)
+        return found
+
+    def finish(self) -> list[LanedPlace]:
+        """Ends the transaction and returns it; an empty list if there is none."""
+        version, lanes = self.version, self._lanes
+        self.forget()
+        if version is None:
+            return []
+        return [(Position(version), tuple(lanes) if len(lanes) <= MOST_LANES else (EVERYTHING,))]
+
+    def forget(self) -> None:
+        """Drops the transaction."""
+        self.version, self._lanes = None, set()

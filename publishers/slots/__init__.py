@@ -13,7 +13,6 @@ and retention keeps the history behind the stored position.
 from publishers.slots.deduplicator import Deduplicator
 from publishers.slots.slot import Slot
 from publishers.slots.slots import Slots
-from publishers.slots.state import SlotState
-from publishers.slots.statistics import SlotStatistics, SlotTotals
+from publishers.slots.state import SlotState, SlotStatistics, SlotTotals
 
 __all__ = ["Deduplicator", "Slot", "SlotState", "SlotStatistics", "SlotTotals", "Slots"]

@@ -30,11 +30,10 @@ from publishers.errors import (
 from publishers.journal import Journal, JournalDamaged
 from publishers.model.position import Position, PositionToken, Start
 from publishers.options import LogOptions
-from publishers.slots.entry import SlotEntry
 from publishers.slots.errors import SlotsCorrupted, SlotsUnwritten
 from publishers.slots.ports import PlaceLog
 from publishers.slots.record import FORMAT, JournalEntry, SlotPlace, SlotRecord, replay
-from publishers.slots.slot import Slot
+from publishers.slots.slot import Slot, SlotEntry
 from publishers.slots.state import SlotState
 from publishers.wal import Hold
 

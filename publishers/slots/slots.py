@@ -13,13 +13,11 @@ from publishers.errors import HistoryPruned, InvalidOption, LogForked, PenstockE
 from publishers.model.position import Position, Start
 from publishers.options import check_label, check_switches
 from publishers.slots.book import SlotBook, advance, hold_of
-from publishers.slots.entry import SlotEntry
 from publishers.slots.errors import Fenced, NoSuchSlot, SlotExists
 from publishers.slots.ports import PlaceLog
 from publishers.slots.record import Granularity, JournalEntry, SlotRecord
-from publishers.slots.slot import Slot
-from publishers.slots.state import SlotEvent, SlotState, state_after
-from publishers.slots.statistics import SlotStatistics, SlotTotals
+from publishers.slots.slot import Slot, SlotEntry
+from publishers.slots.state import SlotEvent, SlotState, SlotStatistics, SlotTotals, state_after
 from publishers.wal import HoldState, HoldStatistics
 
 __all__ = ["Slots", "check_slot_name"]

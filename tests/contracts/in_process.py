@@ -12,7 +12,7 @@ from publishers import ChangeLog, Content, Criterion, Position
 from publishers.errors import PenstockError
 from publishers.groups import GroupDelivery, GroupMember
 from publishers.slots.slot import Slot
-from publishers.slots.statistics import SlotStatistics
+from publishers.slots.state import SlotStatistics
 from tests.contracts.faces import DEADLINE, Claimed, Given, Refused, Row, Seen, SlotSeen
 from tests.contracts.place import Place
 from transports.problems import describe

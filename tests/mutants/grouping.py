@@ -118,7 +118,7 @@ GROUPING = [
     ),
     _mutant(
         "a delay is not kept",
-        _GROUPS + "ready_heap:ReadyHeap.pop",
+        _GROUPS + "schedule:ReadyHeap.pop",
         "unit.state is _PARKED or unit.until <= now",
         "True",
     ),
@@ -142,7 +142,7 @@ GROUPING = [
     ),
     _mutant(
         "redeliveries come after what is new",
-        _GROUPS + "ready_heap:ReadyHeap.push",
+        _GROUPS + "schedule:ReadyHeap.push",
         "(unit.state is _PARKED, unit.position)",
         "(unit.state is not _PARKED, unit.position)",
     ),
@@ -205,13 +205,13 @@ GROUPING = [
     ),
     _mutant(
         "renewing does not help",
-        _GROUPS + "timers:GroupTimers._look",
+        _GROUPS + "schedule:GroupTimers._look",
         "if unit.until <= now:",
         "if True:",
     ),
     _mutant(
         "what is renewed never times out",
-        _GROUPS + "timers:GroupTimers._look",
+        _GROUPS + "schedule:GroupTimers._look",
         "self.set(unit, unit.until)",
         "pass",
     ),
@@ -244,19 +244,19 @@ GROUPING = [
     ),
     _mutant(
         "what is done meanwhile is open for ever",
-        _GROUPS + "journal_changes:JournalChanges.stored",
+        _GROUPS + "record:JournalChanges.stored",
         "self._gone.add(row.position)",
         "pass",
     ),
     _mutant(
         "what was stored as open and is done is not told",
-        _GROUPS + "journal_changes:JournalChanges.close",
+        _GROUPS + "record:JournalChanges.close",
         "if unit.stored:",
         "if False:",
     ),
     _mutant(
         "what has changed meanwhile is not told",
-        _GROUPS + "journal_changes:JournalChanges.stored",
+        _GROUPS + "record:JournalChanges.stored",
         "if row_of(unit) == row:",
         "if True:",
     ),

@@ -10,7 +10,7 @@ import msgspec
 from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken
 from publishers.slots.errors import NoSuchSlot
-from publishers.slots.statistics import SlotStatistics
+from publishers.slots.state import SlotStatistics
 from transports.cli.arguments import ArgumentParser
 from transports.cli.criteria import add_criteria, criteria_of
 from transports.cli.http import add_token

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
-from publishers.groups.checks import examine_journals
+from publishers.groups.inspection import examine_journals
 from publishers.wal import RealFileSystem
 from publishers.wal.checks import Progress, Report, Verdict, verify
 from transports.cli.arguments import ArgumentParser

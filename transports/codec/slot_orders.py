@@ -9,7 +9,7 @@ from publishers.criteria.criteria import Criteria
 from publishers.model.position import Position, Start
 from publishers.slots.record import Granularity
 from publishers.slots.slots import check_slot_name
-from publishers.slots.statistics import SlotStatistics
+from publishers.slots.state import SlotStatistics
 from transports.codec.fields import typed, word
 from transports.codec.starts import place_of
 from transports.errors import InvalidRequest

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from publishers.slots.errors import NoSuchSlot
-from publishers.slots.statistics import SlotStatistics
+from publishers.slots.state import SlotStatistics
 from transports.access.grant import Grant, LogAction
 from transports.codec.slot_orders import SlotInfo, SlotOrder, slot_json
 from transports.codec.stored import stored_slot, stored_slots_of

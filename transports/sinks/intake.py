@@ -12,8 +12,8 @@ from publishers.criteria.criteria import Criteria
 from publishers.criteria.entities import EntityFilter, with_leaving
 from publishers.errors import HistoryPruned, PenstockError, PositionForked
 from publishers.model.position import Position, Start
-from publishers.slots.backup import forget_restored_place, restored_place
 from publishers.slots.errors import SlotExists
+from publishers.slots.inspection import forget_restored_place, restored_place
 from publishers.slots.slot import Slot
 from publishers.snapshots.subscription import checked_refresh
 from publishers.views.view import View

@@ -205,7 +205,7 @@ KEEPING: Final = (
     ),
     Fault(
         "F86",
-        "publishers/groups/group.py",
+        "publishers/groups/groups.py",
         "            self._log.behind(floor),\n",
         "            self._log.behind(head),\n",
         "the lag of a group counts what is read and not done as done",

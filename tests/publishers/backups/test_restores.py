@@ -7,7 +7,7 @@ import pytest
 from penstock_cdc.errors import BackupRefused, LogBusy, PositionAhead, PositionForked
 from publishers import ChangeLog, Position, backup, restore
 from publishers.journal import JOURNAL_NAMES
-from publishers.slots.backup import forget_restored_place, restored_place
+from publishers.slots.inspection import forget_restored_place, restored_place
 from publishers.wal import RealFileSystem
 from publishers.wal.checks import Verdict, verify
 from tests.publishers.backups.trees import OPTIONS, grow, keys, refused, shared

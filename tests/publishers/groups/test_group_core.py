@@ -6,10 +6,10 @@ import pytest
 
 from penstock_cdc.errors import InvalidOption, TooCostly
 from publishers import Position
-from publishers.groups.breaker import GroupBreaker
 from publishers.groups.errors import ConsumerFenced
 from publishers.groups.machine import GroupMachine
 from publishers.groups.record import GroupEntry, GroupRecord, OpenRow, replay_group
+from publishers.groups.schedule import GroupBreaker
 from publishers.groups.settings import GroupSettings
 from publishers.groups.state import DELIVERY_TABLE, DeliveryEvent, DeliveryState
 from tests.simulation.workload import Clock

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from publishers import ChangeLog, Position, upsert
 from publishers.backups import backup
-from publishers.groups.checks import examine_journals
+from publishers.groups.inspection import examine_journals
 from publishers.log.staging import Staged
 from publishers.mutations.mutation import columns_of
 from publishers.slots.inspection import stored_slots
