@@ -16,7 +16,7 @@ from transports import Backoff, RemoteError, connect
 from transports.client.remote_group import RemoteMember
 from transports.client.remote_slot import RemoteSlot
 from transports.codec.replies import RemoteDelivery
-from transports.codec.slot_orders import SlotInfo
+from transports.codec.slots import SlotInfo
 from transports.problems import describe
 
 __all__ = ["Groups", "Slots"]

@@ -28,10 +28,10 @@ from tests.publishers.wal.logs import opened as opened_wal
 from tests.simulation.filesystem import SimulatedFileSystem
 from tests.simulation.workload import LOG
 from transports.codec.messages import Ask, SubscribeRequest, parse
-from transports.codec.schemas import SchemaQuestion
 from transports.codec.starts import start_json, start_of, start_of_text
 from transports.errors import Violation
 from transports.limits import Limits
+from transports.operations.table import read_operation
 
 SECONDS = 0.8 * SCALE
 """For each decoder."""
@@ -107,7 +107,7 @@ def wish(text: bytes) -> None:
     payload = getattr(message, "payload", None)
     if isinstance(payload, dict):
         if isinstance(message, Ask):
-            SchemaQuestion.of(payload)
+            read_operation(message.type, payload)
         else:
             SubscribeRequest.of(payload, Limits())
 

@@ -24,7 +24,7 @@ from transports.cli.output import fields, print_json, show
 from transports.cli.places import PLACES, existing, lag_text, table
 from transports.cli.source import followed, url_of
 from transports.client.remote_groups import RemoteGroups
-from transports.codec.group_orders import letter_json
+from transports.codec.groups import letter_json
 from transports.codec.starts import start_of_text
 from transports.codec.stored import stored_groups_json, stored_groups_of
 

@@ -10,8 +10,10 @@ from transports.cli.arguments import ArgumentParser
 from transports.cli.http import add_token, ask, token_of, trust_of
 from transports.cli.output import print_json
 from transports.cli.source import followed, url_of
-from transports.codec.schemas import SchemaQuestion, schema_json
+from transports.codec.fields import convert
 from transports.errors import InvalidRequest
+from transports.operations.operation import EVERYTHING, Target
+from transports.operations.schemas import AskSchema
 
 __all__ = ["add_arguments", "run"]
 
@@ -57,8 +59,8 @@ def _listed(url: str | None, chosen: argparse.Namespace) -> Mapping[str, Any]:
 
 def _found(url: str | None, chosen: argparse.Namespace) -> Any:
     try:
-        asked = SchemaQuestion.of(
-            {"log": chosen.log, "entity_type": chosen.entity_type, "version": chosen.version}
+        asked = convert(
+            AskSchema, {"log": chosen.log, "entity_type": chosen.entity_type, "version": chosen.version}
         )
     except InvalidRequest as error:
         raise _misused(error, chosen) from None
@@ -74,7 +76,7 @@ def _found(url: str | None, chosen: argparse.Namespace) -> Any:
             version=asked.version,
         )
     with followed(chosen.source, chosen.log) as log:
-        return schema_json(log.name, log.schema(asked.entity_type, asked.version), log.token)
+        return asked.run(Target(log.name, log, EVERYTHING))
 
 
 def _misused(error: InvalidRequest, chosen: argparse.Namespace) -> InvalidOption:

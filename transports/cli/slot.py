@@ -19,7 +19,7 @@ from transports.cli.places import PLACES, existing, lag_text, table
 from transports.cli.remote import ask_remote
 from transports.cli.source import followed, url_of
 from transports.client.remote_slots import RemoteSlots
-from transports.codec.slot_orders import SlotInfo
+from transports.codec.slots import SlotInfo
 from transports.codec.starts import start_of_text
 from transports.codec.stored import stored_slots_json
 

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import ssl as ssl_module
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from flow import forks, hooks
@@ -17,6 +17,7 @@ from transports.client.remote_feed import RemoteSubscription
 from transports.client.remote_questions import RemoteQuestions
 from transports.codec.replies import RemoteCommit
 from transports.errors import ConnectionLost, RemoteError
+from transports.operations.operation import LogOperation
 from transports.protocol.client import Acked, Answered, ClientSession, Deliver, Ended, Progress, Retry
 from transports.protocol.client_appends import AppendAnswered, ClientAppend, ResumeAppends
 from transports.protocol.client_consumers import Called, ClientConsumer
@@ -25,6 +26,8 @@ from transports.protocol.client_subscription import ClientSubscription
 from transports.protocol.connection import Effect, Send
 
 __all__ = ["RemoteLink"]
+
+_A = TypeVar("_A")
 
 
 class RemoteLink:
@@ -125,10 +128,12 @@ class RemoteLink:
         """Closes the connection; running subscriptions end with ``ConnectionLost``."""
         await self._connection.close()
 
-    async def ask(self, kind: str, asked: dict[str, Any]) -> Any:
-        """Sends a request, and returns the answer; on the loop."""
+    async def ask(self, operation: LogOperation[_A]) -> _A:
+        """Asks for an operation, and returns the answer; on the loop."""
+        payload = operation.payload()  # a wrong argument is told first, also without a connection
         self.checked_loop()
-        return await self._questions.ask(kind, asked)
+        answer: _A = await self._questions.ask(operation.message, payload)
+        return answer
 
     async def append(self, request: dict[str, Any]) -> RemoteCommit:
         """Sends a transaction, and returns its outcome; on the loop."""

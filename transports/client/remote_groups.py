@@ -7,13 +7,13 @@ from typing import Any, Self
 from publishers.criteria.criteria import Criteria, Criterion
 from publishers.log.start import Since
 from publishers.model.position import Position
-from publishers.slots.slots import check_slot_name
-from transports.codec.group_orders import GroupAction
 from transports.codec.starts import start_json
+from transports.operations import groups
+from transports.operations.operation import LogOperation
 
 __all__ = ["RemoteGroups"]
 
-_Ask = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+_Ask = Callable[[LogOperation[dict[str, Any]]], Awaitable[dict[str, Any]]]
 _AT_ONCE = 1_000
 
 
@@ -52,30 +52,35 @@ class RemoteGroups:
         Raises:
             InvalidOption: If an argument is invalid; the server checks the options.
         """
-        fields: dict[str, Any] = {**start_json(since), "options": options}
-        if criteria:
-            fields["criteria"] = Criteria.of(*criteria).to_json()
-        return await self._one("create", name, **fields)
+        return await self._ask(
+            groups.CreateGroup(
+                log=self._log,
+                name=name,
+                criteria=Criteria.of(*criteria).to_json() if criteria else None,
+                options=options,
+                **start_json(since),
+            )
+        )
 
     async def info(self, name: str) -> dict[str, Any]:
         """The statistics of a group, as ``/statistics`` has them: floor, head, consumers, pending, dead, lag and others."""
-        return await self._one("info", name)
+        return await self._ask(groups.ShowGroup(log=self._log, name=name))
 
     async def seek(self, name: str, since: Since) -> dict[str, Any]:
         """Moves a group in any state; all its consumers are fenced."""
-        return await self._one("reset", name, **start_json(since))
+        return await self._ask(groups.ResetGroup(log=self._log, name=name, **start_json(since)))
 
     async def pause(self, name: str) -> dict[str, Any]:
         """Stops the deliveries of a group until it is resumed, also over restarts."""
-        return await self._one("pause", name)
+        return await self._ask(groups.PauseGroup(log=self._log, name=name))
 
     async def resume(self, name: str) -> dict[str, Any]:
         """Resumes a group, also after its breaker has paused it."""
-        return await self._one("resume", name)
+        return await self._ask(groups.ResumeGroup(log=self._log, name=name))
 
     async def drop(self, name: str) -> None:
         """Drops a group; its dead letters stay."""
-        await self._one("drop", name)
+        await self._ask(groups.DropGroup(log=self._log, name=name))
 
     async def pending(self, name: str, limit: int = 100) -> dict[str, Any]:
         """The pending deliveries: ``total``, and ``rows`` of ``at``, ``consumer``, ``generation``, ``idleMs``, ``count``.
@@ -84,7 +89,7 @@ class RemoteGroups:
             name: The group.
             limit: Most rows, up to 1,000.
         """
-        return await self._one("pending", name, limit=limit)
+        return await self._ask(groups.ListPending(log=self._log, name=name, limit=limit))
 
     async def release(self, name: str, min_idle: float = 0.0) -> int:
         """Takes pending deliveries back from their consumers: they are due at once, for every consumer.
@@ -96,13 +101,16 @@ class RemoteGroups:
         Returns:
             Their number, without later deliveries of the same keys, which are taken back too.
         """
-        return int((await self._one("release", name, minIdleMs=round(min_idle * 1000)))["count"])
+        idle = round(min_idle * 1000)
+        return int(
+            (await self._ask(groups.ReleaseGroup(log=self._log, name=name, min_idle_ms=idle)))["count"]
+        )
 
     def dead_letters(self, name: str) -> AsyncIterator[dict[str, Any]]:
         """The dead letters, in the order of their positions, a page at a time."""
 
         async def read(after: str | None) -> tuple[list[dict[str, Any]], str | None]:
-            page = await self._one("dead", name, limit=_AT_ONCE, after=after)
+            page = await self._ask(groups.ListDead(log=self._log, name=name, limit=_AT_ONCE, after=after))
             return page["letters"], page["next"]
 
         return _Pages(read)
@@ -118,17 +126,12 @@ class RemoteGroups:
             The number of removed letters.
         """
         if positions is None:
-            return int((await self._one("discard", name))["count"])
+            return int((await self._ask(groups.DiscardDead(log=self._log, name=name)))["count"])
         wanted, count = [str(one) for one in positions], 0
         for first in range(0, len(wanted), _AT_ONCE):
-            part = wanted[first : first + _AT_ONCE]
-            count += int((await self._one("discard", name, positions=part))["count"])
+            part = tuple(wanted[first : first + _AT_ONCE])
+            count += (await self._ask(groups.DiscardDead(log=self._log, name=name, positions=part)))["count"]
         return count
-
-    async def _one(self, do: GroupAction, name: str, **fields: Any) -> dict[str, Any]:
-        check_slot_name(name)
-        log = {} if self._log is None else {"log": self._log}
-        return await self._ask({"do": do, "name": name, **log, **fields})
 
 
 class _Pages:

@@ -4,7 +4,6 @@ import asyncio
 import enum
 import ssl as ssl_module
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from typing import Any, Literal, Self, TypedDict, Unpack, overload
 
 from flow.executors import running_loop
@@ -40,6 +39,7 @@ from transports.codec.messages import milliseconds, view_json
 from transports.codec.replies import RemoteCommit, RemoteModelChange
 from transports.codec.starts import start_json
 from transports.limits import CREDITS_MAX
+from transports.operations.schemas import AskSchema
 
 __all__ = ["RemoteLog", "connect"]
 
@@ -250,23 +250,23 @@ class RemoteLog:
             log: The name of the log; may be omitted if the server has one.
 
         Raises:
+            InvalidOption: If an argument is malformed.
             RemoteError: If the server refuses to answer.
             ConnectionLost: If the connection is lost and not re-established.
             LogForked: In a child of ``fork``.
         """
-        asked = {"entity_type": entity_type, "version": version, "log": log}
-        found: SchemaVersion | None = await self._link.ask("schema", asked)
-        return found
+        found = await self._link.ask(AskSchema(entity_type=entity_type, version=version, log=log))
+        return None if found is None else found.found()
 
     @property
     def slots(self) -> RemoteSlots:
         """The slots at the server, as far as its grant names them: look-ups and orders."""
-        return RemoteSlots(partial(self._link.ask, "slot"))
+        return RemoteSlots(self._link.ask)
 
     @property
     def groups(self) -> RemoteGroups:
         """What the server does with groups for those who are none of their consumers; those that its grant names."""
-        return RemoteGroups(partial(self._link.ask, "groups"))
+        return RemoteGroups(self._link.ask)
 
     # Writing.
 

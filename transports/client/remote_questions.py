@@ -23,9 +23,9 @@ class RemoteQuestions:
         self._perform = perform
         self._waiting: dict[ClientQuestion, asyncio.Future[Any]] = {}
 
-    async def ask(self, kind: str, asked: dict[str, Any]) -> Any:
-        """Sends a question and returns the answer; raises the server's error, or the reason why no answer will come."""
-        question = ClientQuestion(self._session.name(), asked, kind)
+    async def ask(self, kind: str, payload: dict[str, Any]) -> Any:
+        """Sends the message of an operation and returns the answer; raises the server's error, or the reason why no answer will come."""
+        question = ClientQuestion(self._session.name(), payload, kind)
         answer = self._waiting[question] = asyncio.get_running_loop().create_future()
         self._perform(self._session.ask(question))
         try:

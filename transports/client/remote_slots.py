@@ -1,20 +1,19 @@
 """The slots of a remote log: create, inspect, move, pause and drop them."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption
 from publishers.log.start import Since
-from publishers.options import check_switches
 from publishers.slots.record import Granularity
-from publishers.slots.slots import check_slot_name
-from transports.codec.slot_orders import SlotAction, SlotInfo
+from transports.codec.slots import SlotInfo
 from transports.codec.starts import start_json
+from transports.operations import slots
+from transports.operations.operation import LogOperation
 
 __all__ = ["RemoteSlots"]
 
-_Ask = Callable[[dict[str, Any]], Awaitable[list[SlotInfo]]]
+_Slots = list[SlotInfo]
+_Ask = Callable[[LogOperation[_Slots]], Awaitable[_Slots]]
 
 
 class RemoteSlots:
@@ -41,11 +40,11 @@ class RemoteSlots:
 
     async def list(self) -> list[SlotInfo]:
         """Returns the state of all slots that the grant names, in the order of their names."""
-        return await self._ask({"do": "list", **self._of_log()})
+        return await self._ask(slots.ListSlots(log=self._log))
 
     async def info(self, name: str) -> SlotInfo:
         """Returns the state of a slot: its position, its lag, and whether its history is retained."""
-        return await self._one("info", name)
+        return await self._one(slots.ShowSlot(log=self._log, name=name))
 
     async def create(
         self,
@@ -69,18 +68,17 @@ class RemoteSlots:
         Raises:
             InvalidOption: If an argument is malformed; the server checks the rest.
         """
-        fields: dict[str, Any] = start_json(since)
-        if granularity not in ("transaction", "change"):
-            raise InvalidOption("granularity", granularity, "'transaction' or 'change'")
-        check_switches(paused=paused)
-        if paused:
-            fields["paused"] = True
-        if criteria:
-            fields["criteria"] = Criteria.of(*criteria).to_json()
-        if copy_from is not None:
-            check_slot_name(copy_from)
-            fields["copyFrom"] = copy_from
-        return await self._one("create", name, granularity=granularity, **fields)
+        return await self._one(
+            slots.CreateSlot(
+                log=self._log,
+                name=name,
+                criteria=Criteria.of(*criteria).to_json() if criteria else None,
+                granularity=granularity,
+                copy_from=copy_from,
+                paused=paused,
+                **start_json(since),
+            )
+        )
 
     async def seek(self, name: str, since: Since) -> SlotInfo:
         """Moves a slot that no consumer has open, also a lost one; durable when it returns.
@@ -89,25 +87,20 @@ class RemoteSlots:
             name: The name of the slot.
             since: The new position, as for ``RemoteLog.changes``.
         """
-        return await self._one("seek", name, **start_json(since))
+        return await self._one(slots.SeekSlot(log=self._log, name=name, **start_json(since)))
 
     async def pause(self, name: str) -> SlotInfo:
         """Pauses the deliveries of a slot until `resume`, also across restarts of the server."""
-        return await self._one("pause", name)
+        return await self._one(slots.PauseSlot(log=self._log, name=name))
 
     async def resume(self, name: str) -> SlotInfo:
         """Resumes the deliveries of a paused slot."""
-        return await self._one("resume", name)
+        return await self._one(slots.ResumeSlot(log=self._log, name=name))
 
     async def drop(self, name: str) -> None:
         """Drops a slot that no consumer has open; the log no longer retains history for it."""
-        check_slot_name(name)
-        await self._ask({"do": "drop", "name": name, **self._of_log()})
+        await self._ask(slots.DropSlot(log=self._log, name=name))
 
-    async def _one(self, do: SlotAction, name: str, **fields: Any) -> SlotInfo:
-        check_slot_name(name)
-        (answer,) = await self._ask({"do": do, "name": name, **self._of_log(), **fields})
+    async def _one(self, operation: LogOperation[_Slots]) -> SlotInfo:
+        (answer,) = await self._ask(operation)
         return answer
-
-    def _of_log(self) -> dict[str, str]:
-        return {} if self._log is None else {"log": self._log}

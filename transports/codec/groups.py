@@ -1,11 +1,11 @@
 """Messages of group consumers in ``penstock.v1+json``: validated calls, and the server's answers."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from publishers.groups import GroupDelivery, PendingRow
+from publishers.groups import DeadLetter, GroupDelivery, PendingRow
 from publishers.model.position import Position
 from publishers.slots.slots import check_slot_name
 from publishers.views.view import Integers
@@ -18,6 +18,7 @@ __all__ = [
     "AckCall",
     "ClaimCall",
     "ConsumerCall",
+    "IdleMs",
     "InProgressCall",
     "JoinRequest",
     "MemberReply",
@@ -28,6 +29,7 @@ __all__ = [
     "call_of",
     "deliveries_json",
     "idle_of",
+    "letter_json",
     "pending_json",
 ]
 
@@ -35,6 +37,9 @@ _TEXT_MAX: Final = 256
 _REASON_MAX: Final = 1_000
 _GENERATION_MAX: Final = 2**53 - 1
 _MILLIS_MAX: Final = 86_400_000 * 365
+
+IdleMs = Annotated[int, msgspec.Meta(ge=0, le=_MILLIS_MAX)]
+"""Milliseconds since a delivery was made."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
@@ -288,6 +293,12 @@ def pending_json(rows: list[PendingRow], token: Callable[[Position], object]) ->
         }
         for row in rows
     ]
+
+
+def letter_json(letter: DeadLetter) -> dict[str, Any]:
+    """A dead letter as JSON, for clients and commands."""
+    plain: dict[str, Any] = msgspec.to_builtins(letter)
+    return {**plain, "position": str(letter.position)}
 
 
 def _places(payload: Mapping[str, Any]) -> tuple[str, ...]:

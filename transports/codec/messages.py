@@ -41,7 +41,6 @@ __all__ = [
     "Message",
     "Part",
     "Request",
-    "Steer",
     "Subscribe",
     "SubscribeRequest",
     "check_weight",
@@ -123,23 +122,10 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """``schema``: a question about a schema; the payload is unchecked."""
+    """``schema``, ``slot`` or ``groups``: an operation with one answer; the payload is unchecked."""
 
     id: _Id
-    payload: dict[str, Any]
-
-
-class Steer(msgspec.Struct, frozen=True):
-    """``slot``: an order on a slot; the payload is unchecked."""
-
-    id: _Id
-    payload: dict[str, Any]
-
-
-class SteerGroup(msgspec.Struct, frozen=True):
-    """``groups``: what is to be done with a group is still unchecked."""
-
-    id: _Id
+    type: str
     payload: dict[str, Any]
 
 
@@ -199,8 +185,6 @@ Message = (
     | Join
     | Call
     | Ask
-    | Steer
-    | SteerGroup
     | Append
     | BeginParts
     | Part
@@ -221,8 +205,8 @@ _envelope: Final[Envelope[Message]] = Envelope(
         "join": Join,
         "group": Call,
         "schema": Ask,
-        "slot": Steer,
-        "groups": SteerGroup,
+        "slot": Ask,
+        "groups": Ask,
         "append": Append,
         "begin": BeginParts,
         "part": Part,

@@ -13,15 +13,13 @@ from publishers.errors import PositionMalformed
 from publishers.fanout.gap import Gap
 from publishers.model.change import Action, Area, Change, Operation, row_id
 from publishers.model.position import Position, PositionToken
-from publishers.schemas.registry import SchemaVersion
 from publishers.snapshots import ChunkEnd, SnapshotBegin, SnapshotCursor, SnapshotEnd
 from publishers.snapshots.signals import SnapshotSignal
 from publishers.views.entities import M
 from transports.codec.envelope import Ping, Pong
 from transports.codec.groups import MemberReply
 from transports.codec.schemas import SchemaAnswer
-from transports.codec.slot_orders import SlotInfo
-from transports.codec.slots import SlotReply
+from transports.codec.slots import SlotInfo, SlotReply
 from transports.codec.snapshot_places import token_in
 from transports.errors import CloseCode, Violation
 
@@ -423,10 +421,6 @@ class Schema(msgspec.Struct, tag_field="type", tag="schema"):
     id: str
     payload: SchemaAnswer | None
 
-    def answer(self) -> SchemaVersion | None:
-        """Returns the schema as an in-process object."""
-        return None if self.payload is None else self.payload.found()
-
 
 class SlotsReply(msgspec.Struct, tag_field="type", tag="slot"):
     """``slot``: the slots that an order concerned."""
@@ -434,20 +428,12 @@ class SlotsReply(msgspec.Struct, tag_field="type", tag="slot"):
     id: str
     payload: list[SlotInfo]
 
-    def answer(self) -> list[SlotInfo]:
-        """Returns the slots."""
-        return self.payload
-
 
 class GroupsReply(msgspec.Struct, tag_field="type", tag="groups"):
     """What was done with a group, or asked of it."""
 
     id: str
     payload: dict[str, Any]
-
-    def answer(self) -> dict[str, Any]:
-        """It."""
-        return self.payload
 
 
 class AppendedReply(msgspec.Struct, tag_field="type", tag="appended"):

@@ -1,48 +1,14 @@
-"""Schemas on the wire: questions and answers."""
+"""Schemas on the wire."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
 from publishers.lossless import flaw_of
 from publishers.model.position import Position, PositionToken
 from publishers.schemas.registry import SchemaVersion
-from transports.codec.fields import whole
-from transports.codec.starts import VERSION_MAX
-from transports.errors import InvalidRequest
 
-__all__ = ["SchemaAnswer", "SchemaQuestion", "schema_json"]
-
-
-class SchemaQuestion(msgspec.Struct, frozen=True):
-    """A question about a schema, validated.
-
-    Attributes:
-        log: The name of the log; None for the only one.
-        entity_type: The entity type.
-        version: The version of the schema; None for the newest.
-    """
-
-    log: str | None
-    entity_type: str
-    version: int | None = None
-
-    @classmethod
-    def of(cls, payload: Mapping[str, Any]) -> "SchemaQuestion":
-        """Validates the payload of a question.
-
-        Raises:
-            InvalidRequest: If the value of a field is invalid.
-        """
-        log, entity_type, version = (payload.get(name) for name in ("log", "entity_type", "version"))
-        if not isinstance(log, str | None):
-            raise InvalidRequest("log", log, "text")
-        if not isinstance(entity_type, str) or not entity_type:
-            raise InvalidRequest("entity_type", entity_type, "the name of an entity type")
-        if version is not None:
-            whole("version", version, 1, VERSION_MAX)
-        return cls(log, entity_type, version)
+__all__ = ["SchemaAnswer", "schema_json"]
 
 
 class SchemaAnswer(msgspec.Struct):

@@ -1,6 +1,6 @@
-"""The slot field of ``subscribe`` and the server's answer."""
+"""Slots on the wire: the slot field of ``subscribe``, and what a server tells of a slot."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -9,13 +9,24 @@ from publishers.errors import HistoryPruned
 from publishers.model.position import Position
 from publishers.slots.slot import Slot
 from publishers.slots.slots import check_slot_name
+from publishers.slots.state import SlotStatistics
 from transports.codec.fields import typed, whole
 from transports.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["SlotReply", "SlotRequest", "acknowledged", "flush", "slot_of", "slot_request"]
+__all__ = [
+    "SlotInfo",
+    "SlotLag",
+    "SlotReply",
+    "SlotRequest",
+    "acknowledged",
+    "flush",
+    "slot_json",
+    "slot_of",
+    "slot_request",
+]
 
 _FIXED: Final = ("criteria", "start", "until", "onGap", "whole", "snapshot")
 """Fields of ``subscribe`` that the slot determines."""
@@ -121,3 +132,82 @@ def flush(slot: Slot) -> None:
     """
     while not slot.ack(slot.position, durable=True):
         pass
+
+
+class SlotLag(msgspec.Struct, frozen=True):
+    """The lag of a slot.
+
+    Attributes:
+        versions: Versions that its consumer has not acknowledged; None for a stored slot of another history.
+        changes: The changes in them; None if no longer known.
+        bytes: Their stored bytes; None if no longer known.
+        seconds: The age of the oldest.
+    """
+
+    versions: int | None
+    changes: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+class SlotInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A slot on the wire.
+
+    Attributes:
+        log: The name by which the client knows the log.
+        name: The name of the slot.
+        state: ``free``, ``served``, ``lost`` or ``forked``; of a stored slot ``good``, ``lost`` or ``forked``.
+        cursor: The next change that its consumer has not acknowledged.
+        version: The version of that change.
+        generation: The generation of the last opening.
+        owner: The owner of the current opening.
+        paused: Whether the slot delivers nothing until it is resumed.
+        lag: Its lag.
+        history: The state of the history that is held for it; None if none is held.
+        held_bytes: The bytes of the log from the segment of its position on.
+        bytes_left: The bytes until it exceeds its cap; None without a cap.
+        seconds_left: Likewise in seconds.
+        stored: Whether the server follows the log. Then the slot is shown as its owner has stored it: what was acknowledged since
+            may be missing, and so are the figures that only the owner knows (None).
+    """
+
+    log: str
+    name: str
+    state: str
+    cursor: str
+    version: int
+    generation: int
+    owner: str | None
+    paused: bool
+    lag: SlotLag
+    history: str | None = None
+    held_bytes: int | None = None
+    bytes_left: int | None = None
+    seconds_left: float | None = None
+    stored: bool = False
+
+
+def slot_json(log: str, statistics: SlotStatistics, token: Callable[[Position], object]) -> SlotInfo:
+    """Returns a slot for the wire.
+
+    Args:
+        log: The name by which the client knows the log.
+        statistics: The statistics of the slot.
+        token: Makes the cursor of a position.
+    """
+    lag = statistics.lag
+    return SlotInfo(
+        log,
+        statistics.name,
+        statistics.state.value,
+        str(token(statistics.position)),
+        statistics.position.version,
+        statistics.generation,
+        statistics.owner,
+        statistics.paused,
+        SlotLag(lag.versions, lag.changes, lag.nbytes, lag.seconds),
+        None if statistics.history is None else statistics.history.name,
+        statistics.held_bytes,
+        statistics.bytes_left,
+        statistics.seconds_left,
+    )

@@ -30,7 +30,7 @@ from publishers.log.start import Since
 from publishers.model.position import Position, PositionToken, Start
 from publishers.snapshots import SnapshotCursor, SnapshotMode
 from publishers.views.view import View
-from transports.codec.fields import typed, whole
+from transports.codec.fields import whole
 from transports.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -242,21 +242,20 @@ def feed_of(
         raise explained(error, since) from None
 
 
-def place_of(payload: Mapping[str, Any]) -> Any:
+def place_of(since: str | None, start: object) -> Any:
     """The place in a log that a message names, by ``since`` or by ``start``; the end of the log if by neither.
 
     Raises:
         InvalidRequest: If it names none, or two.
         PositionMalformed: If ``since`` is no cursor.
     """
-    since = typed(payload, "since", str, "text")
     if since is None:
-        start = start_of(payload.get("start"))
-        if start == "state":
-            raise InvalidRequest("start", start, "a place in the log")
-        return start
-    if payload.get("start") is not None:
-        raise InvalidRequest("start", payload["start"], "left out where since is given")
+        found = start_of(start)
+        if found == "state":
+            raise InvalidRequest("start", found, "a place in the log")
+        return found
+    if start is not None:
+        raise InvalidRequest("start", start, "left out where since is given")
     return PositionToken.parse(since)
 
 

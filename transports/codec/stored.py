@@ -16,7 +16,7 @@ from publishers.model.position import Position
 from publishers.slots.inspection import StoredSlot, stored_slots
 from publishers.slots.state import SlotState
 from publishers.wal import RealFileSystem
-from transports.codec.slot_orders import SlotInfo, SlotLag
+from transports.codec.slots import SlotInfo, SlotLag
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog

@@ -8,12 +8,12 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from publishers.schemas.registry import SchemaVersion
 from transports.codec import replies
 from transports.codec.envelope import Ping, pong
 from transports.codec.messages import encode
 from transports.codec.replies import RemoteChange, RemoteDelivery, RemoteGap, RemoteSignal, Reply, read
-from transports.codec.slot_orders import SlotInfo
+from transports.codec.schemas import SchemaAnswer
+from transports.codec.slots import SlotInfo
 from transports.errors import CloseCode, RemoteError, Violation
 from transports.protocol.client_appends import ClientAppends
 from transports.protocol.client_consumers import ClientConsumer
@@ -51,11 +51,11 @@ _CROWDED: Final = 0.1  # seconds to wait for room at a server, if the client doe
 
 
 class ClientQuestion(WireEntry):
-    """A question about a schema, or an order on a slot or a group.
+    """An operation that the client has asked for.
 
     Attributes:
-        kind: ``schema``, ``slot`` or ``groups``.
-        payload: The question or order.
+        kind: The type of its message.
+        payload: The payload.
     """
 
     __slots__ = ("kind", "payload")
@@ -100,7 +100,7 @@ class Answered(Effect, frozen=True):
     """Answer a question; the machine has forgotten it."""
 
     entry: ClientQuestion
-    answer: SchemaVersion | list[SlotInfo] | dict[str, Any] | Exception | None
+    answer: SchemaAnswer | list[SlotInfo] | dict[str, Any] | Exception | None
 
 
 class Retry(Effect, frozen=True):
@@ -236,7 +236,7 @@ class ClientSession:
             case replies.Schema() | replies.SlotsReply() | replies.GroupsReply() if (
                 question := self._questions.pop(reply.id, None)
             ):
-                return [Answered(question, reply.answer())]
+                return [Answered(question, reply.payload)]
             case replies.Done() if (entry := self._subscriptions.get(reply.id)) is not None:
                 self._forget(entry)
                 return [Ended(entry, None)]

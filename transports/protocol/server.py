@@ -15,7 +15,6 @@ from transports.codec.again import AgainRequest
 from transports.codec.appends import AppendRequest, appended
 from transports.codec.envelope import Init, Ping, pong
 from transports.codec.events import EventEncoder
-from transports.codec.group_orders import GroupOrder
 from transports.codec.groups import JoinRequest
 from transports.codec.messages import (
     Abort,
@@ -31,15 +30,11 @@ from transports.codec.messages import (
     Message,
     Part,
     Request,
-    Steer,
-    SteerGroup,
     Subscribe,
     SubscribeRequest,
     encode,
     parse,
 )
-from transports.codec.schemas import SchemaAnswer, SchemaQuestion
-from transports.codec.slot_orders import SlotInfo, SlotOrder
 from transports.errors import (
     CloseCode,
     GoingAway,
@@ -51,6 +46,8 @@ from transports.errors import (
     close_reason,
 )
 from transports.limits import CREDITS_MAX, Limits
+from transports.operations.operation import LogOperation
+from transports.operations.table import read_operation
 from transports.problems import Problem, describe
 from transports.protocol.appends import AppendEntry, AppendWindow, Write
 from transports.protocol.connection import Authenticate, Demand, Effect, Send, ServerConnection
@@ -64,7 +61,14 @@ from transports.protocol.parts import (
     WriteSpool,
 )
 from transports.protocol.states import ConnectionPhase, EntryStage, PhaseEvent, advance
-from transports.protocol.subscriptions import AckSlot, AskRows, LookUp, Open, SchemaEntry, SubscriptionEntry
+from transports.protocol.subscriptions import (
+    AckSlot,
+    AskRows,
+    Open,
+    Operate,
+    OrderEntry,
+    SubscriptionEntry,
+)
 
 __all__ = ["ServerSession"]
 
@@ -78,7 +82,7 @@ def _nbytes(text: bytes | str) -> int:
     return len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode())
 
 
-class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerEntry]):
+class ServerSession(ServerConnection[SubscriptionEntry | OrderEntry | ConsumerEntry]):
     """The server side of one connection.
 
     Attributes:
@@ -93,7 +97,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
     """
 
     _late: ClassVar[tuple[type, ...]] = (
-        *(Subscribe, Request, Complete, Acknowledge, Again, Ask, Steer, SteerGroup, Append, Join, Call),
+        *(Subscribe, Request, Complete, Acknowledge, Again, Ask, Append, Join, Call),
         *(BeginParts, Part, CommitParts, Abort),
     )
     _free: ClassVar[tuple[type, ...]] = (Append, Acknowledge, Call)
@@ -124,7 +128,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
                 return self._acknowledge(message)
             case Again():
                 return self._again(message)
-            case Ask() | Steer() | SteerGroup():
+            case Ask():
                 return self._ask(message)
             case Join():
                 return self._join(message)
@@ -160,18 +164,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
 
         return self._enter(message.id, made)
 
-    def _ask(self, message: Ask | Steer | SteerGroup) -> list[Effect]:
+    def _ask(self, message: Ask) -> list[Effect]:
         self._check_free(message.id, self.transactions)
 
-        def made() -> tuple[SchemaEntry, Effect]:
-            entry = SchemaEntry(message.id, b"")
-            match message:
-                case Ask():
-                    return entry, LookUp(entry, SchemaQuestion.of(message.payload))
-                case Steer():
-                    return entry, LookUp(entry, SlotOrder.of(message.payload))
-                case SteerGroup():
-                    return entry, LookUp(entry, GroupOrder.of(message.payload))
+        def made() -> tuple[OrderEntry, Effect]:
+            entry = OrderEntry(message.id, b"")
+            return entry, Operate(entry, read_operation(message.type, message.payload))
 
         return self._enter(message.id, made)
 
@@ -199,7 +197,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
 
     def _request(self, message: Request) -> list[Effect]:
         entry = self.entries.get(message.id)
-        if entry is None or isinstance(entry, SchemaEntry):
+        if entry is None or isinstance(entry, OrderEntry):
             return []
         if type(message.n) is not int or not 1 <= message.n <= CREDITS_MAX:
             return self._end(entry, describe(InvalidDemand("n", message.n, 1, CREDITS_MAX)))
@@ -292,7 +290,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         if name in self.window or any(name in other for other in others):
             raise Violation(CloseCode.ID_IN_USE, self._in_use(name))
 
-    def _end(self, entry: SubscriptionEntry | SchemaEntry | ConsumerEntry, problem: Problem) -> list[Effect]:
+    def _end(self, entry: SubscriptionEntry | OrderEntry | ConsumerEntry, problem: Problem) -> list[Effect]:
         return [self._refusal(entry.id, problem), *self._forget(entry)]
 
     # Calls of the server.
@@ -404,14 +402,12 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
             reply["error"] = problem.payload()
         return [Send(encode(reply))]
 
-    def answered(
-        self, entry: SchemaEntry, answer: SchemaAnswer | list[SlotInfo] | dict[str, Any] | None
-    ) -> list[Effect]:
-        """Answers a question: with the schema, or None if there is none, or with the slots, or the outcome for a group."""
+    def answered(self, entry: OrderEntry, operation: LogOperation[Any], answer: object) -> list[Effect]:
+        """Answers an operation."""
         if entry.ended:
             return []
-        kind = "slot" if isinstance(answer, list) else "groups" if isinstance(answer, dict) else "schema"
-        return [Send(encode({"type": kind, "id": entry.id, "payload": answer})), *self._forget(entry)]
+        message = {"type": operation.message, "id": entry.id, "payload": answer}
+        return [Send(encode(message)), *self._forget(entry)]
 
     def appended(self, entry: AppendEntry, commit: Commit, cursor: str | None) -> list[Effect]:
         """Answers an append that has progressed as far as the client waits; ``cursor`` lies behind it, if known."""
@@ -438,9 +434,7 @@ class ServerSession(ServerConnection[SubscriptionEntry | SchemaEntry | ConsumerE
         self.refused(problem.code)
         return [self._refusal(transaction.id, problem), *self._drop(transaction)]
 
-    def failed(
-        self, entry: SubscriptionEntry | SchemaEntry | ConsumerEntry, problem: Problem
-    ) -> list[Effect]:
+    def failed(self, entry: SubscriptionEntry | OrderEntry | ConsumerEntry, problem: Problem) -> list[Effect]:
         """Ends a subscription, a consumer or a question with an error."""
         return [] if entry.ended else self._end(entry, problem)
 

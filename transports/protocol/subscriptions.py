@@ -1,18 +1,17 @@
 """The subscriptions and questions of a connection in the server's machine, and their effects."""
 
 import math
+from typing import Any
 
 from transports.codec.again import AgainRequest
 from transports.codec.events import next_head
-from transports.codec.group_orders import GroupOrder
 from transports.codec.messages import SubscribeRequest
-from transports.codec.schemas import SchemaQuestion
-from transports.codec.slot_orders import SlotOrder
 from transports.limits import Limits
+from transports.operations.operation import LogOperation
 from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.states import EntryStage
 
-__all__ = ["AckSlot", "AskRows", "LookUp", "Open", "SchemaEntry", "SubscriptionEntry"]
+__all__ = ["AckSlot", "AskRows", "Open", "Operate", "OrderEntry", "SubscriptionEntry"]
 
 
 class SubscriptionEntry(WireEntry):
@@ -75,18 +74,18 @@ class AskRows(Effect, frozen=True):
     request: AgainRequest
 
 
-class SchemaEntry(WireEntry):
-    """A question about a schema, or an order on a slot or a group, in progress."""
+class OrderEntry(WireEntry):
+    """An operation in progress, which has one answer."""
 
     __slots__ = ()
 
     def due(self, _limits: Limits) -> float:
-        """Returns infinity: a question has no checkpoints."""
+        """Returns infinity: an operation has no checkpoints."""
         return math.inf
 
 
-class LookUp(Effect, frozen=True):
-    """Look a schema up, or execute an order on a slot or a group, and call ``answered`` or ``failed``."""
+class Operate(Effect, frozen=True):
+    """Carry an operation out, and call ``answered`` or ``failed``."""
 
-    entry: SchemaEntry
-    question: SchemaQuestion | SlotOrder | GroupOrder
+    entry: OrderEntry
+    operation: LogOperation[Any]

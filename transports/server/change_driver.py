@@ -28,10 +28,10 @@ from transports.protocol.connection import Effect, WireEntry
 from transports.protocol.consumers import CallGroup, DemandDeliveries, JoinGroup
 from transports.protocol.server import ServerSession
 from transports.protocol.states import EntryStage
-from transports.protocol.subscriptions import AckSlot, AskRows, LookUp, Open, SubscriptionEntry
+from transports.protocol.subscriptions import AckSlot, AskRows, Open, Operate, SubscriptionEntry
 from transports.server.connection_appends import APPENDS, ConnectionAppends
 from transports.server.connection_groups import ConnectionGroups
-from transports.server.connection_schemas import ConnectionSchemas
+from transports.server.connection_operations import ConnectionOperations
 from transports.server.connection_slots import ConnectionSlots
 from transports.server.driver import Driver, DriverOptions
 from transports.server.link import SocketLink
@@ -193,7 +193,7 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
             perform=self._answer_append,
         )
 
-        self._schemas = ConnectionSchemas(
+        self._operations = ConnectionOperations(
             session,
             logs,
             self._access,
@@ -242,8 +242,8 @@ class ChangeDriver(Driver[ServerSession, ChangeSubscriber]):
         match effect:
             case Open(entry, request):
                 self._open(entry, request)
-            case LookUp(question, asked):
-                self._schemas.look_up(question, asked, self._principal)
+            case Operate():
+                self._operations.do(effect, self._principal)
             case AckSlot():
                 self._slots.acknowledge(effect)
             case AskRows(entry, request):

@@ -2,29 +2,24 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from publishers.errors import LogForked, PenstockError
 from publishers.fanout.counters import DeliveryStatistics
 from publishers.fanout.shared_publisher import PublisherState
-from publishers.fanout.state import SubscriptionLag
-from publishers.groups import GroupStatistics
-from publishers.log.lag import Expiry, LagStatistics
+from publishers.log.lag import LagStatistics
 from publishers.log.statistics import LogStatistics, PublisherStatistics, SubscriptionStatistics
-from publishers.model.position import Position
 from publishers.slots import SlotStatistics
 from publishers.state import StateStatistics
 from publishers.store.log_entries import SYSTEM
+from transports.codec.figures import group_json, plain, told
 from transports.codec.stored import stored_groups_json, stored_slots_json
-from transports.errors import shortened
 from transports.telemetry.latency import Latencies
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
 
-__all__ = ["place_json", "statistics"]
+__all__ = ["statistics"]
 
 # The figures of a log under their own names, and the options that bound them.
 _FIGURES: Final = (
@@ -89,8 +84,8 @@ def _log_statistics(log: "ChangeLog", *, discreet: bool) -> dict[str, Any]:
 def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict[str, Any]:
     options = log.options
     return {
-        **_told(log, statistics, _FIGURES),
-        **_told(log, options, "ring_events ring_bytes"),
+        **told(log, statistics, _FIGURES),
+        **told(log, options, "ring_events ring_bytes"),
         "watermark": statistics.head.version - 1,
         "published": {"changes": statistics.published_changes, "bytes": statistics.published_bytes},
         "rings": {
@@ -99,13 +94,13 @@ def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict
             "fill": statistics.ring_fill,
         },
         "bounds": {
-            **_told(log, options, _BOUNDS),
+            **told(log, options, _BOUNDS),
             "withheldBytes": options.deferred_bytes,
             "dispatchThreads": options.dispatch_threads_max,
         },
         **_lag(log, statistics.lag),
         "holds": [
-            _told(log, one, "name position held_bytes bytes_left seconds_left") | {"state": one.state.name}
+            told(log, one, "name position held_bytes bytes_left seconds_left") | {"state": one.state.name}
             for one in statistics.holds[:_HOLDS]
         ],
         "holdStates": dict(Counter(one.state.value for one in statistics.holds)),
@@ -120,31 +115,13 @@ def _log(log: "ChangeLog", statistics: LogStatistics, *, discreet: bool) -> dict
     }
 
 
-def _told(log: "ChangeLog", figures: Any, names: str) -> dict[str, Any]:
-    """The figures of these names, under the names of the wire: ``bytes_read`` is ``bytesRead``, and ``nbytes`` is ``bytes``."""
-    return {_wire_name(name): _plain(log, getattr(figures, name)) for name in names.split()}
-
-
-def _plain(log: "ChangeLog", value: Any) -> Any:
-    if isinstance(value, Position):
-        return place_json(log, value)
-    if isinstance(value, SubscriptionLag | Expiry):
-        return _told(log, value, " ".join(one.name for one in fields(value)))
-    return value.value if isinstance(value, Enum) else value
-
-
-def _wire_name(name: str) -> str:
-    first, *others = ("bytes" if name == "nbytes" else name).split("_")
-    return first + "".join(map(str.capitalize, others))
-
-
 def _lag(log: "ChangeLog", statistics: LagStatistics | None) -> dict[str, Any]:
     """The lag over all subscriptions."""
     if statistics is None:
         return {}
     return {
-        "lags": {f"{share:g}": _plain(log, lag) for share, lag in statistics.quantiles.items()},
-        **_told(log, statistics, "expiry hold_expiry"),
+        "lags": {f"{share:g}": plain(log, lag) for share, lag in statistics.quantiles.items()},
+        **told(log, statistics, "expiry hold_expiry"),
     }
 
 
@@ -154,21 +131,21 @@ def _publisher(log: "ChangeLog", statistics: PublisherStatistics, *, discreet: b
     return {
         "criteria": _criteria(statistics.criteria, discreet=discreet),
         "ring": {
-            **_told(log, ring, "start events nbytes live evicted_events copied_events available_events"),
+            **told(log, ring, "start events nbytes live evicted_events copied_events available_events"),
             **({"start": None} if detached else {}),
             "acceptedEvents": ring.linked_events,
         },
         "standing": statistics.state.value,
-        **_told(log, statistics, "weight subscription_count"),
+        **told(log, statistics, "weight subscription_count"),
         "subscriptions": [_subscription(log, one) for one in statistics.subscriptions],
     }
 
 
 def _subscription(log: "ChangeLog", statistics: SubscriptionStatistics) -> dict[str, Any]:
     return {
-        **_told(log, statistics, "position state lag demand queued delivered"),
+        **told(log, statistics, "position state lag demand queued delivered"),
         "gating": statistics.max_lag is not None,
-        "behind": _told(log, statistics.behind, "versions nbytes seconds"),
+        "behind": told(log, statistics.behind, "versions nbytes seconds"),
         "walReads": statistics.reads,
     }
 
@@ -186,7 +163,7 @@ def _delivered(statistics: DeliveryStatistics) -> dict[str, Any]:
 
 def _slot(log: "ChangeLog", statistics: SlotStatistics) -> dict[str, Any]:
     return {
-        **_told(log, statistics, "position state generation paused lag held_bytes bytes_left seconds_left"),
+        **told(log, statistics, "position state generation paused lag held_bytes bytes_left seconds_left"),
         "history": None if statistics.history is None else statistics.history.name,
     }
 
@@ -230,24 +207,7 @@ def _criteria(criteria: Iterable[Mapping[str, Any]], *, discreet: bool) -> list[
 
 def _state(log: "ChangeLog", statistics: StateStatistics) -> dict[str, Any]:
     return {
-        **_told(log, statistics, "position rows nbytes batches rebuilds failures"),
-        "lag": _plain(log, statistics.behind),
+        **told(log, statistics, "position rows nbytes batches rebuilds failures"),
+        "lag": plain(log, statistics.behind),
         "failed": statistics.failure is not None,
     }
-
-
-def group_json(log: "ChangeLog", statistics: GroupStatistics, *, discreet: bool = False) -> dict[str, Any]:
-    """The statistics of a group as JSON; if ``discreet``, without the reasons of consumers."""
-    figures = "state floor head generation pending due parked dying acked redelivered dead lost lag"
-    return {
-        **_told(log, statistics, figures),
-        "consumers": len(statistics.consumers),
-        "consumerNames": list(statistics.consumers[:_LISTED]),
-        "lastError": None if discreet or statistics.last_error is None else shortened(statistics.last_error),
-        "nextSeconds": statistics.next_in,
-    }
-
-
-def place_json(log: "ChangeLog", position: Position) -> dict[str, Any]:
-    """A position as JSON."""
-    return {"version": position.version, "index": position.index, "cursor": str(log.token(position))}

@@ -16,14 +16,17 @@ from publishers.errors import PenstockError
 from publishers.log.health import HealthStatus, LogHealth
 from publishers.store.log_entries import SYSTEM
 from transports.access.access import SERVER, Access
-from transports.access.grant import Grant, LogAction, schema_for, schemas_for
+from transports.access.grant import Grant, LogAction, schemas_for
 from transports.access.principal import Principal
-from transports.codec.schemas import SchemaQuestion, schema_json
+from transports.codec.fields import convert
+from transports.codec.figures import place_json
 from transports.errors import ExtraMissing, GoingAway, InvalidRequest, Unauthenticated
+from transports.operations.operation import Target
+from transports.operations.schemas import AskSchema
 from transports.problems import describe
 from transports.quotas.pool import Pools
 from transports.server.logs import FollowedName, StoreLogs
-from transports.server.statistics import place_json, statistics
+from transports.server.statistics import statistics
 from transports.telemetry.latency import Latencies
 from transports.telemetry.prometheus import CONTENT_TYPE, exposition
 
@@ -322,11 +325,8 @@ class Status:
                     "schemas": await self._pools.scanning.run(client, partial(schemas_for, grant, log)),
                 },
             )
-        question = SchemaQuestion.of(asked)
-        found = await self._pools.scanning.run(
-            client, partial(schema_for, grant, log, question.entity_type, question.version)
-        )
-        answer = schema_json(name, found, log.token)
+        question = convert(AskSchema, asked)
+        answer = await self._pools.scanning.run(client, partial(question.run, Target(name, log, grant)))
         if answer is None:
             which = "" if question.version is None else f" of version {question.version}"
             return StatusAnswer(

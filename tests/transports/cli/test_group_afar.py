@@ -10,7 +10,7 @@ from tests.transports.cli.test_program import one_line, start
 from transports import Grant, LogAction, connect, serve
 from transports.cli import main
 from transports.errors import RemoteError
-from transports.server import group_orders
+from transports.operations import groups as operations
 
 POLICY = """
 [principals.ann]
@@ -165,7 +165,7 @@ def test_what_is_pending_at_which_consumer_is_told(orders, capsys):
 @pytest.mark.asyncio
 async def test_dead_letters_come_in_pages_of_a_bound(orders, monkeypatch):
     """F81: a great many of them take no great message."""
-    monkeypatch.setattr(group_orders, "_MOST_BYTES", 10)
+    monkeypatch.setattr(operations, "_MOST_BYTES", 10)
     with ChangeLog.open(orders) as log:
         allowed = Grant({LogAction.CONSUME}, groups=["*"])
         with serve(log, authorise=allowed) as server:

@@ -151,9 +151,9 @@ async def test_dead_letters_come_by_pages_and_a_wait_that_is_given_up_ends_nothi
     pages = {None: (["a", "b"], "2"), "2": ([], "3"), "3": (["c"], None)}
 
     async def ask(question):
-        asked.append(question["after"])
+        asked.append(question.after)
         await answer.wait()
-        letters, following = pages[question["after"]]
+        letters, following = pages[question.after]
         return {"letters": letters, "next": following}
 
     letters = RemoteGroups(ask).dead_letters("pickers")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flow.bridges.asyncio import aiter as iterate
 from penstock_cdc.mutations import schema
 from publishers import Area, ChangeLog, Content, Criterion, View, upsert
+from publishers.errors import InvalidOption
 from publishers.schemas.registry import Schemas
 from tests.harness.ports import free_port
 from tests.publishers.support import QUICK
@@ -144,7 +145,7 @@ async def test_the_python_client_gets_what_is_known_in_process(serving, log):
         assert found.reader()({"total": "1.00"})["total"] + 1 == 2
         with pytest.raises(RemoteError, match="LOG_NOT_FOUND"):
             await remote.schema("order", log="other")
-        with pytest.raises(RemoteError, match="INVALID_REQUEST"):
+        with pytest.raises(InvalidOption, match="entity_type is "):
             await remote.schema("")
     with pytest.raises(ConnectionLost):
         await remote.schema("order")

@@ -85,7 +85,7 @@ async def test_what_was_not_answered_is_asked_again_on_the_next_connection(servi
     [
         (lambda slots: slots.info("Stock"), "name is 'Stock'"),
         (lambda slots: slots.drop(""), "name is ''"),
-        (lambda slots: slots.create("stock", copy_from="A"), "name is 'A'"),
+        (lambda slots: slots.create("stock", copy_from="A"), "copyFrom is 'A'"),
         (lambda slots: slots.create("stock", granularity="row"), "granularity is 'row'"),
         (lambda slots: slots.create("stock", paused=1), "paused is 1"),
         (lambda slots: slots.seek("stock", 1.5), "since is 1.5"),

@@ -184,7 +184,7 @@ def test_a_server_that_goes_away_is_subscribed_to_again_on_the_next_connection_o
 
 def test_whoever_waits_is_told_when_there_will_be_no_connection():
     made, lost = ready(), ConnectionLost("ws://x", "gone")
-    entry, question = subscription(made), ClientQuestion(made.name(), {})
+    entry, question = subscription(made), ClientQuestion(made.name(), {"entity_type": "order"})
     made.subscribe(entry)
     made.ask(question)
     assert made.give_up(lost) == [Answered(question, lost), Ended(entry, lost)]

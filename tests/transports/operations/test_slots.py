@@ -2,17 +2,16 @@
 
 import pytest
 
-from publishers.errors import InvalidCriteria, InvalidOption, PositionMalformed
-from publishers.model.position import Position, Start
-from transports.codec.slot_orders import SlotOrder
+from publishers.errors import InvalidCriteria, PositionMalformed
 from transports.errors import InvalidRequest
+from transports.operations.slots import SLOTS, CreateSlot, ListSlots, SeekSlot, ShowSlot
 
 
 def test_an_order_says_what_it_needs():
     """F88."""
-    assert SlotOrder.of({"name": "stock"}) == SlotOrder("info", None, "stock")
-    assert SlotOrder.of({"do": "list", "log": "orders"}) == SlotOrder("list", "orders")
-    made = SlotOrder.of(
+    assert SLOTS.read({"name": "stock"}) == ShowSlot(name="stock")
+    assert SLOTS.read({"do": "list", "log": "orders"}) == ListSlots(log="orders")
+    made = SLOTS.read(
         {
             "do": "create",
             "name": "stock",
@@ -22,14 +21,12 @@ def test_an_order_says_what_it_needs():
             "paused": True,
         }
     )
-    assert (made.granularity, made.copy_from, made.start, made.paused) == (
-        "change",
-        "other",
-        Start.LATEST,
-        True,
+    assert made == CreateSlot(
+        name="stock", criteria=[{}], granularity="change", copy_from="other", paused=True
     )
-    assert not SlotOrder.of({"do": "create", "name": "stock"}).paused
-    assert SlotOrder.of({"do": "seek", "name": "stock", "start": {"version": 4}}).start == Position(4)
+    assert SLOTS.read({"do": "create", "name": "stock"}) == CreateSlot(name="stock")
+    moved = SLOTS.read({"do": "seek", "name": "stock", "start": {"version": 4}})
+    assert moved == SeekSlot(name="stock", start={"version": 4})
 
 
 @pytest.mark.parametrize(
@@ -48,24 +45,25 @@ def test_an_order_says_what_it_needs():
         ({"do": "seek", "name": "stock", "start": "state"}, "start"),
         ({"do": "seek", "name": "stock", "start": "latest", "since": "x"}, "start"),
         ({"do": "seek", "name": "stock", "since": 5}, "since"),
+        ({}, "name"),
+        ({"name": "Stock"}, "name"),
+        ({"name": "stock\n"}, "name"),
+        ({"do": "create", "name": "stock", "copyFrom": 7}, "copyFrom"),
     ],
 )
 def test_what_is_wrong_is_named(payload, path):
     with pytest.raises(InvalidRequest) as caught:
-        SlotOrder.of(payload)
+        SLOTS.read(payload)
     assert caught.value.path == path
 
 
 @pytest.mark.parametrize(
     ("payload", "error"),
     [
-        ({}, InvalidOption),
-        ({"name": "Stock"}, InvalidOption),
-        ({"do": "create", "name": "stock", "copyFrom": 7}, InvalidOption),
         ({"do": "create", "name": "stock", "criteria": [{"nothing": 1}]}, InvalidCriteria),
         ({"do": "seek", "name": "stock", "since": "x"}, PositionMalformed),
     ],
 )
-def test_names_criteria_and_cursors_are_judged_as_everywhere(payload, error):
+def test_criteria_and_cursors_are_judged_as_everywhere(payload, error):
     with pytest.raises(error):
-        SlotOrder.of(payload)
+        SLOTS.read(payload)

@@ -3,30 +3,40 @@
 import pytest
 
 from publishers.errors import InvalidCriteria, InvalidOption, PositionMalformed
-from publishers.groups import GroupSettings
-from publishers.model.position import Position, Start
-from transports.codec.group_orders import GroupOrder
 from transports.errors import InvalidRequest
+from transports.operations.groups import (
+    GROUPS,
+    CreateGroup,
+    DiscardDead,
+    ListDead,
+    ListPending,
+    ReleaseGroup,
+    ResetGroup,
+)
 
 
 def test_an_order_says_what_it_needs():
     """F86."""
-    assert GroupOrder.of({"name": "pickers"}) == GroupOrder("pending", "pickers")
-    made = GroupOrder.of(
+    assert GROUPS.read({"name": "pickers"}) == ListPending(name="pickers")
+    made = GROUPS.read(
         {"do": "create", "name": "pickers", "log": "orders", "criteria": [{}], "options": {"ack": "all"}}
     )
-    assert (made.log, made.start, made.settings) == ("orders", Start.LATEST, GroupSettings(ack="all"))
-    assert GroupOrder.of({"do": "reset", "name": "pickers", "start": {"version": 4}}).start == Position(4)
-    asked = GroupOrder.of({"do": "dead", "name": "pickers", "limit": 5, "after": "42:1"})
-    assert (asked.limit, asked.after) == (5, Position(42, 1))
-    assert GroupOrder.of({"do": "release", "name": "pickers", "minIdleMs": 1_500}).min_idle == 1.5
-    gone = GroupOrder.of({"do": "discard", "name": "pickers", "positions": ["42:1", "7:0"]})
-    assert gone.positions == (Position(42, 1), Position(7, 0))
+    assert made == CreateGroup(name="pickers", log="orders", criteria=[{}], options={"ack": "all"})
+    moved = GROUPS.read({"do": "reset", "name": "pickers", "start": {"version": 4}})
+    assert moved == ResetGroup(name="pickers", start={"version": 4})
+    asked = GROUPS.read({"do": "dead", "name": "pickers", "limit": 5, "after": "42:1"})
+    assert asked == ListDead(name="pickers", limit=5, after="42:1")
+    released = GROUPS.read({"do": "release", "name": "pickers", "minIdleMs": 1_500})
+    assert released == ReleaseGroup(name="pickers", min_idle_ms=1_500)
+    gone = GROUPS.read({"do": "discard", "name": "pickers", "positions": ["42:1", "7:0"]})
+    assert gone == DiscardDead(name="pickers", positions=("42:1", "7:0"))
 
 
 @pytest.mark.parametrize(
     ("payload", "path"),
     [
+        ({}, "name"),
+        ({"name": "Pickers"}, "name"),
         ({"do": "fly", "name": "pickers"}, "do"),
         ({"do": 5, "name": "pickers"}, "do"),
         ({"name": "pickers", "log": 5}, "log"),
@@ -53,15 +63,13 @@ def test_an_order_says_what_it_needs():
 )
 def test_what_is_wrong_is_named(payload, path):
     with pytest.raises(InvalidRequest) as caught:
-        GroupOrder.of(payload)
+        GROUPS.read(payload)
     assert caught.value.path == path
 
 
 @pytest.mark.parametrize(
     ("payload", "error"),
     [
-        ({}, InvalidOption),
-        ({"name": "Pickers"}, InvalidOption),
         ({"do": "create", "name": "pickers", "options": {"batch": "x"}}, InvalidOption),
         ({"do": "create", "name": "pickers", "options": {"speed": 1}}, InvalidOption),
         ({"do": "create", "name": "pickers", "criteria": [{"nothing": 1}]}, InvalidCriteria),
@@ -70,4 +78,4 @@ def test_what_is_wrong_is_named(payload, path):
 )
 def test_what_is_no_group_is_refused(payload, error):
     with pytest.raises(error):
-        GroupOrder.of(payload)
+        GROUPS.read(payload)
