@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.harness import covering, sharing, tiers
 from tests.harness.certifying import pytest_pycollect_makeitem
+from tests.harness.commands import command_server, start
 from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
 from tests.harness.memory import on_disk, write_into_memory
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "command_server",
     "debugged",
     "earlier_clients_have_taken_nothing",
     "earlier_objects_are_spared",
@@ -37,6 +39,7 @@ __all__ = [
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
     "spark",
+    "start",
 ]
 
 # Here, and not in a directory's own file: ``given`` keeps the profile of the moment in which its module is imported. How

@@ -25,7 +25,9 @@ def test_the_board_follows_the_log(place, tab, flights):
     assert tab.run("location.pathname + location.search") == "/on/live/?mode=replay&pace=7"
 
 
-@pytest.mark.parametrize("asked", ["graphql", "graphql/"])
+@pytest.mark.parametrize(
+    ("place", "asked"), [(starlette, "graphql"), (litestar, "graphql/")], indirect=["place"]
+)
 def test_graphiql_asks_and_subscribes(place, tab, asked, wait_for):
     log, url = place
     tab.open(f"{url}/{asked}")

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
 __all__ = ["Forked", "Server", "serving"]
@@ -25,9 +25,9 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux
 class Forked:
     """One process, with pipes for its standard streams, and the methods of ``Popen`` that tests use."""
 
-    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]) -> None:
+    def __init__(self, pid: int, *streams: IO[bytes]) -> None:
         self.pid = pid
-        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+        self.stdin, self.stdout, self.stderr = streams
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -65,15 +65,18 @@ class Server:
         self._requests = requests
         self._control = ctypes.CDLL(None).prctl
 
-    def start(self, target: str, *arguments: Any) -> Forked:
+    def start(self, target: str, *arguments: Any, streams: Mapping[int, int] | None = None) -> Forked:
         """Starts a process that calls a function.
 
         Args:
             target: ``module:function``.
             arguments: Of the function.
+            streams: Descriptors in place of the pipes 0 (standard input), 1 and 2, whose other ends have nothing to read.
         """
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        for number, given in (streams or {}).items():
+            os.dup2(given, theirs[number])
         self._control(_SUBREAPER, 1, 0, 0, 0)  # whose parent ends becomes a child of this process
         try:
             socket.send_fds(self._requests, [pickle.dumps((target, arguments))], theirs)

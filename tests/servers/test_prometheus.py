@@ -14,7 +14,6 @@ from publishers import ChangeLog, upsert
 from tests.harness.missing import skip_without
 from tests.harness.ports import free_port
 from tests.publishers.support import wait_until
-from tests.transports.cli.test_program import start
 
 HERE = Path(__file__).parent
 SHIPPED = HERE.parents[1] / "docs" / "monitoring"
@@ -48,7 +47,7 @@ def test_alerts_fire_when_they_should_and_not_when_they_should_not():
     assert "SUCCESS" in promtool("test", "rules", HERE / "rules_test.yml")
 
 
-def test_promtool_finds_nothing_wrong_with_the_metrics(tmp_path):
+def test_promtool_finds_nothing_wrong_with_the_metrics(start, tmp_path):
     """F135, F161: names, units and help as Prometheus wants them."""
     with ChangeLog.open(tmp_path / "shop") as log:
         log.commit([upsert("order", "1", {})])
@@ -98,7 +97,7 @@ def query(url, expression):
 
 
 @pytest.mark.timeout(120)
-def test_a_real_prometheus_scrapes_a_real_server_and_answers(tmp_path):
+def test_a_real_prometheus_scrapes_a_real_server_and_answers(start, tmp_path):
     """F135, F161: counts, lag, connections and latencies of what a client did; the rules run, and none fires."""
     with ChangeLog.open(tmp_path / "shop") as log:
         log.commit([upsert("order", "1", {})])

@@ -6,7 +6,7 @@ import pytest
 
 from publishers import ChangeLog, upsert
 from tests.transports.cli.test_group import printed, run
-from tests.transports.cli.test_program import one_line, start
+from tests.transports.cli.test_program import one_line
 from transports import Grant, LogAction, connect, serve
 from transports.cli import main
 from transports.errors import RemoteError
@@ -44,7 +44,7 @@ def url_of(server):
     return next(part.rstrip(",") for part in server.stdout.readline().split() if part.startswith("ws://"))
 
 
-def test_groups_of_a_server_are_made_moved_paused_and_dropped(orders, capsys):
+def test_groups_of_a_server_are_made_moved_paused_and_dropped(start, orders, capsys):
     """F86: by a real process, with JSON, as those of a directory."""
     with start("serve", orders, "--own", "--port", "0", "--groups", "*") as server:
         url = url_of(server)
@@ -82,7 +82,7 @@ def test_groups_of_a_server_are_made_moved_paused_and_dropped(orders, capsys):
     )
 
 
-def test_dead_letters_of_a_server_are_listed_replayed_and_discarded(orders, capsys):
+def test_dead_letters_of_a_server_are_listed_replayed_and_discarded(start, orders, capsys):
     """F86, F81: what was printed is taken away, and nothing else."""
     with start("serve", orders, "--own", "--port", "0", "--groups", "pickers") as server:
         url = url_of(server)
@@ -97,7 +97,7 @@ def test_dead_letters_of_a_server_are_listed_replayed_and_discarded(orders, caps
     assert printed(capsys, "dead", "inspect", orders, "pickers") == []
 
 
-def test_a_server_lets_only_those_do_it_whose_grant_names_the_group(orders, tmp_path, capsys):
+def test_a_server_lets_only_those_do_it_whose_grant_names_the_group(start, orders, tmp_path, capsys):
     """F86, F140."""
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from publishers import ChangeLog, upsert
-from tests.transports.cli.test_program import start
 from transports.cli import lines, main
 from transports.cli.program import _parser
 
@@ -60,7 +59,7 @@ def test_nothing_stays_behind_a_command(log, capsys):
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
-def test_a_server_writes_an_access_log_if_it_is_asked_to(log, kind):
+def test_a_server_writes_an_access_log_if_it_is_asked_to(start, log, kind):
     with start("serve", log, "--port", "0", "--access-log", "--log-format", kind) as process:
         url = process.stdout.readline().split()[-1]
         assert main(["stats", url.removesuffix("health")]) == 0

@@ -10,7 +10,7 @@ import types
 import pytest
 
 from publishers import ChangeLog, ChangeStore, upsert
-from tests.transports.cli.test_program import LINES, one_line, start
+from tests.transports.cli.test_program import LINES, one_line
 from transports import serve
 from transports.cli import main
 
@@ -181,7 +181,7 @@ def test_tail_takes_the_address_that_a_browser_shows(shop, capsysbinary):
             assert [event.get("key") for event in events] == [None, "1"]
 
 
-def test_a_served_store_follows_logs_that_come_and_go(shop, capsysbinary):
+def test_a_served_store_follows_logs_that_come_and_go(start, shop, capsysbinary):
     """F50, E45: the owner is this process, the server another one."""
     with (
         ChangeStore.open(shop, sync="os", fill_step=0) as store,

@@ -60,6 +60,8 @@ RETENTIONS = {
     "no time": {"retain_bytes": None, "retain_age": 0.0},
     "default": {},
 }
+KINDS = [*((retention, False) for retention in RETENTIONS), ("default", True)]
+"""What a log says of it, and one of an older version, which says nothing."""
 
 
 @pytest.fixture
@@ -94,8 +96,7 @@ def segments(path):
     return sorted(one.name for one in path.glob("wal-*.log"))
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["kept", "older"])
-@pytest.mark.parametrize("retention", RETENTIONS)
+@pytest.mark.parametrize(("retention", "older"), KINDS)
 def test_no_command_deletes_history_or_changes_options(tmp_path, thorough, capsys, retention, older):
     """F194: the program may hold history in its memory, so a command deletes nothing of what the program's options let go, too."""
     path = tmp_path / "orders"
@@ -115,8 +116,7 @@ def test_no_command_deletes_history_or_changes_options(tmp_path, thorough, capsy
         assert read_own(RealFileSystem(), path) == kept, command
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["kept", "older"])
-@pytest.mark.parametrize("retention", RETENTIONS)
+@pytest.mark.parametrize(("retention", "older"), KINDS)
 @pytest.mark.parametrize("of", ["log", "store"])
 def test_a_command_in_the_place_of_the_program_deletes_what_the_log_says_and_nothing_else(
     tmp_path, thorough, retention, older, of

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.transports.cli.test_program import one_line, start
+from tests.transports.cli.test_program import one_line
 from transports.cli import main
 
 POLICY = """
@@ -107,7 +107,7 @@ def test_a_mistake_is_one_line(policy, capsys):
     assert "mask is near" in said
 
 
-def test_a_server_does_what_the_file_says_and_what_it_says_later(log, fill, policy, capsys):
+def test_a_server_does_what_the_file_says_and_what_it_says_later(start, log, fill, policy, capsys):
     """F140: a token that is taken away ends what runs with it; nothing that is broken changes anything."""
     fill(2)
     with start("serve", log.path, "--host", "0.0.0.0", "--port", "0", "--policy", policy) as server:

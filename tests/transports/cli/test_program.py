@@ -1,6 +1,6 @@
 """The command, in this process where that is possible, and as a process where signals and pipes matter."""
 
-import contextlib
+import io
 import json
 import os
 import re
@@ -14,25 +14,6 @@ from publishers.mutations.mutation import upsert
 from transports.cli import main
 
 LINES = '{"entity_type":"order","key":"1","body":{"a":1}}\n\n{"entity_type":"order","key":"2","operation":"REMOVE"}\n'
-
-
-@contextlib.contextmanager
-def start(*arguments):
-    """The command as a process, which does not outlive the test."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "transports.cli", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
 
 
 def broken_pipe():
@@ -276,7 +257,7 @@ def test_an_interrupt_before_and_after_the_command_is_quiet_too(moment):
 
 
 @pytest.mark.parametrize("remote", [False, True])
-def test_a_broken_pipe_is_quiet(log, fill, serving, remote):
+def test_a_broken_pipe_is_quiet(start, log, fill, serving, remote):
     fill(1, changes=10)
     with start("tail", serving().url if remote else log.path, "--since", "earliest") as process:
         process.stdout.readline()
@@ -287,9 +268,16 @@ def test_a_broken_pipe_is_quiet(log, fill, serving, remote):
         assert process.stderr.read() == ""
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
-@pytest.mark.parametrize("command", ["append {log}", "tail {log} --since earliest --limit 1", "version"])
+@pytest.mark.parametrize(
+    ("command", "closed"),
+    [
+        ("append {log}", "<&-"),
+        ("tail {log} --since earliest --limit 1", ">&-"),
+        ("tail {log} --since earliest --limit 1", "2>&-"),
+    ],
+)
 def test_a_command_without_its_standard_streams_ends_without_a_traceback(log, fill, command, closed):
+    """No file of the log gets the descriptor of one."""
     fill(1)
     line = f"{sys.executable} -m transports.cli {command.format(log=log.path)} </dev/null {closed}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
@@ -298,22 +286,54 @@ def test_a_command_without_its_standard_streams_ends_without_a_traceback(log, fi
     assert "internal error" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["verify", "dump", "stats", "tail --since earliest --limit 2"])
-def test_any_letters_are_printed_in_any_locale(tmp_path, command):
+@pytest.mark.parametrize("missing", ["stdin", "stdout", "stderr"])
+@pytest.mark.parametrize("command", ["append {log}", "tail {log} --since earliest --limit 1", "version"])
+def test_a_stream_that_is_not_there_is_opened(log, fill, command, missing, monkeypatch, capsys, feed_stdin):
+    """Python has None for a standard stream that its caller has closed."""
+    fill(1)
+    feed_stdin("")
+    monkeypatch.setattr(sys, missing, None)
+    assert main(command.format(log=log.path).split()) in (0, 1)
+    getattr(sys, missing).close()
+    assert "internal error" not in capsys.readouterr().err
+
+
+LOCALE = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.fixture
+def letters(tmp_path):
+    """A log whose directory, types, keys and bodies have letters that are not of ASCII."""
     path = tmp_path / "b\u00fccher"
     with ChangeLog.open(path, sync="os") as log:
         log.commit([upsert("gr\u00f6\u00dfe", "\u043a\u043b\u044e\u0447", {"a": "\u65e5\u672c"})])
-    name, *options = command.split()
-    done = subprocess.run(
-        [sys.executable, "-m", "transports.cli", name, str(path), *options],
-        capture_output=True,
-        env=os.environ
-        | {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        timeout=60,
-        check=False,
-    )
+    return path
+
+
+def test_any_letters_are_printed_in_any_locale(letters):
+    command = [
+        sys.executable,
+        "-m",
+        "transports.cli",
+        "tail",
+        str(letters),
+        "--since",
+        "earliest",
+        "--limit",
+        "2",
+    ]
+    done = subprocess.run(command, capture_output=True, env=os.environ | LOCALE, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert ("gr\u00f6\u00dfe" if name in ("dump", "tail") else "b\u00fccher") in done.stdout.decode()
+    assert "gr\u00f6\u00dfe" in done.stdout.decode()
+
+
+@pytest.mark.parametrize("command", ["verify", "dump", "stats", "tail --since earliest --limit 2"])
+def test_any_letters_are_printed_whatever_the_stream_encodes(letters, command, monkeypatch):
+    name, *options = command.split()
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii"))
+    assert main([name, str(letters), *options]) == 0
+    assert ("gr\u00f6\u00dfe" if name in ("dump", "tail") else "b\u00fccher") in printed.getvalue().decode()
 
 
 def test_repairs_that_exclude_each_other_are_told_in_one_line(log, capsys):
@@ -322,21 +342,13 @@ def test_repairs_that_exclude_each_other_are_told_in_one_line(log, capsys):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_what_cannot_be_printed_at_the_end_is_told_by_the_exit_code(unbuffered):
-    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+def test_what_cannot_be_printed_at_the_end_is_told_by_the_exit_code(start, unbuffered):
     for output, code in ((broken_pipe(), 141), (os.open("/dev/full", os.O_WRONLY), 1)):
-        done = subprocess.run(
-            [sys.executable, "-m", "transports.cli", "version"],
-            stdout=output,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            timeout=60,
-            check=False,
-        )
-        os.close(output)
-        assert done.returncode == code
-        assert "Exception ignored" not in done.stderr
+        with start("version", streams={1: output}, PYTHONUNBUFFERED=unbuffered) as process:
+            os.close(output)
+            _, said = process.communicate()
+        assert process.returncode == code
+        assert "Exception ignored" not in said
 
 
 MISTYPED = {

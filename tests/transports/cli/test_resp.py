@@ -6,10 +6,8 @@ from urllib.request import Request, urlopen
 import pytest
 import redis
 
-from tests.transports.cli.test_tls import start
 
-
-def test_an_operator_serves_the_redis_protocol_beside_the_other_port(log, fill, tmp_path):
+def test_an_operator_serves_the_redis_protocol_beside_the_other_port(start, log, fill, tmp_path):
     """F133: with the tokens of the other port."""
     fill(3)
     tokens = tmp_path / "tokens"

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from publishers import ChangeStore, upsert
-from tests.transports.cli.test_program import LINES, one_line, start
+from tests.transports.cli.test_program import LINES, one_line
 from transports import connect
 from transports.cli import main
 
@@ -19,7 +19,7 @@ def test_a_port_in_use_is_told_in_one_line(log, serving, capsys):
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_serve_ends_cleanly_on_a_signal(log, fill, sent, code):
+def test_serve_ends_cleanly_on_a_signal(start, log, fill, sent, code):
     with start("serve", log.path, "--port", "0") as process:
         line = process.stdout.readline()
         assert re.match(r"serving shop read-only at ws://127\.0\.0\.1:\d+/ws, health at http://", line), line
@@ -28,7 +28,7 @@ def test_serve_ends_cleanly_on_a_signal(log, fill, sent, code):
     assert (process.returncode, out, err) == (code, "", "")
 
 
-def test_serve_follows_the_writer_and_tail_follows_serve(log, fill):
+def test_serve_follows_the_writer_and_tail_follows_serve(start, log, fill):
     with start("serve", log.path, "--port", "0") as server:
         url = server.stdout.readline().split()[4].rstrip(",")
         with start("tail", url, "--since", "earliest", "--limit", "4") as tail:
@@ -41,7 +41,7 @@ def test_serve_follows_the_writer_and_tail_follows_serve(log, fill):
         server.communicate(timeout=60)
 
 
-def test_serve_own_takes_the_log_for_itself(tmp_path, capsys, feed_stdin):
+def test_serve_own_takes_the_log_for_itself(start, tmp_path, capsys, feed_stdin):
     with start("serve", tmp_path / "shop", "--own", "--port", "0") as server:
         assert "as its owner" in server.stdout.readline()
         feed_stdin(LINES)
@@ -51,7 +51,7 @@ def test_serve_own_takes_the_log_for_itself(tmp_path, capsys, feed_stdin):
         server.communicate(timeout=60)
 
 
-def test_serve_state_gives_the_state_and_only_an_owner_has_one(log, fill, capsys):
+def test_serve_state_gives_the_state_and_only_an_owner_has_one(start, log, fill, capsys):
     """F146."""
     fill(1, 2)
     log.close()
@@ -78,7 +78,7 @@ def test_serve_state_gives_the_state_and_only_an_owner_has_one(log, fill, capsys
         server.communicate(timeout=60)
 
 
-def test_serve_own_keeps_the_state_of_each_log_of_a_store(tmp_path):
+def test_serve_own_keeps_the_state_of_each_log_of_a_store(start, tmp_path):
     """F146: the logs' alone; the system log keeps none."""
     with ChangeStore.open(tmp_path / "shop") as store:
         store.create("orders").commit([upsert("order", "1", {"n": 1})])

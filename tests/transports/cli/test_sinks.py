@@ -2,19 +2,15 @@
 
 import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from publishers import ChangeLog, ChangeStore, upsert
 from tests.publishers.support import wait_until
-from tests.transports.cli.test_program import one_line, start
+from tests.transports.cli.test_program import one_line
 from tests.transports.sinks.receivers import Receiver
 from tests.transports.sinks.targets import Target
 from transports.cli import main
@@ -23,7 +19,6 @@ from transports.sinks import LogSinks, SinkError, SinkOptions, SinkRunner, SinkS
 from transports.sinks.config import read_sinks
 from transports.sinks.control import ControlSocket, asked
 
-ROOT = Path(__file__).parents[3]
 FILE = """
 log = "orders"
 
@@ -163,24 +158,19 @@ def test_sinks_that_run_are_asked_and_told_over_a_socket(tmp_path, capsys):
         assert not (log.path / "sinks.sock").exists()
 
 
-def test_the_command_runs_until_it_is_ended_and_stores_its_places(declared, capsys):
+def test_the_command_runs_until_it_is_ended_and_stores_its_places(start, declared, capsys):
     """F101, F109: a process of its own."""
     declared.write_text(FILE.partition('[[sinks]]\nname = "hook"')[0])
-    command = [sys.executable, "-m", "transports.cli", "sinks", "run", str(declared)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr.readline() == "running archive of orders\n"
+    with start("sinks", "run", declared) as process:
+        assert process.stderr.readline() == "running archive of orders\n"
 
-            def arrived():
-                found = asked(declared.parent / "orders", {"do": "status"})
-                return found is not None and found[0]["confirmed"] == "4:0"
+        def arrived():
+            found = asked(declared.parent / "orders", {"do": "status"})
+            return found is not None and found[0]["confirmed"] == "4:0"
 
-            wait_until(arrived)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
+        wait_until(arrived)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
     (path,) = (declared.parent / "out").glob("*.jsonl.tmp")
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == list("abc")
     assert run(capsys, "status", declared)["sinks"][0]["position"] == "4:0"
@@ -190,15 +180,12 @@ def test_the_command_runs_until_it_is_ended_and_stores_its_places(declared, caps
 def test_rows_only_are_carried_to_the_end_and_the_command_ends_with_them(declared, capsys):
     """F88, F109: also when it is run once more, which repeats nothing."""
     declared.write_text(FILE.partition('[[sinks]]\nname = "hook"')[0] + 'snapshot = "initial_only"\n')
-    command = [sys.executable, "-m", "transports.cli", "sinks", "run", str(declared)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for _ in range(2):
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert (done.returncode, done.stdout) == (0, "")
-        assert done.stderr.splitlines()[0] == "running archive of orders"
-        assert done.stderr.endswith("all rows are sent\n")
+        assert main(["sinks", "run", str(declared)]) == 0
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.splitlines()[0] == "running archive of orders"
+        assert said.err.endswith("all rows are sent\n")
         (path,) = (declared.parent / "out").glob("changes-*")
         assert path.suffix == ".jsonl"
         rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -221,7 +208,7 @@ start = "earliest"
 
 
 @pytest.mark.parametrize("how", ["run", "serve"])
-def test_a_sink_that_fails_ends_its_process_if_that_is_wanted(declared, how):
+def test_a_sink_that_fails_ends_its_process_if_that_is_wanted(start, declared, how, monkeypatch):
     """F124: with 1, so that whatever watches over the process starts it again, or tells people."""
     declared.write_text(
         'log = "orders"\n[[sinks]]\nname = "db"\nkind = "sql"\nurl = "sqlite:///none.db"\n'
@@ -230,22 +217,18 @@ def test_a_sink_that_fails_ends_its_process_if_that_is_wanted(declared, how):
     command = ["sinks", "run", declared]
     if how == "serve":
         command = ["serve", declared.parent / "orders", "--own", "--port", "0", "--sinks", declared]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "transports.cli", *map(str, command)],
-        env=environment, cwd=declared.parent, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "sink 'db' has failed, and on_failure = 'stop' ends the process" in done.stderr
-    assert "there is no table penstock_places" in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(declared.parent)
+    with start(*command) as process:
+        _, said = process.communicate()
+    assert process.returncode == 1
+    assert "sink 'db' has failed, and on_failure = 'stop' ends the process" in said
+    assert "there is no table penstock_places" in said
+    assert "Traceback" not in said
 
 
-def test_a_process_that_stands_by_goes_on_for_one_that_was_killed(declared):
+def test_a_process_that_stands_by_goes_on_for_one_that_was_killed(start, declared):
     """F121, F122: and the file has each change once."""
     declared.write_text(LED)
-    command = [sys.executable, "-m", "transports.cli", "sinks", "run", str(declared)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     said = [[], []]
 
     def note(process, lines):
@@ -254,8 +237,7 @@ def test_a_process_that_stands_by_goes_on_for_one_that_was_killed(declared):
     with contextlib.ExitStack() as stack:
 
         def begun(lines):
-            process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-            stack.enter_context(process)
+            process = stack.enter_context(start("sinks", "run", declared))
             reader = threading.Thread(target=note, args=(process, lines))
             reader.start()
             stack.callback(reader.join)
@@ -276,25 +258,17 @@ def test_a_process_that_stands_by_goes_on_for_one_that_was_killed(declared):
     assert keys == [None, "a", None, "b", None, "c"]
 
 
-def test_a_lease_of_which_the_log_is_taken_waits_for_it(declared, capsys):
+def test_a_lease_of_which_the_log_is_taken_waits_for_it(start, declared, capsys):
     """F121: a server may have it open; the command waits, says so once, and ends when it is told to."""
     declared.write_text(LED)
-    command = [sys.executable, "-m", "transports.cli", "sinks", "run", str(declared)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with (
-        ChangeLog.open(declared.parent / "orders"),
-        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
-    ):
-        try:
-            while "holds the lease and waits for the log" not in (line := process.stderr.readline()):
-                assert line
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
+    with ChangeLog.open(declared.parent / "orders"), start("sinks", "run", declared) as process:
+        while "holds the lease and waits for the log" not in (line := process.stderr.readline()):
+            assert line
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
 
 
-def test_sinks_run_beside_a_server_that_owns_their_log(declared, capsys):
+def test_sinks_run_beside_a_server_that_owns_their_log(start, declared, capsys):
     """F109, F119, F137: told of by the server, and asked over the socket."""
     declared.write_text(FILE.partition('[[sinks]]\nname = "hook"')[0])
     log = declared.parent / "orders"

@@ -10,7 +10,7 @@ import pytest
 from penstock_cdc.errors import InvalidOption
 from penstock_cdc.types import PageRequest
 from publishers import ChangeLog, ChangeStore
-from tests.transports.cli.test_program import one_line, start
+from tests.transports.cli.test_program import one_line
 from transports import ExtraMissing
 from transports.cli import main
 from transports.cli.sources import sources_of
@@ -52,7 +52,7 @@ def rows(source):
     return list(source.read(PageRequest(None, None, 10, None)))
 
 
-def test_a_server_gives_rows_of_the_table_and_of_the_module_that_its_command_line_names(shop, capsys):
+def test_a_server_gives_rows_of_the_table_and_of_the_module_that_its_command_line_names(start, shop, capsys):
     """F88, F90: also one that follows the log of another process."""
     with ChangeLog.open(shop.parent / "log", sync="os") as log:
         named = ["--source", f"order=sqlite:///{shop}#orders", "--source", "rows_of_shop:item"]

@@ -13,7 +13,7 @@ from publishers.model.position import Position
 from publishers.mutations.mutation import upsert
 from publishers.views.view import Content
 from tests.publishers.support import wait_until
-from tests.transports.cli.test_program import one_line, start
+from tests.transports.cli.test_program import one_line
 from transports.cli import main, tail
 from transports.client.remote_feed import RemoteSubscription
 from transports.errors import ConnectionLost
@@ -135,7 +135,7 @@ def test_tail_says_where_in_the_state_it_waits(log, fill, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("remote", [False, True])
-def test_tail_is_interrupted_quietly(log, fill, serving, remote):
+def test_tail_is_interrupted_quietly(start, log, fill, serving, remote):
     fill(1)
     with start("tail", serving().url if remote else log.path, "--since", "earliest") as process:
         process.stdout.readline()
@@ -144,7 +144,7 @@ def test_tail_is_interrupted_quietly(log, fill, serving, remote):
     assert (process.returncode, err) == (130, "")
 
 
-def test_tail_waits_for_its_server_says_where_and_goes_on_there(log, fill, serving):
+def test_tail_waits_for_its_server_says_where_and_goes_on_there(start, log, fill, serving):
     server = serving()
     fill(1)
     with start("tail", server.url, "--since", "earliest") as process:
@@ -181,7 +181,7 @@ def test_tail_gives_its_server_up_after_as_many_attempts_as_it_was_told(log, ser
     assert last.startswith(f"penstock: the connection to {server.url} is lost: ")
 
 
-def test_without_another_attempt_a_stopping_server_ends_tail_with_one_line(log, fill, serving):
+def test_without_another_attempt_a_stopping_server_ends_tail_with_one_line(start, log, fill, serving):
     server = serving()
     fill(1)
     with start("tail", server.url, "--since", "earliest", "--retry", "0") as process:

@@ -6,7 +6,7 @@ import pytest
 
 from publishers.errors import InvalidOption
 from tests.transports.certificates import Authority
-from tests.transports.cli.test_program import one_line, start
+from tests.transports.cli.test_program import one_line
 from transports.cli import main
 from transports.client.remote_log import connect
 from transports.tcp.trust import trusting
@@ -17,7 +17,7 @@ def ours(tmp_path):
     return Authority(tmp_path)
 
 
-def test_an_operator_serves_with_a_certificate_and_exchanges_it_while_it_runs(log, fill, ours, capsys):
+def test_an_operator_serves_with_a_certificate_and_exchanges_it_while_it_runs(start, log, fill, ours, capsys):
     """F98: good, wrong and missing certificates of both sides, and another name, from the command line."""
     fill(2)
     certificate, key = ours.issue("server", names=("shop.example",))

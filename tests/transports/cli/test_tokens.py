@@ -9,7 +9,7 @@ import pytest
 
 from penstock_cdc.errors import InvalidOption
 from publishers import upsert
-from tests.transports.cli.test_program import one_line, start
+from tests.transports.cli.test_program import one_line
 from transports import Credentials, Limits, Principal, serve
 from transports.access.tokens import TokenFile, token_given
 from transports.cli import main
@@ -103,7 +103,7 @@ def test_a_command_sends_the_token_that_it_is_given_before_that_of_a_file_or_of_
 
 
 def test_an_operator_serves_with_a_token_file_and_changes_it_while_it_runs(
-    log, fill, tokens, capsys, monkeypatch
+    start, log, fill, tokens, capsys, monkeypatch
 ):
     fill(2)
     with start("serve", log.path, "--port", "0", "--token-file", tokens) as server:
@@ -135,7 +135,7 @@ def test_an_operator_serves_with_a_token_file_and_changes_it_while_it_runs(
         assert server.wait(60) == 0
 
 
-def test_listening_beyond_this_machine_needs_tokens_or_to_be_asked_for(log, capsys):
+def test_listening_beyond_this_machine_needs_tokens_or_to_be_asked_for(start, log, capsys):
     assert main(["serve", str(log.path), "--host", "0.0.0.0", "--port", "0"]) == 2
     said = one_line(capsys)
     assert "--token-file" in said

@@ -9,8 +9,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 
@@ -22,7 +20,6 @@ import flow
 from publishers import ChangeLog, ChangeStore, upsert
 from tests.harness.ports import free_port
 from tests.publishers.support import Probe, wait_until
-from tests.transports.cli.test_program import start
 from tests.transports.principals import knowing
 from transports import Grant, LogAction, serve
 from transports.access.access import SERVER
@@ -42,16 +39,11 @@ def log(tmp_path):
 class Terminal:
     """A command on a pseudo-terminal."""
 
-    def __init__(self, *arguments, columns=100, rows=20, **environment):
+    def __init__(self, begin, *arguments, columns=100, rows=20, **environment):
         self.master, slave = pty.openpty()
         self.resize(columns, rows)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "transports.cli", *map(str, arguments)],
-            stdin=slave,
-            stdout=slave,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "", "LINES": "", **environment},
-        )
+        named = {"TERM": "xterm", "COLUMNS": "", "LINES": "", **environment}
+        self.process = begin(*arguments, streams={0: slave, 1: slave}, **named)
         os.close(slave)
         self.text = ""
 
@@ -85,24 +77,19 @@ class Terminal:
                 break
         return code
 
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
-        os.close(self.master)
-
 
 @pytest.fixture
-def terminal():
-    opened = []
+def terminal(start):
+    with contextlib.ExitStack() as stack:
 
-    def run(*arguments, **named):
-        opened.append(Terminal(*arguments, **named))
-        return opened[-1]
+        def run(*arguments, **named):
+            opened = Terminal(
+                lambda *given, **more: stack.enter_context(start(*given, **more)), *arguments, **named
+            )
+            stack.callback(os.close, opened.master)
+            return opened
 
-    yield run
-    for one in opened:
-        one.close()
+        yield run
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -116,7 +103,7 @@ def test_it_shows_what_happens_in_place_and_gives_the_screen_back(log, terminal,
         shown.read(0.2)
         assert shown.end(number) == code
         assert shown.text.endswith("\x1b[?25h" + LEAVE)
-        assert shown.process.stderr.read() == b""
+        assert shown.process.stderr.read() == ""
 
 
 def test_it_fits_the_terminal_also_when_that_changes(log, terminal):
@@ -148,7 +135,7 @@ def test_a_server_that_goes_is_waited_for_and_found_again(log, terminal, tmp_pat
         assert shown.end(signal.SIGINT) == 130
 
 
-def test_where_there_is_no_terminal_one_follows_below_the_other(log):
+def test_where_there_is_no_terminal_one_follows_below_the_other(start, log):
     with start("top", log.path, "--interval", "0.1") as process:
         titles = 0
         while titles < 3:
@@ -166,7 +153,7 @@ def test_a_terminal_that_can_do_nothing_is_treated_as_none(log, terminal):
     assert "\x1b" not in shown.text
 
 
-def test_whoever_reads_it_may_leave(log):
+def test_whoever_reads_it_may_leave(start, log):
     with start("top", log.path, "--interval", "0.1", "--json") as process:
         assert json.loads(process.stdout.readline())["logs"]["shop"]["version"] == 1
         process.stdout.close()

@@ -13,7 +13,7 @@ from penstock_cdc.errors import LogGone, LogReplaced
 from publishers import ChangeLog, ChangeStore, upsert
 from tests.publishers.accidents import EACH_ACCIDENT, SHOWN, Site, rename_away, switch_to_another
 from tests.publishers.support import QUICK, fill, scratch, wait_until
-from tests.transports.cli.test_program import one_line, start
+from tests.transports.cli.test_program import one_line
 from tests.transports.server.test_status import fetch
 from tests.transports.server.test_store_logs import Heard
 from transports import FollowedName, connect, serve
@@ -254,7 +254,7 @@ def test_a_follower_is_not_writable(site, capsys):
 
 
 @pytest.mark.parametrize("follows", [False, True])
-def test_the_command_says_in_one_line_what_became_of_the_log(site, follows):
+def test_the_command_says_in_one_line_what_became_of_the_log(start, site, follows):
     """F144: and tail ends with it."""
     options = ["--follow-name"] if follows else []
     with start("serve", site.path, "--port", "0", *options) as server:

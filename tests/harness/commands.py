@@ -1,0 +1,102 @@
+"""``penstock`` as a process that starts at once: `prefork` has imported what it needs.
+
+For what a process of its own decides: signals, pipes, terminals, two that contend. What a command prints and answers is tried by
+``main([...])``, without one. How the interpreter begins is not tried here either, since it has begun.
+"""
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Final
+
+import pytest
+
+from tests.harness.prefork import Forked, Server, serving
+
+__all__ = ["Command", "run_command", "start"]
+
+MODULES: Final = tuple(
+    f"transports.{name}"
+    for name in (
+        "cli.program", "cli.serve", "cli.sinks", "cli.tail", "cli.top", "client.remote_log", "graphql.schema",
+        "resp.server", "server.uvicorn", "sinks.file", "sinks.file_leases", "telemetry.prometheus",
+    )
+)  # fmt: skip
+"""What one of the commands imports, at the latest when it has begun."""
+
+
+class Command:
+    """A command that runs, with text in its pipes, and the methods of ``Popen`` that tests use."""
+
+    def __init__(self, forked: Forked) -> None:
+        self._forked = forked
+        self.pid, self.poll, self.wait = forked.pid, forked.poll, forked.wait
+        self.send_signal, self.kill = forked.send_signal, forked.kill
+        self.stdin = forked.stdin
+        self.stdout, self.stderr = _text(forked.stdout), _text(forked.stderr)
+
+    @property
+    def returncode(self) -> int | None:
+        return self._forked.returncode
+
+    def communicate(self, timeout: float = 60.0) -> tuple[str, str]:
+        """Returns what it writes until it ends, which has to fit into its pipes."""
+        self._forked.wait(timeout)
+        return self.stdout.read(), self.stderr.read()
+
+    def close(self) -> None:
+        """Ends it, if it has not ended."""
+        self.kill()
+        self.wait()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with contextlib.suppress(OSError):  # nobody reads any more what was written
+                stream.close()
+
+
+def _text(stream: Any) -> IO[str]:
+    buffered = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
+    return io.TextIOWrapper(buffered, encoding="utf-8", errors="surrogateescape")
+
+
+def run_command(where: str, environment: dict[str, str], *arguments: str) -> int:
+    """The command, in the process that was forked for it."""
+    os.chdir(where)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[0] = where
+    sys.argv = ["penstock", *arguments]
+    output: Any = sys.stdout
+    output.reconfigure(line_buffering=bool(environment["PYTHONUNBUFFERED"]))
+    from transports.cli import main
+
+    return main()
+
+
+@pytest.fixture(scope="session")
+def command_server() -> Iterator[Server]:
+    with serving(__name__, *MODULES) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def start(command_server: Server) -> Callable[..., contextlib.AbstractContextManager[Command]]:
+    """What starts a command for the body of a ``with``, whose end it does not outlive."""
+
+    @contextlib.contextmanager
+    def start(
+        *arguments: Any, streams: dict[int, int] | None = None, **environment: str
+    ) -> Iterator[Command]:
+        given = (
+            "tests.harness.commands:run_command",
+            os.getcwd(),
+            {**os.environ, "PYTHONUNBUFFERED": "1", **environment},
+        )
+        command = Command(command_server.start(*given, *map(str, arguments), streams=streams))
+        try:
+            yield command
+        finally:
+            command.close()
+
+    return start
