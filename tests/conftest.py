@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.harness import covering, sharing, tiers
 from tests.harness.certifying import pytest_pycollect_makeitem
-from tests.harness.commands import command_server, start
+from tests.harness.commands import command_server, script, start
 from tests.harness.debugging import debugged, pytest_runtest_protocol
 from tests.harness.leftovers import nothing_is_left_behind
 from tests.harness.memory import on_disk, write_into_memory
@@ -38,6 +38,7 @@ __all__ = [
     "pytest_runtest_protocol",
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
+    "script",
     "spark",
     "start",
 ]
@@ -102,6 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+    if sharing.ORDER is not None:
+        sharing.shuffle(items, sharing.ORDER)
     sharing.sort(items)
     if config.pluginmanager.hasplugin("pytest_cov"):
         covering.choose(items)

@@ -19,6 +19,7 @@ from publishers.criteria.criteria import Criteria
 from publishers.criteria.index_table import Table
 from publishers.criteria.predicate import Predicate
 from tests.attacks.conftest import leaves_nothing
+from tests.harness.scale import scaled
 from tests.transports.server.test_change_driver import FakeLink, say, subscribe
 from transports import Limits
 from transports.graphql.execution import Engine
@@ -288,7 +289,7 @@ def _wish(chance):
     return wish
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(scaled(8)))
 async def test_random_wishes_cost_bounded_steps_of_the_loop_and_of_the_lock(
     log, connected, until, monkeypatch, seed
 ):

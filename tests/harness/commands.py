@@ -1,4 +1,4 @@
-"""``penstock`` as a process that starts at once: `prefork` has imported what it needs.
+"""``penstock``, and scripts of tests, as processes that start at once: `prefork` has imported what they need.
 
 For what a process of its own decides: signals, pipes, terminals, two that contend. What a command prints and answers is tried by
 ``main([...])``, without one. How the interpreter begins is not tried here either, since it has begun.
@@ -15,7 +15,7 @@ import pytest
 
 from tests.harness.prefork import Forked, Server, serving
 
-__all__ = ["Command", "run_command", "start"]
+__all__ = ["Command", "run_command", "run_script", "script", "start"]
 
 MODULES: Final = tuple(
     f"transports.{name}"
@@ -74,29 +74,45 @@ def run_command(where: str, environment: dict[str, str], *arguments: str) -> int
     return main()
 
 
+def run_script(where: str, environment: dict[str, str], code: str, *arguments: str) -> None:
+    """The text of a program, in the process that was forked for it."""
+    os.chdir(where)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["-c", *arguments]
+    exec(code, {"__name__": "__main__"})
+
+
+Start = Callable[..., contextlib.AbstractContextManager[Command]]
+
+
 @pytest.fixture(scope="session")
 def command_server() -> Iterator[Server]:
     with serving(__name__, *MODULES) as server:
         yield server
 
 
-@pytest.fixture(scope="session")
-def start(command_server: Server) -> Callable[..., contextlib.AbstractContextManager[Command]]:
-    """What starts a command for the body of a ``with``, whose end it does not outlive."""
-
+def _starting(server: Server, function: str) -> Start:
     @contextlib.contextmanager
-    def start(
-        *arguments: Any, streams: dict[int, int] | None = None, **environment: str
-    ) -> Iterator[Command]:
-        given = (
-            "tests.harness.commands:run_command",
-            os.getcwd(),
-            {**os.environ, "PYTHONUNBUFFERED": "1", **environment},
-        )
-        command = Command(command_server.start(*given, *map(str, arguments), streams=streams))
+    def start(*arguments: Any, streams: dict[int, int] | None = None, **named: str) -> Iterator[Command]:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **named}
+        told = os.getcwd(), environment, *map(str, arguments)
+        command = Command(server.start(f"{__name__}:{function}", *told, streams=streams))
         try:
             yield command
         finally:
             command.close()
 
     return start
+
+
+@pytest.fixture(scope="session")
+def start(command_server: Server) -> Start:
+    """What starts a command for the body of a ``with``, whose end it does not outlive."""
+    return _starting(command_server, "run_command")
+
+
+@pytest.fixture(scope="session")
+def script(command_server: Server) -> Start:
+    """What starts a program, given as text, as if it were ``python -c``."""
+    return _starting(command_server, "run_script")

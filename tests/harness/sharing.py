@@ -1,14 +1,20 @@
 """Assigns tests to workers and orders them, for parallel runs (``pytest -n``).
 
+``PENSTOCK_TEST_ORDER=NUMBER`` puts them into another order, which is the same for each number: files, and the tests of a file.
+
 The unit is a file, unless its tests share an expensive resource with other files: then all tests with that resource are one
 unit. The longest units start first, so that no worker is left alone with a long unit at the end.
 """
 
-from typing import Any
+import os
+from random import Random
+from typing import Any, Final
 
 import pytest
 
-__all__ = ["pytest_xdist_make_scheduler", "shared", "sort"]
+__all__ = ["ORDER", "pytest_xdist_make_scheduler", "shared", "shuffle", "sort"]
+
+ORDER: Final = os.environ.get("PENSTOCK_TEST_ORDER")
 
 SHARED = {
     "tests/crash/test_fork.py": "fork",
@@ -61,6 +67,16 @@ def sort(items: list[pytest.Item]) -> None:
     """Moves the tests of the units in `LONG` to the front; the others keep their order."""
     rank = {unit: place for place, unit in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(shared(item.nodeid), len(LONG)))
+
+
+def shuffle(items: list[pytest.Item], order: str) -> None:
+    """Puts files, and the tests of each file, into an order that looks random; tests of one file stay together."""
+    chance = Random(order)
+    chance.shuffle(items)
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    items[:] = [item for tests in files.values() for item in tests]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,5 +1,6 @@
 """Tests that share something expensive share a worker, and the longest begin first."""
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,3 +36,15 @@ def test_the_longest_begin_first_and_the_others_stay_in_their_order():
     items = [SimpleNamespace(nodeid=name) for name in names]
     sharing.sort(items)
     assert [item.nodeid for item in items] == [names[3], names[2], names[0], names[1]]
+
+
+def test_another_order_has_the_same_tests_and_keeps_files_together():
+    tests = [SimpleNamespace(nodeid=f"tests/test_{file}.py::test_{n}") for file in "abc" for n in range(9)]
+    orders = []
+    for order in "112":
+        shuffled = list(tests)
+        sharing.shuffle(shuffled, order)
+        orders.append([one.nodeid for one in shuffled])
+        assert sorted(orders[-1]) == [one.nodeid for one in tests]
+        assert len(list(itertools.groupby(orders[-1], key=lambda name: name.partition("::")[0]))) == 3
+    assert orders[0] == orders[1] != orders[2]

@@ -3,8 +3,6 @@
 import logging
 import pickle
 import signal
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -101,7 +99,7 @@ def test_attempts_that_do_not_count_are_removed_and_what_comes_later_at_the_next
         assert log.head.version == 3
 
 
-def test_what_was_staged_when_a_process_was_killed_is_removed_by_the_next_opening(tmp_path, caplog):
+def test_what_was_staged_when_a_process_was_killed_is_removed_by_the_next_opening(tmp_path, caplog, script):
     program = textwrap.dedent(
         """
         import os, signal, sys
@@ -114,8 +112,8 @@ def test_what_was_staged_when_a_process_was_killed_is_removed_by_the_next_openin
         ChangeLog.open(sys.argv[1]).commit_staged(stage)
         """
     )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "log")], check=False, timeout=120)
-    assert done.returncode == -signal.SIGKILL
+    with script(program, tmp_path / "log") as process:
+        assert process.wait() == -signal.SIGKILL
     assert len(staged_files(tmp_path / "log")) == 3
     with (
         caplog.at_level(logging.WARNING, "penstock.housekeeping"),

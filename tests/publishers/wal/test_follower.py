@@ -1,7 +1,5 @@
 import contextlib
 import errno
-import subprocess
-import sys
 from unittest import mock
 
 import pytest
@@ -91,7 +89,7 @@ def test_what_a_follower_sees_never_moves_back(tmp_path):
     log.close()
 
 
-def test_a_follower_in_another_process_reads_the_same(tmp_path):
+def test_a_follower_in_another_process_reads_the_same(tmp_path, script):
     log = opened(REAL, path=tmp_path)
     commit(log, b"a", b"b")
     code = (
@@ -100,8 +98,8 @@ def test_a_follower_in_another_process_reads_the_same(tmp_path):
         "frame = follower.reader.read(follower.reader.locate(1))\n"
         "print(follower.visible, list(frame.columns.body))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "1 [b'a', b'b']\n"
+    with script(code) as follower:
+        assert follower.communicate() == ("1 [b'a', b'b']\n", "")
     log.close()
 
 

@@ -2,8 +2,6 @@
 
 import random
 import signal
-import subprocess
-import sys
 
 import pytest
 import sqlalchemy as sql
@@ -215,18 +213,17 @@ def test_durations_that_do_not_fit_are_refused(engine, durations):
         SqlLeases(engine, "")
 
 
-def test_one_process_of_a_host_holds_a_file_and_a_killed_one_leaves_it(tmp_path):
+def test_one_process_of_a_host_holds_a_file_and_a_killed_one_leaves_it(tmp_path, script):
     """F121, F122: the kernel frees what a killed holder had; the epoch goes on."""
-    program = (
+    code = (
         "import sys; from transports.sinks.file_leases import FileLeases\n"
         "store = FileLeases(sys.argv[1]); print(store.acquire('child', 10.0), flush=True); sys.stdin.read()"
     )
     path = tmp_path / "lease"
     store, rival = FileLeases(path), FileLeases(path)
     for turn in range(scaled(4)):
-        command = [sys.executable, "-c", program, str(path)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-            assert child.stdout.readline() == b"%d\n" % (2 * turn + 1)
+        with script(code, path) as child:
+            assert child.stdout.readline() == f"{2 * turn + 1}\n"
             assert store.acquire("here", 10.0) is None
             child.send_signal(signal.SIGKILL)
             child.wait()

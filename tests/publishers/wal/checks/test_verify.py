@@ -1,9 +1,6 @@
 """F49: each damage is named, and nothing that is damaged passes for sound."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -256,36 +253,24 @@ for _ in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("script", ["WRITER", "CHURNER"])
-def test_beside_a_writer_in_another_process_it_is_quiet(tmp_path, script):
+@pytest.mark.parametrize("code", [WRITER, CHURNER], ids=["WRITER", "CHURNER"])
+def test_beside_a_writer_in_another_process_it_is_quiet(tmp_path, script, code):
     """F49: whatever commits, rolls, retention, cuts, closing and opening do meanwhile.
 
     One turn of the writer for each look, because retention must not overtake who looks.
     """
     make_log(tmp_path / "log", segments=1)
     path = tmp_path / "log"
-    writer = subprocess.Popen(
-        [sys.executable, "-c", globals()[script], str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[4],
-        text=True,
-    )
-    try:
+    with script(code, path) as writer:
         assert writer.stdout.readline() == "open\n"
         newest = 0
         while newest < 500 * SCALE:  # several segments, and the first ones are gone
-            writer.stdin.write("\n")
+            writer.stdin.write(b"\n")
             writer.stdin.flush()
             report = verify(path)
             assert writer.stdout.readline() == "done\n"
-            assert report.live or script == "CHURNER"
+            assert report.live or code == CHURNER
             assert [one for one in report.findings if one.verdict] == []
             assert report.version >= newest
             newest = report.version
-    finally:
-        writer.kill()
-        writer.wait()
-        writer.stdin.close()
-        writer.stdout.close()
     assert verify(path).verdict <= Verdict.TORN

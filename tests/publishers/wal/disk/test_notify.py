@@ -5,8 +5,6 @@ import errno
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from unittest import mock
 
@@ -111,7 +109,7 @@ def test_who_has_closed_its_ear_costs_nothing_any_more(place, kind):
         assert notifier.sent == sent
 
 
-def test_the_socket_of_a_killed_reader_is_removed(place):
+def test_the_socket_of_a_killed_reader_is_removed(place, script):
     """F120: at the next ring, and at the next opening of the log."""
     code = (
         "import sys; from pathlib import Path; from publishers.wal.disk.notify import listen\n"
@@ -119,10 +117,8 @@ def test_the_socket_of_a_killed_reader_is_removed(place):
     )
 
     def killed():
-        command = [sys.executable, "-c", code, str(place)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
-            assert child.stdout.readline() == b"datagram\n"
+        with script(code, place) as child:
+            assert child.stdout.readline() == "datagram\n"
             notifier.look()
             child.send_signal(signal.SIGKILL)
             assert child.wait(60) == -signal.SIGKILL
