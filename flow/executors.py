@@ -134,6 +134,11 @@ class LoopExecutor:
         loop = self._loop()
         return loop is None or loop.is_closed()
 
+    @property
+    def awake(self) -> bool:
+        """Whether tasks wait."""
+        return self._awake
+
     def submit(self, task: Task, /) -> None:
         """Run the task on the loop, soon and in order.
 

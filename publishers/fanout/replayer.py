@@ -2,7 +2,8 @@
 
 A thousand lagging subscriptions share one cache of verified frames and the reader's open files, so they need neither a
 thousand buffers nor a thousand files. Subscriptions of detached publishers wait in a queue of their own. It gets a small share
-of one thread's time, because the CPU time that they use is taken from commits too.
+of one thread's time, because the CPU time that they use is taken from commits too. For the same reason one thread at a time
+reads for those who have taken more than their share of the processor.
 """
 
 import logging
@@ -230,6 +231,10 @@ class Replayable(Protocol):
     def detached(self) -> bool:
         """Whether it waits in the queue of detached tasks, which gets a bounded share of the time."""
 
+    @property
+    def heavy(self) -> bool:
+        """Whether somebody pays for it who has taken more than a share of the processor: of these, one is served at a time."""
+
     def replay(self) -> bool:
         """Does one slice of work; returns whether more can be done at once."""
 
@@ -256,6 +261,9 @@ class Replayer:
         self._detached: deque[Replayable] = deque()
         self._detached_from = 0.0  # monotonic time from which a detached task may run
         self._serving_detached = False
+        self._heavy: deque[Replayable] = deque()
+        self._serving_heavy = False
+        self._served_heavy = False  # whether the last task was a heavy one: the others alternate with them
         self._threads: list[BackgroundThread] = []
         self._idle = 0
         self._closed = False
@@ -272,7 +280,7 @@ class Replayer:
         """
         with self._lock:
             if not self._closed:
-                (self._detached if task.detached else self._waiting).append(task)
+                self._queue_of(task).append(task)
                 if self._idle:
                     self._work.notify()
                 elif len(self._threads) < self._size:
@@ -280,12 +288,18 @@ class Replayer:
                 return
         task.replay_stopped()
 
+    def _queue_of(self, task: Replayable) -> deque[Replayable]:
+        if task.detached:
+            return self._detached
+        return self._heavy if task.heavy else self._waiting
+
     def close(self) -> None:
         """Ends the threads after the slices in progress, and calls ``replay_stopped`` of the waiting tasks."""
         with self._lock:
             self._closed = True
-            waiting = [*self._waiting, *self._detached]
-            self._waiting, self._detached = deque(), deque()
+            waiting = [*self._waiting, *self._detached, *self._heavy]
+            for queue in (self._waiting, self._detached, self._heavy):
+                queue.clear()
             self._work.notify_all()
         for task in waiting:
             task.replay_stopped()
@@ -305,7 +319,7 @@ class Replayer:
     @property
     def waiting(self) -> int:
         """Number of tasks that wait for a turn."""
-        return len(self._waiting) + len(self._detached)
+        return len(self._waiting) + len(self._detached) + len(self._heavy)
 
     def _start_thread(self) -> None:
         """Starts one more thread for the task just added. If that fails, the running threads serve the task."""
@@ -317,8 +331,8 @@ class Replayer:
         except LogExhausted:
             self._threads.pop()  # a thread that never started cannot be joined
             if not self._threads:
-                self._waiting.clear()  # without a thread, only the task just added can wait
-                self._detached.clear()
+                for queue in (self._waiting, self._detached, self._heavy):
+                    queue.clear()  # without a thread, only the task just added can wait
                 raise
 
     def _serve(self) -> None:
@@ -330,27 +344,30 @@ class Replayer:
                     self._idle -= 1
             if found is None:
                 return
-            task, apart = found
+            task, queue = found
             began = time.thread_time()
             try:
                 more = task.replay()
             except Exception:  # noqa: BLE001 - a failing task must not end the thread that serves all tasks
                 _log.exception("a slice of replay failed without being told to its subscriber")
                 more = False
-            if apart:
-                self._rest(time.thread_time() - began)
+            self._served(queue, time.thread_time() - began)
             if more:
                 self.enlist(task)
             del task, found  # an idle thread must not keep the task alive
 
-    def _next(self) -> tuple[Replayable, bool] | None:
-        """Returns the next task and whether it is a detached one; at most one detached task runs at a time."""
+    def _next(self) -> tuple[Replayable, deque[Replayable]] | None:
+        """Returns the next task and its queue; at most one detached task, and one heavy task, runs at a time."""
         if self._closed:
             return None
         if self._detached and not self._serving_detached and time.monotonic() >= self._detached_from:
             self._serving_detached = True
-            return self._detached.popleft(), True
-        return (self._waiting.popleft(), False) if self._waiting else None
+            return self._detached.popleft(), self._detached
+        if self._heavy and not self._serving_heavy and not (self._waiting and self._served_heavy):
+            self._serving_heavy = self._served_heavy = True
+            return self._heavy.popleft(), self._heavy
+        self._served_heavy = False
+        return (self._waiting.popleft(), self._waiting) if self._waiting else None
 
     def _patience(self) -> float | None:
         """Seconds until a waiting detached task may run; None if no detached task can become due."""
@@ -358,9 +375,14 @@ class Replayer:
             return None
         return max(0.0, self._detached_from - time.monotonic())
 
-    def _rest(self, worked: float) -> None:
-        """Delays the next detached task, so that ``worked`` seconds of CPU time keep to the share."""
+    def _served(self, queue: deque[Replayable], worked: float) -> None:
+        """Lets the next task of a queue go on; a detached one later, so that ``worked`` seconds of CPU time keep to the share."""
+        if queue is self._waiting:
+            return
         with self._lock:
+            if queue is self._heavy:
+                self._serving_heavy = False
+                return
             self._serving_detached = False
             self._detached_from = time.monotonic() + worked * self._pause
             if self._detached:

@@ -138,6 +138,11 @@ class ChangeSubscription:
         return self.drain.given
 
     @property
+    def heavy(self) -> bool:
+        """See `Replayable`: history costs its readers nothing."""
+        return False
+
+    @property
     def detached(self) -> bool:
         """Whether its publisher is detached."""
         return self.shared.state is PublisherState.DETACHED

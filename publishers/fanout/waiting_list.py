@@ -27,6 +27,7 @@ class WaitingList:
     """
 
     detached: Final = True
+    heavy: Final = False
 
     def __init__(self, watermark: Watermark) -> None:
         self._watermark = watermark

@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol, TypeVar, runtime_checkable
 
 from flow.contracts import Subscriber, Subscription
 from flow.drain import COMPLETED, Drain, Failed, Outcome
@@ -17,7 +18,23 @@ from publishers.snapshots.reader import Entry, SnapshotReader
 from publishers.snapshots.signals import delivering
 from publishers.wal import Hold
 
-__all__ = ["RowDelivery"]
+__all__ = ["Paying", "RowDelivery"]
+
+_T = TypeVar("_T")
+
+
+@runtime_checkable
+class Paying(Protocol):
+    """An executor of subscriptions whose owner pays for the processor time of reading rows for them."""
+
+    @property
+    def heavy(self) -> bool:
+        """Whether the owner has taken more than its share of the processor, so that one of all such reads at a time."""
+        ...
+
+    def charged(self, work: Callable[[], _T]) -> _T:
+        """Does work that the owner is charged for, and returns its result."""
+        ...
 
 
 class RowDelivery:
@@ -61,6 +78,7 @@ class RowDelivery:
         self._prepare = prepare
         self._bounds = (batch_events, batch_bytes)
         self._executor = executor_of(executor)
+        self._paying = self._executor if isinstance(self._executor, Paying) else None
         self._began = service.clock.monotonic()
         self._signals = 0
         self._closed = False
@@ -80,6 +98,11 @@ class RowDelivery:
     def cancel(self) -> None:
         """Ends it without a further signal (Reactive Streams §3.12)."""
         self._drain.cancel()
+
+    @property
+    def heavy(self) -> bool:
+        """See `Replayable`."""
+        return self._paying is not None and self._paying.heavy
 
     @property
     def ended(self) -> bool:
@@ -160,6 +183,9 @@ class RowDelivery:
 
     def replay(self) -> bool:
         """Reads the next page or changes into the queue; returns whether to continue at once."""
+        return self._replay() if self._paying is None else self._paying.charged(self._replay)
+
+    def _replay(self) -> bool:
         events, nbytes = self._bounds
         room = min(self._drain.demand, events)
         if self._drain.ended:

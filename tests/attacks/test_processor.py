@@ -14,7 +14,7 @@ from transports.tcp.shares import SHARES, Shares
 
 WRITERS = Grant({LogAction.READ, LogAction.WRITE})
 SHARE = 0.01
-BURST = SHARE * 5
+BURST = SHARE * 1.0
 TURN = 0.5
 """Seconds of a turn on a busy machine at most; what a payer takes beyond its share is one turn."""
 

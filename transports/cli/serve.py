@@ -180,7 +180,13 @@ def run(chosen: argparse.Namespace) -> int:
         contextlib.nullcontext()
         if chosen.resp is None
         else serve_resp(
-            served, chosen.host, chosen.resp, authenticate=authenticate, authorise=grant, tls=tls
+            served,
+            chosen.host,
+            chosen.resp,
+            authenticate=authenticate,
+            authorise=grant,
+            tls=tls,
+            beside=server,
         ) as redis,
     ):
         if chosen.otel:

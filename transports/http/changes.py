@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangesEndpoint"]
 
+_T = TypeVar("_T")
 _JSON: Final = "application/json"
 _LINES: Final = frozenset({"application/x-ndjson", "application/jsonl", "application/ndjson"})
 _PACKED: Final = frozenset({"application/msgpack", "application/vnd.msgpack", "application/x-msgpack"})
@@ -127,7 +128,7 @@ class ChangesEndpoint:
             )
         caller = await Caller.of(self._access, scope)
         asked = _asked(scope.get("query_string", b""))
-        run = partial(self._pools.appending.run, caller.payer)
+        run = partial(self._pools.appending.run, caller.payer, payer=caller.payer)
         await self._appending.check(caller.principal, asked.get("log"), run)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != _JSON and kind not in _LINES | _PACKED:
@@ -172,12 +173,11 @@ class _Request:
             body = await self._bodies.whole(self._headers, self._receive, charge, otherwise=more)
             self._taken = len(body)
             parse = partial(_packed if packed else _json, body, self._asked)
-            request, changes = await self._pool.run(self._caller.payer, parse)
+            request, changes = await self._run(parse)
             return await self._commit(request, changes)
 
     async def lines(self) -> tuple[Commit, str | None]:
         """Writes a body of lines, which are spooled: nothing is written before all lines have arrived and are valid."""
-        run = partial(self._pool.run, self._caller.payer)
         request = AppendRequest.of(self._asked)
         log = self._log = self._appending.target(self._caller.principal, request.log)
         spool = ChargedFile(self._caller.payer, self._appending.spooled, self._appending.memory)
@@ -189,26 +189,30 @@ class _Request:
                 if spool.small:
                     spool.write(piece)
                 else:
-                    await run(partial(spool.write, piece))
+                    await self._run(partial(spool.write, piece))
             self._taken = spool.nbytes
             if spool.small:
                 return await self._commit(
-                    request, await run(lambda: list(read_lines(_lines(spool.file, log))))
+                    request, await self._run(lambda: list(read_lines(_lines(spool.file, log))))
                 )
             principal = await self._caller.still()
             self._appending.target(principal, request.log)
             with self._under_way(log):
-                commit = await run(partial(self._stream, log, principal, request, spool.file))
+                commit = await self._run(partial(self._stream, log, principal, request, spool.file))
             return await self._answered(log, request, commit)
         finally:
             await self._discard(spool)
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        payer = self._caller.payer
+        return await self._pool.run(payer, work, payer=payer)
 
     async def _discard(self, spool: ChargedFile) -> None:
         """Deletes a spool; that of a file on a thread, because it may wait for the disk."""
         try:
             if not spool.small:
                 with contextlib.suppress(PenstockError):  # the pool is closed, or too much waits
-                    await self._pool.run(self._caller.payer, spool.close)
+                    await self._run(spool.close)
         finally:
             spool.close()
 
@@ -217,7 +221,7 @@ class _Request:
         log = self._log = self._appending.target(principal, request.log)
         work = partial(self._appending.submit, log, principal, request, changes)
         with self._under_way(log):
-            submission = await self._pool.run(self._caller.payer, work)
+            submission = await self._run(work)
             commit = await asyncio.wrap_future(submission.future(request.wait))
         return await self._answered(log, request, commit)
 
@@ -239,7 +243,7 @@ class _Request:
         self._appending.figures.count(outcome_of(commit), 0 if commit.duplicate else self._taken)
         if commit.duplicate and not commit.version:
             find = partial(Repetitions().version, log, self._caller.principal, request)
-            commit = commit._replace(version=await self._pool.run(self._caller.payer, find))
+            commit = commit._replace(version=await self._run(find))
         return commit, cursor_behind(log, commit)
 
     def _stream(

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from transports.access.access import Access
-from transports.access.principal import Principal
+from transports.access.principal import ANONYMOUS, Principal
 from transports.appends import payer_of
 from transports.codec.graphql_ws import graphql_error, is_persisted
 from transports.errors import Unauthenticated
@@ -150,7 +150,7 @@ class HttpEndpoint:
         *,
         queries_only: bool,
     ) -> _Answer:
-        strict = media_type == _RESPONSE
+        strict, asker.principal = media_type == _RESPONSE, principal
         prepare = partial(self._engine.prepare, *request, principal=principal)
         try:
             operation = (
@@ -170,8 +170,8 @@ class HttpEndpoint:
         writes = operation.kind == "mutation"
         if writes and queries_only:
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "use POST for a mutation", (b"allow", b"POST"))
-        pool, writer = (self._pools.appending, principal) if writes else (self._pools.scanning, None)
-        body = await asker.ask(pool, lambda turn: operation.answer(turn.check), writer=writer, held=True)
+        pool = self._pools.appending if writes else self._pools.scanning
+        body = await asker.ask(pool, lambda turn: operation.answer(turn.check), writes=writes, held=True)
         return _Answer(HTTPStatus.OK, body, media_type)
 
 
@@ -179,11 +179,15 @@ class _Asker:
     """The client of one request: charges threads to it, and detects that it disconnects.
 
     A share that is held ends with the request, once the client has accepted the response.
+
+    Attributes:
+        principal: Who pays for the processor time of the threads, unless it is anonymous: then the address.
     """
 
     def __init__(self, client: Hashable, receive: Receive) -> None:
         self._client = self if client is None else client
         self.receive = receive
+        self.principal: Principal = ANONYMOUS
         self._turns: list[Turn[Any]] = []
 
     async def __aenter__(self) -> Self:
@@ -199,7 +203,7 @@ class _Asker:
         pool: Pool,
         work: Callable[[Turn[_T]], _T],
         *,
-        writer: Principal | None = None,
+        writes: bool = False,
         held: bool = False,
     ) -> _T:
         """Runs work on a thread, unless the client disconnects first.
@@ -207,15 +211,15 @@ class _Asker:
         Args:
             pool: The threads.
             work: The work.
-            writer: Who is charged for the thread in place of the address, as for every append; None for a read.
+            writes: Whether the payer takes the thread in place of the address, as for every append.
             held: Whether the share is kept until the request ends.
 
         Raises:
             Left: If the client has disconnected.
             TooCostly: If too much work waits.
         """
-        client = self._client if writer is None else payer_of(writer, self._client)
-        turn = pool.submit(client, work, held=held)
+        payer = payer_of(self.principal, self._client)
+        turn = pool.submit(payer if writes else self._client, work, payer=payer, held=held)
         self._turns.append(turn)
         done = asyncio.wrap_future(turn.result)
         left = asyncio.ensure_future(self._left())

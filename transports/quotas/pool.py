@@ -2,6 +2,9 @@
 
 A client with much work waits for itself: its share is bounded even if threads are free, so that a further client always
 finds one. When a client disconnects, its waiting work is withdrawn, and its running work ends at the next step.
+
+The processor time of work is charged to whoever pays for it. Each busy thread makes the event loop wait for the interpreter, so
+of all payers beyond their share of the processor, one at a time has a thread.
 """
 
 import asyncio
@@ -10,11 +13,13 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from publishers.errors import TooCostly
 from transports.errors import GoingAway
 from transports.limits import Limits
+from transports.tcp.shares import SHARES
 
 __all__ = ["Pool", "Pools", "Turn"]
 
@@ -29,15 +34,19 @@ class Turn(Generic[_T]):
 
     Attributes:
         result: The result or the error of the work; ``GoingAway`` if it was cancelled before it began.
-        client: The client that is charged.
+        client: The client whose share of the threads it takes.
+        payer: Who is charged for its processor time; None if nobody is.
         held: Whether the share is kept beyond the work.
+        heavy: Whether the payer was beyond its share of the processor when the work began; guarded by the lock of the pool.
         released: Whether the share has ended; guarded by the lock of the pool.
     """
 
     _pool: "Pool"
     client: Hashable
     _work: "Callable[[Turn[_T]], _T]"
+    payer: Hashable
     held: bool
+    heavy: bool = False
     result: Future[_T] = field(default_factory=Future)
     released: bool = False
     _cancelled: bool = False
@@ -70,7 +79,8 @@ class Turn(Generic[_T]):
             return
         try:
             self.check()
-            found = self._work(self)
+            work = partial(self._work, self)
+            found = work() if self.payer is None else SHARES.charged(self.payer, work)
         except BaseException as error:  # noqa: BLE001 - the waiter gets the error, and the thread continues
             self.result.set_exception(error)
         else:
@@ -93,16 +103,16 @@ class Pools:
 
     def __init__(self, limits: Limits) -> None:
         # Preparation only uses the processor, so no client gets two threads for it.
-        self.preparing: Pool = Pool("prepare", limits.prepare_threads, 1, limits.scans_waiting)
-        self.scanning: Pool = Pool("scan", limits.scan_threads, limits.scan_share, limits.scans_waiting)
+        waiting, processor = limits.scans_waiting, limits.late_share
+        self.preparing: Pool = Pool("prepare", limits.prepare_threads, 1, waiting, processor)
+        self.scanning: Pool = Pool("scan", limits.scan_threads, limits.scan_share, waiting, processor)
         # Apart from scanning: an append that waits for room in the queue of a log occupies no thread of readers, and half
         # the threads remain for other clients.
-        self.appending: Pool = Pool(
-            "append", limits.append_threads, -(-limits.append_threads // 2), limits.scans_waiting
-        )
-        self.gathering: Pool = Pool("gather", 1, 1, limits.scans_waiting)
+        most = limits.append_threads
+        self.appending: Pool = Pool("append", most, -(-most // 2), waiting, processor)
+        self.gathering: Pool = Pool("gather", 1, 1, waiting, processor)
         most = limits.authenticate_threads
-        self.judging: Pool = Pool("judge", most, -(-most // 2), limits.scans_waiting)
+        self.judging: Pool = Pool("judge", most, -(-most // 2), waiting, processor)
 
     def close(self) -> None:
         """Ends running work at its next step, and accepts no more."""
@@ -138,18 +148,21 @@ class Pool:
         threads: The most threads.
         share: The most pieces of work of one client that run or whose answers are being sent.
         waiting: The most pieces of work that wait: option ``scans_waiting``.
+        processor: The share of the processor beyond which payers have one thread in all: option ``late_share``.
     """
 
-    def __init__(self, name: str, threads: int, share: int, waiting: int) -> None:
+    def __init__(self, name: str, threads: int, share: int, waiting: int, processor: float = 1.0) -> None:
         self._name = name
         self._threads = threads
         self._share = share
         self._most = waiting
+        self._processor = processor
         self._lock = threading.Lock()
         self._queues: dict[Hashable, deque[Turn[Any]]] = {}
         self._ready: dict[Hashable, None] = {}  # clients with waiting work and a free share, in turn
         self._busy: dict[Hashable, int] = {}
         self._running: set[Turn[Any]] = set()
+        self._heavy = 0  # how many of these are
         self.waiting: int = 0
         self._alive = 0
         self._called = threading.Condition(self._lock)
@@ -167,19 +180,27 @@ class Pool:
         with self._lock:
             return sum(self._busy.values())
 
-    def submit(self, client: Hashable, work: Callable[["Turn[_T]"], _T], *, held: bool = False) -> "Turn[_T]":
+    def submit(
+        self,
+        client: Hashable,
+        work: Callable[["Turn[_T]"], _T],
+        *,
+        payer: Hashable = None,
+        held: bool = False,
+    ) -> "Turn[_T]":
         """Queues work of a client.
 
         Args:
-            client: The client that is charged.
+            client: The client whose share of the threads it takes.
             work: The work; receives its turn, whose ``check`` it calls between its steps.
+            payer: Who is charged for the processor time of the work; None if nobody is.
             held: Whether the share is kept until ``release`` rather than until the work is done.
 
         Raises:
             TooCostly: If too much work waits, or the system has no thread for it.
             GoingAway: If the pool is closed.
         """
-        turn = Turn(self, client, work, held)
+        turn = Turn(self, client, work, payer, held)
         with self._lock:
             if self._closed:
                 raise GoingAway
@@ -199,14 +220,14 @@ class Pool:
                     raise TooCostly("threads of the system", 1, 0, _CHEAPER, what="threads", left=0) from None
         return turn
 
-    async def run(self, client: Hashable, work: Callable[[], _T]) -> _T:
-        """Runs work of a client, and returns its result.
+    async def run(self, client: Hashable, work: Callable[[], _T], *, payer: Hashable = None) -> _T:
+        """Runs work of a client, and returns its result; arguments as of ``submit``.
 
         Raises:
             TooCostly: As ``submit``.
             GoingAway: If the pool is closed, or closes before the work begins.
         """
-        turn = self.submit(client, lambda _: work())
+        turn = self.submit(client, lambda _: work(), payer=payer)
         try:
             return await asyncio.wrap_future(turn.result)
         finally:
@@ -225,12 +246,13 @@ class Pool:
 
     def _counts_one_more(self) -> bool:
         """Calls a thread that waits; without one, returns whether to start a thread, which is counted at once."""
-        if self._ready and self._idle:
+        ready = self._first() is not None
+        if ready and self._idle:
             self._idle -= 1
             self._calls += 1
             self._called.notify()
             return False
-        starts = bool(self._ready) and self._alive < self._threads
+        starts = ready and self._alive < self._threads
         self._alive += starts
         return starts
 
@@ -243,6 +265,17 @@ class Pool:
             return False
         self._calls -= 1
         return True
+
+    def _first(self) -> Turn[Any] | None:
+        """Returns the work that is next, if any may begin."""
+        for client in self._ready:
+            turn = self._queues[client][0]
+            if not (self._heavy and self._is_heavy(turn)):
+                return turn
+        return None
+
+    def _is_heavy(self, turn: Turn[Any]) -> bool:
+        return turn.payer is not None and SHARES.beyond(turn.payer, self._processor)
 
     def _rank(self, client: Hashable) -> None:
         """Updates whether a client is ready to be served."""
@@ -301,6 +334,7 @@ class Pool:
             turn.run()
             with self._lock:
                 self._running.discard(turn)
+                self._heavy -= turn.heavy
             # Only after the result is set, which ``release`` checks: whichever comes second ends the share.
             if not turn.held:
                 self.end_share(turn)
@@ -308,12 +342,13 @@ class Pool:
 
     def _take(self) -> Turn[Any] | None:
         with self._lock:
-            while not self._ready:
+            while (turn := self._first()) is None:
                 if self._closed or not self._waits():
                     self._alive -= 1
                     return None
-            client = next(iter(self._ready))
-            turn = self._queues[client][0]
+            client = turn.client
+            turn.heavy = self._is_heavy(turn)
+            self._heavy += turn.heavy
             self._drop(turn)
             self._busy[client] = self._busy.get(client, 0) + 1
             self._ready.pop(client)  # to the end of the line, if more of its work waits

@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from publishers.errors import PenstockError
@@ -18,7 +17,6 @@ from transports.quotas.weight import ServerWeight
 from transports.resp.client import RespClient
 from transports.resp.group_members import GroupMembers
 from transports.resp.held_bytes import HeldBytes
-from transports.tcp.shares import SHARES
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -164,10 +162,7 @@ class RespPort:
             TooCostly: If too much work waits for a thread.
             GoingAway: If the server is stopping.
         """
-        payer = client.payer
-        turn = self._pools.scanning.submit(
-            client.address, lambda turn: SHARES.charged(payer, partial(work, turn))
-        )
+        turn = self._pools.scanning.submit(client.address, work, payer=client.payer)
         try:
             return await asyncio.wrap_future(turn.result)
         finally:
@@ -175,7 +170,7 @@ class RespPort:
 
     async def take(self, client: RespClient, work: Callable[[], _T], undo: Callable[[_T], None]) -> _T:
         """As `scan`; if the client leaves before the result is there, the result is undone, on a thread too."""
-        turn = self._pools.scanning.submit(client.address, lambda _: work())
+        turn = self._pools.scanning.submit(client.address, lambda _: work(), payer=client.payer)
 
         def done(result: "Future[_T]") -> None:
             if not result.cancelled() and result.exception() is None:

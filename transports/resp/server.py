@@ -1,4 +1,4 @@
-"""A server of the Redis protocol inside the program: its own port, thread and event loop."""
+"""A server of the Redis protocol inside the program: a port of its own, on a thread of its own or on that of another server."""
 
 import asyncio
 import contextlib
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from transports.access.grant import Grant
     from transports.server.logs import FollowedName
     from transports.server.tls import ServerCertificate
+    from transports.server.uvicorn import Server
 
 _CROWDED: Final = b"-ERR max number of clients reached\r\n"
 
@@ -47,6 +48,7 @@ class RespServer(ServedPort):
         authenticate: "Authenticator | None",
         authorise: "Authoriser | Grant | None",
         tls: "ServerCertificate | None",
+        beside: "ServedPort | None" = None,
     ) -> None:
         warn_if_few(limits)
         self._pools = Pools(limits)
@@ -64,7 +66,10 @@ class RespServer(ServedPort):
         self._going = False
         self._finished: asyncio.Event | None = None
         self._idle: asyncio.Event | None = None
-        super().__init__(host, port, name="resp", limits=limits, tls=tls, open_to_all=authenticate is None)
+        open_to_all = authenticate is None
+        super().__init__(
+            host, port, name="resp", limits=limits, tls=tls, open_to_all=open_to_all, beside=beside
+        )
 
     @property
     def url(self) -> str:
@@ -172,6 +177,7 @@ def serve_resp(
     authenticate: "Authenticator | None" = None,
     authorise: "Authoriser | Grant | None" = None,
     tls: "ServerCertificate | None" = None,
+    beside: "Server | None" = None,
 ) -> RespServer:
     """Serves a log, several logs by name, or a store over the Redis protocol from inside this program.
 
@@ -184,12 +190,14 @@ def serve_resp(
             admits every client.
         authorise: What each principal may do with a log, as for ``serve``.
         tls: The server certificate; the port then accepts TLS only. None for plain text.
+        beside: A server made by ``serve``, whose thread and event loop serve this port too, until either is stopped: then clients
+            of both take turns. None for a thread of its own.
 
     Returns:
         The running server; stop it with ``stop``, or use it as a context manager.
 
     Raises:
-        ServerFailed: If the address cannot be listened on.
+        ServerFailed: If the address cannot be listened on, or the server ``beside`` has stopped.
         LogForked: In a child of ``fork``, if a log was opened in its parent.
     """
     return RespServer(
@@ -200,4 +208,5 @@ def serve_resp(
         authenticate=authenticate,
         authorise=authorise,
         tls=tls,
+        beside=beside,
     ).start()

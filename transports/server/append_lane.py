@@ -95,7 +95,8 @@ class AppendLane:
             appends = self._taken()
             found: list[tuple[_Append, Submission | Exception]] = []
             try:
-                self._turn = self._pool.submit(appends[0].payer, partial(self._work, appends, found))
+                payer = appends[0].payer
+                self._turn = self._pool.submit(payer, partial(self._work, appends, found), payer=payer)
             except Exception as error:  # noqa: BLE001 - the pool is closed, or too much waits
                 self._refused = True
                 while appends:  # a turn that was queued in spite of the error must find nothing to submit

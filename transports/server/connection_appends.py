@@ -24,7 +24,6 @@ from transports.quotas.pool import Pools
 from transports.server.append_lane import AppendLane
 from transports.server.disk_jobs import DiskJobs
 from transports.server.spool import PartSpool
-from transports.tcp.shares import SHARES
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog
@@ -174,11 +173,7 @@ class ConnectionAppends:
                 figures.replied(where, since)
 
         payer = payer_of(principal, self._client)
-
-        def charged(after: Submission | None) -> Submission:
-            return SHARES.charged(payer, partial(submit, after))
-
-        self._lane.put(payer, entry.run, request.wait, charged, answered, alone=alone)
+        self._lane.put(payer, entry.run, request.wait, submit, answered, alone=alone)
 
     # Transactions in several parts.
 
@@ -260,7 +255,7 @@ class ConnectionAppends:
     def _run(self, spool: PartSpool, work: Callable[[], _T]) -> "asyncio.Future[_T]":
         """Runs ``work`` with a spool on a thread; the future fails if the pool refuses it."""
         try:
-            result = self._pools.appending.submit(spool.payer, lambda _: work()).result
+            result = self._pools.appending.submit(spool.payer, lambda _: work(), payer=spool.payer).result
         except PenstockError as error:
             result = Future()
             result.set_exception(error)

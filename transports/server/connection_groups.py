@@ -149,7 +149,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
         if not missing:
             begin()
             return
-        self._on_thread(lambda: held.member.give_back(missing), begin)
+        self._on_thread(consumer, lambda: held.member.give_back(missing), begin)
 
     # Calls.
 
@@ -172,7 +172,7 @@ class ConnectionGroups(HeldMembers[_Consumer]):
             self._work(consumer)
             self._let_go(consumer)
 
-        self._on_thread(work, done)
+        self._on_thread(consumer, work, done)
 
     def _let_go(self, consumer: _Consumer) -> None:
         if not consumer.busy:

@@ -41,11 +41,15 @@ class DiskJobs:
     Args:
         loop: The event loop.
         client: The client to which the pools charge the threads.
+        payer: Returns who pays for their processor time at the moment.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, client: Hashable) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, client: Hashable, payer: Callable[[], Hashable]
+    ) -> None:
         self._loop = loop
         self._client = client
+        self._payer = payer
         self._waiting: dict[WireEntry, _Job] = {}  # in order of arrival
         self._running: tuple[WireEntry, _Job] | None = None
         self._closed = False
@@ -84,7 +88,7 @@ class DiskJobs:
         job = self._waiting.pop(entry)
         self._running = entry, job
         try:
-            job.turn = job.pool.submit(self._client, lambda _: job.work())
+            job.turn = job.pool.submit(self._client, lambda _: job.work(), payer=self._payer())
             result = job.turn.result
         except PenstockError as error:
             result = Future()

@@ -127,7 +127,7 @@ class Driver(ABC, Generic[_Session, _Subscriber]):
         self._weight = ConnectionWeight(limits.connection_weight, server)
         self._pools = serving.get("pools") or Pools(limits)
         self._client = self if client is None else client
-        self._jobs = DiskJobs(loop, self._client)
+        self._jobs = DiskJobs(loop, self._client, lambda: link.payer)
         self._subscribers: dict[WireEntry, _Subscriber] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf

@@ -483,7 +483,9 @@ class GraphQLDriver(Driver[GraphQLSession, OperationSubscriber]):
             pool, client = self._pools.scanning, self._client
             if operation.kind == "mutation":
                 pool, client = self._pools.appending, self._payer
-            turn = pool.submit(client, lambda turn: operation.answer(turn.check), held=True)
+            turn = pool.submit(
+                client, lambda turn: operation.answer(turn.check), payer=self._payer, held=True
+            )
         except PenstockError as error:
             self._charges.give(entry)
             self._perform(self._session.failed(entry, [graphql_error(describe(error))]))

@@ -96,7 +96,7 @@ class OperationMembers(HeldMembers[_Consumer]):
                 feed.subscribe(consumer, executor=consumer.lane)
 
         if again:
-            self._on_thread(lease.held.member.recall, begin)
+            self._on_thread(consumer, lease.held.member.recall, begin)
         else:
             begin()
 

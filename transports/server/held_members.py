@@ -239,9 +239,12 @@ class HeldMembers(ABC, Generic[_Subscriber]):
         if consumer.gone is not None and consumer.lease is not None:
             self._leases.leave(consumer.lease, consumer, lost=consumer.gone)
 
-    def _on_thread(self, work: Callable[[], Any], then: Callable[[Callable[[], Any]], None]) -> None:
+    def _on_thread(
+        self, consumer: _Subscriber, work: Callable[[], Any], then: Callable[[Callable[[], Any]], None]
+    ) -> None:
         try:
-            turn = self._pools.scanning.submit(self._client, lambda _: work())
+            payer = consumer.lane.payer
+            turn = self._pools.scanning.submit(self._client, lambda _: work(), payer=payer)
         except Exception as error:  # noqa: BLE001 - such as while the server stops
             then(raising(error))
             return

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from publishers.criteria.cost import Cost
 from publishers.errors import PenstockError
 from publishers.slots.errors import Fenced
+from transports.access.principal import ANONYMOUS
 from transports.errors import GoingAway
 from transports.quotas.pool import Pools
 from transports.server.outcomes import raising
@@ -218,7 +219,8 @@ class ClientLeases(Generic[_T]):
             self._make_room(key, opening.principal)
             self._opening[key] = opening.principal
             try:
-                turn = self._pools.scanning.submit(client, lambda _: self._made(make))
+                payer = (client,) if opening.principal == ANONYMOUS.name else opening.principal
+                turn = self._pools.scanning.submit(client, lambda _: self._made(make), payer=payer)
                 held, cost = await asyncio.wrap_future(turn.result)
             finally:
                 del self._opening[key]

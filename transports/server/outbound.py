@@ -7,16 +7,19 @@ paused. A slow client thus causes no polls: its cursors stay where they are.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from threading import get_ident
-from typing import Final
+from typing import Final, TypeVar
 
 from flow.executors import LoopExecutor, loop_executor
 from transports.limits import Limits
 from transports.server.link import SocketLink
+from transports.tcp.shares import SHARES
+from transports.tcp.turns import turns_of
 
 __all__ = ["Lane", "Outbound"]
 
+_T = TypeVar("_T")
 _FRAMES: Final = 64  # after as many frames the loop gets its turn
 
 Task = Callable[[], None]
@@ -47,9 +50,11 @@ class Outbound:
         self._link = link
         self._blocked = blocked
         self._window = limits.window
+        self._share = limits.late_share
         self._arrived: deque[tuple[Lane, Task]] = deque()
         self._ready: deque[tuple[Lane, Task]] = deque()
         self._running = False
+        self._behind = False  # whether it waits for its turn
         self._thread = 0
         self._again: asyncio.Handle | None = None
         self._flushing = False
@@ -97,13 +102,35 @@ class Outbound:
         self._flushing = False
         self._link.flush()
 
+    @property
+    def payer(self) -> Hashable:
+        """Who pays for the connection."""
+        return self._link.payer
+
+    @property
+    def heavy(self) -> bool:
+        """Whether its payer has taken more than its share of the processor."""
+        return SHARES.beyond(self._link.payer, self._share)
+
     def close(self) -> None:
         """Runs waiting and later tasks without regard to the link, which is gone."""
         self._closed = True
         self.run()
 
     def run(self) -> None:
-        """Runs tasks while the link has room for what they write; on the loop."""
+        """Runs tasks while the link has room for what they write; on the loop, and of a heavy payer when it has its turn."""
+        if not self._closed and self.heavy:
+            if not self._behind:
+                self._behind = True
+                turns_of(self._loop).later(self._link.payer, self._share, self._go_on)
+        else:
+            self._run()
+
+    def _go_on(self) -> None:
+        self._behind = False
+        self._run()
+
+    def _run(self) -> None:
         if self._running:
             return
         self._running = True
@@ -185,6 +212,20 @@ class Lane:
     def busy(self) -> bool:
         """Whether a batch has to come through `submit`; call it on the loop."""
         return (self.linger > 0 and not self.eager) or self._outbound.busy(self.batch_bytes)
+
+    @property
+    def payer(self) -> Hashable:
+        """Who pays for its connection."""
+        return self._outbound.payer
+
+    @property
+    def heavy(self) -> bool:
+        """See `publishers.snapshots.delivery.Paying`."""
+        return self._outbound.heavy
+
+    def charged(self, work: Callable[[], _T]) -> _T:
+        """See `publishers.snapshots.delivery.Paying`."""
+        return SHARES.charged(self._outbound.payer, work)
 
     def settle(self) -> None:
         """Flushes what was written, perhaps past `submit`; on the loop."""

@@ -18,6 +18,7 @@ from publishers.store.log_entries import SYSTEM
 from transports.access.access import SERVER, Access
 from transports.access.grant import Grant, LogAction, schemas_for
 from transports.access.principal import Principal
+from transports.appends import payer_of
 from transports.codec.fields import convert
 from transports.codec.figures import place_json
 from transports.errors import ExtraMissing, GoingAway, InvalidRequest, Unauthenticated
@@ -317,16 +318,17 @@ class Status:
         """Returns one schema, or the list of schemas if the query has no ``entity_type``."""
         asked = _asked(query)
         name, log, grant = self._access.find(self._logs, asked.get("log"), principal)
+        run = partial(self._pools.scanning.run, client, payer=payer_of(principal, client))
         if "entity_type" not in asked:
             return StatusAnswer(
                 HTTPStatus.OK,
                 {
                     "log": name,
-                    "schemas": await self._pools.scanning.run(client, partial(schemas_for, grant, log)),
+                    "schemas": await run(partial(schemas_for, grant, log)),
                 },
             )
         question = convert(AskSchema, asked)
-        answer = await self._pools.scanning.run(client, partial(question.run, Target(name, log, grant)))
+        answer = await run(partial(question.run, Target(name, log, grant)))
         if answer is None:
             which = "" if question.version is None else f" of version {question.version}"
             return StatusAnswer(

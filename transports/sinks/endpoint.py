@@ -99,7 +99,7 @@ class SinksEndpoint:
             self._check(caller.principal, LogAction.MANAGE)
             fields = await self._read(scope, receive, caller)
         work = self._work(method, parts, fields, await caller.still())
-        return await self._pools.scanning.run(caller.client, work)
+        return await self._pools.scanning.run(caller.client, work, payer=caller.payer)
 
     async def _read(self, scope: Scope, receive: Receive, caller: Caller) -> dict[str, Any]:
         """Reads a JSON object of at most 64 KiB; an empty body is an empty object."""

@@ -1,7 +1,7 @@
 """Processor time that the requests of each client take, and who has to wait while event loops are late.
 
 All threads of a process share one interpreter. A payer that sends what is costly, on a hundred connections, would take it from
-everybody else. So what its requests take is counted, over about the last five seconds. Of a payer beyond its share, one connection
+everybody else. So what its requests take is counted, over about the last second. Of a payer beyond its share, one connection
 is read in each run of a loop; none while loops are late all the same. Nobody waits for itself alone.
 """
 
@@ -20,7 +20,7 @@ from flow.clock import SYSTEM_CLOCK, Clock
 __all__ = ["SHARES", "Charged", "Shares", "address_of"]
 
 _T = TypeVar("_T")
-_MEMORY: Final = 5.0
+_MEMORY: Final = 1.0
 """Seconds after which of what was taken a part of 1/e still counts."""
 _LONG: Final = 100.0  # of these, after which nothing is left
 _HEAVY: Final = (

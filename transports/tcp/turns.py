@@ -3,7 +3,7 @@
 A connection that has used up its turn would have the next one in the same run of the loop as all others like it. Fifty that never
 run dry would then make each run fifty turns long, for whoever has one message to send. So one of them goes on in each run, and
 payers alternate, however many connections each has. A payer that has taken more than its share of the processor has no turn while
-loops are late.
+loops are late. What logs have to tell the loop, such as that a commit was written, goes first.
 """
 
 import asyncio
@@ -15,11 +15,13 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
+from flow.executors import loop_executor
 from transports.tcp.shares import SHARES, Shares
 
 __all__ = ["Turns", "turns_of"]
 
 _SOON: Final = 0.05  # seconds after which a payer that owes is looked at again at the latest
+_FIRST: Final = 8  # runs of the loop at most in which what logs have to tell goes before a turn
 _numbers: Final = itertools.count()
 
 
@@ -31,10 +33,12 @@ class Turns:
         shares: What payers have taken of the processor.
     """
 
-    __slots__ = ("_due", "_loop", "_owing", "_shares", "_waiting", "_wakes")
+    __slots__ = ("_due", "_executor", "_loop", "_owing", "_passed", "_shares", "_waiting", "_wakes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, shares: Shares = SHARES) -> None:
         self._loop = weakref.ref(loop)  # whose key this is the value of
+        self._executor = loop_executor(loop)
+        self._passed = 0  # runs since the last turn
         self._shares = shares
         # By payer, the next one first: its share, and what goes on.
         self._waiting: dict[Hashable, deque[tuple[float, Callable[[], object]]]] = {}
@@ -84,6 +88,11 @@ class Turns:
     def _run(self) -> None:
         self._wakes = None
         self._look_again(asyncio.get_running_loop())
+        if self._executor.awake and self._passed < _FIRST:
+            self._passed += 1
+            self._wake()
+            return
+        self._passed = 0
         go_on = self._next()
         self._wake()
         if go_on is not None:

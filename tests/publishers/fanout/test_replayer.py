@@ -241,8 +241,9 @@ def test_places_of_positions_are_remembered_up_to_a_bound(wal):
 class Task:
     """Somebody in the line."""
 
-    def __init__(self, *turns, detached=False):
+    def __init__(self, *turns, detached=False, heavy=False):
         self.detached = detached
+        self.heavy = heavy
         self.turns = list(turns)
         self.done = threading.Event()
         self.stopped = 0
@@ -317,6 +318,33 @@ def test_those_that_are_detached_have_one_turn_at_a_time_and_rest_for_their_shar
             replayer._work.notify_all()
     assert also.done.wait(60)
     assert dear.done.wait(60)
+    replayer.close()
+
+
+def test_one_thread_at_a_time_reads_for_those_beyond_their_share_and_the_others_come_in_between():
+    """F147: threads that read snapshots for whoever asks for most of them do not all compete with the event loop."""
+    replayer, order, gate = Replayer(2, "heavy", 0.1), [], threading.Event()
+    first = Task(lambda: order.append("first") or not gate.wait(60), heavy=True)
+    replayer.enlist(first)
+    wait_until(lambda: order == ["first"])
+    heavy = [Task(lambda: order.append("heavy"), heavy=True) for _ in range(3)]
+    for task in heavy:
+        replayer.enlist(task)
+    light = Task(lambda: order.append("light"))
+    replayer.enlist(light)
+    assert light.done.wait(60)  # on the other thread, which takes none of them
+    assert replayer.waiting == 3
+    blocked = threading.Event()
+    other = Task(lambda: order.append("other") or not blocked.wait(60))
+    replayer.enlist(other)
+    wait_until(lambda: order[-1] == "other")
+    for _ in range(3):
+        replayer.enlist(Task(lambda: order.append("light")))
+    gate.set()
+    assert all(task.done.wait(60) for task in heavy)
+    wait_until(lambda: not replayer.waiting and len(order) == 9)
+    assert order[3:] == ["heavy", "light"] * 3
+    blocked.set()
     replayer.close()
 
 

@@ -381,7 +381,7 @@ def test_one_that_waits_for_a_thread_that_reads_is_ended_once_when_the_log_close
     gate, busy = threading.Event(), threading.Event()
 
     class Reading:
-        detached = False
+        detached = heavy = False
 
         def replay(self):
             busy.set()

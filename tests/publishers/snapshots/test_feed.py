@@ -396,3 +396,29 @@ def test_loops_get_rows_and_changes(log):
     log.commit([order(7)])
     reader.join(60)
     assert found == ["0", "1", "7"]
+
+
+def test_the_time_of_reading_rows_is_charged_to_the_executor_if_its_owner_pays():
+    """F147: and while the owner is beyond its share, such reads wait for each other."""
+
+    class Owner:
+        heavy = True
+        charged_for = 0
+
+        def submit(self, task):
+            task()
+
+        def charged(self, work):
+            self.charged_for += 1
+            return work()
+
+    owner = Owner()
+    with opened(**STATED) as log:
+        fill(log, 2, 5)
+        queue, served = service_of(log).replayer._queue_of, []
+        service_of(log).replayer._queue_of = lambda task: served.append(task.heavy) or queue(task)
+        probe = subscribed(log, executor=owner)
+        wait_until(lambda: len(probe.signals) == 3, lambda: probe.heard)
+        assert keys(probe.changes) == [str(n) for n in range(5)]
+    assert 1 <= owner.charged_for <= len(served)
+    assert all(served)

@@ -89,7 +89,7 @@ async def test_who_subscribes_and_completes_again_and_again_lets_no_searches_gat
 
 async def test_a_forgotten_job_that_has_begun_keeps_the_thread_and_tells_nothing(until):
     """F61: also the one that waits for a thread of the pool is not done once it is forgotten."""
-    jobs, go_on, told = DiskJobs(asyncio.get_running_loop(), 1), threading.Event(), []
+    jobs, go_on, told = DiskJobs(asyncio.get_running_loop(), 1, lambda: None), threading.Event(), []
     pool = Pool("test", 2, 2, 10)
     first, second, third = (WireEntry(name, b"") for name in "abc")
     began = threading.Event()
@@ -119,7 +119,7 @@ async def test_what_still_waits_for_a_thread_when_its_connection_closes_is_not_d
     loop, go_on, done = asyncio.get_running_loop(), threading.Event(), []
     pool = Pool("test", 1, 1, 10)
     busy = asyncio.wrap_future(pool.submit("another", lambda _: go_on.wait(60)).result, loop=loop)
-    jobs = DiskJobs(loop, 1)
+    jobs = DiskJobs(loop, 1, lambda: None)
     jobs.send(pool, WireEntry("a", b""), lambda: done.append("for nobody"), lambda *_: done.append("told"))
     jobs.close()
     go_on.set()
@@ -132,7 +132,7 @@ async def test_a_job_for_which_the_system_has_no_thread_fails_by_name_and_the_ne
     until, monkeypatch
 ):
     """F61: the connection goes on, and the pool keeps nothing of what it refused."""
-    jobs, told, pool = DiskJobs(asyncio.get_running_loop(), 1), [], Pool("test", 1, 1, 10)
+    jobs, told, pool = DiskJobs(asyncio.get_running_loop(), 1, lambda: None), [], Pool("test", 1, 1, 10)
 
     def note(result):
         try:

@@ -168,7 +168,9 @@ async def test_queries_that_were_taken_back_leave_nothing_behind(serving, graphq
         await wire.init()
         (connection,) = connections_of(server.application)
         # The gate of its deliveries is shut, as it is for a client that does not read.
-        outbound_of(connection)._link = types.SimpleNamespace(paused=True, unsent=0, flush=lambda: None)
+        outbound_of(connection)._link = types.SimpleNamespace(
+            payer=None, paused=True, unsent=0, flush=lambda: None
+        )
         for _ in range(1500):
             await wire.subscribe("{ __typename }", "q")
             await wire.send(type="complete", id="q")

@@ -4,10 +4,14 @@ import pytest
 
 from transports.limits import Limits
 from transports.server.outbound import Outbound
+from transports.tcp.shares import SHARES
+from transports.tcp.turns import turns_of
 
 
 class FakeLink:
     """A socket whose buffer the test empties."""
+
+    payer = "ann"
 
     def __init__(self):
         self.paused = False
@@ -192,3 +196,29 @@ async def test_what_is_written_past_the_lanes_in_a_turn_of_the_loop_is_sent_at_o
     lanes[0].settle()
     await turn()
     assert link.flushed == 2
+
+
+async def test_the_frames_of_one_beyond_its_share_come_when_it_has_its_turn(monkeypatch, until):
+    """F147: rows of snapshots that one payer has asked for on many connections are not all written in one run of the loop."""
+    heavy = {"ann"}
+    monkeypatch.setattr(SHARES, "beyond", lambda payer, share: payer in heavy and share == 0.2, raising=False)
+    monkeypatch.setattr(SHARES, "owed", lambda *_: 0.0, raising=False)
+    turns, gone = turns_of(asyncio.get_running_loop()), []
+    turns.later("eve", 0.2, lambda: gone.append("eve"))
+    link, trace = FakeLink(), gone
+    outbound = make(link, late_share=0.2)
+    stream = Stream(outbound, link, "ann", trace, frames=2)
+    assert (stream.lane.heavy, stream.lane.payer) == (True, "ann")
+    stream.wake()
+    outbound.run()  # while it waits
+    assert not gone
+    await until(lambda: len(gone) == 3)
+    assert gone == ["eve", "ann", "ann"]
+    stream.left = 1
+    stream.wake()
+    outbound.close()  # whose tasks run at once
+    assert gone == ["eve", "ann", "ann", "ann"]
+    charged = []
+    monkeypatch.setattr(SHARES, "spend", lambda payer, _: charged.append(payer), raising=False)
+    assert stream.lane.charged(lambda: 7) == 7
+    assert charged == ["ann"]

@@ -407,7 +407,7 @@ async def test_an_append_that_gets_no_thread_stops_none_behind_it():
 
         lane.put("client", 0, Wait.DURABLE, submit, answered, alone=alone)
 
-    def crowd(*_):
+    def crowd(*_, **__):
         pool.submit = submitted
         raise TooCostly("scans_waiting", 2, 1, "to ask later", what="requests that wait", left=0)
 

@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 
+from flow.executors import loop_executor
 from tests.transports.tcp.test_shares import Time, spent
 from transports.tcp.shares import Shares
 from transports.tcp.turns import Turns, turns_of
@@ -46,7 +47,7 @@ async def test_one_that_is_cancelled_or_raises_takes_nobodys_turn(caplog):
 async def test_a_payer_beyond_its_share_has_no_turn_while_loops_are_late(until):
     """F147: on however many connections; everybody else has, and it has one again when they are in time."""
     time = Time()
-    shares = spent(time, eve=9.0, ann=0.3)
+    shares = spent(time, eve=9.0, ann=0.06)
     turns, gone = Turns(asyncio.get_running_loop(), shares), []
     shares.note(1.0)
     assert [turns.holds(payer, 0.1) for payer in ("eve", "ann", "ben")] == [True, False, False]
@@ -60,6 +61,28 @@ async def test_a_payer_beyond_its_share_has_no_turn_while_loops_are_late(until):
     time.now += 1.5  # nobody has looked meanwhile, so no loop is late
     await until(lambda: len(gone) == 5)
     assert gone[2:] == ["eve"] * 3
+
+
+async def test_what_logs_have_to_tell_goes_before_a_turn_but_not_for_ever(until):
+    """F147: a commit is not told one turn of an attacker later; and a log that always has something to tell takes no turn away."""
+    loop = asyncio.get_running_loop()
+    turns, executor, gone = Turns(loop, Shares()), loop_executor(loop), []
+
+    def tell(left):
+        gone.append("told")
+        executor.spend(64)  # nothing more in this run
+        if left:
+            executor.submit(partial(tell, left - 1))
+
+    for _ in range(3):
+        turns.later("eve", 0.1, partial(gone.append, "turn"))
+    executor.submit(partial(tell, 20))
+    await until(lambda: gone.count("turn") == 3 and not executor.awake)
+    first = gone.index("turn")
+    assert 8 <= first <= 10
+    assert gone.count("told") == 21
+    second = gone.index("turn", first + 1)
+    assert second - first >= 8
 
 
 async def test_turns_of_a_loop_that_is_gone_wake_nobody():
