@@ -11,11 +11,9 @@ Standard library only.
 from flow import hooks, operators
 from flow.bridges.async_iterable import from_async_iterable
 from flow.bridges.async_subscriber import AsyncSubscriber, subscribe_async
-from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
-from flow.bridges.blocking import BlockingItems, iter_blocking
 from flow.bridges.callbacks import CallbackSubscription, subscribe
 from flow.bridges.inbox import OnLag
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import AsyncItems, BlockingItems, IterablePublisher, aiter, iter_blocking  # noqa: A004 - the name users type is flow.aiter
 from flow.bridges.reactivex import from_observable, to_observable
 from flow.broadcast import (
     Broadcast,

@@ -5,7 +5,7 @@ As a plugin of pytest, ``pytest_plugins = ["penstock_cdc.tck"]`` in the topmost 
 
 import flow.tck as _kit
 from flow.tck import *  # noqa: F403 - the whole kit, see __all__ there
-from flow.tck.plugin import pytest_configure
+from flow.tck.suite import pytest_configure
 
 __all__ = ["pytest_configure"]
 __all__ += _kit.__all__

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from flow.bridges.asyncio import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
 from flow.bridges.inbox import OnLag
+from flow.bridges.iterators import AsyncItems, aiter  # noqa: A004 - the name users type is flow.aiter
 from flow.bridges.loop_tasks import begin, begin_on, end, when_closed
 from flow.contracts import Publisher
 from flow.executors import require_loop, running_loop

@@ -18,7 +18,7 @@ from flow.demand import Tide
 from flow.drain.feed import GONE
 from flow.executors import AnyExecutor
 from flow.misuse import require_functions, require_publisher
-from flow.operators.on_backpressure_buffer import Bounded
+from flow.operators.backpressure import Bounded
 from flow.overflow import Backlog, Meter, Overflow
 from flow.sources import Served, Source
 

@@ -6,10 +6,9 @@
 """
 
 from flow.broadcast.broadcast import Broadcast, BroadcastClosed
-from flow.broadcast.connectable import Connectable, publish, replay, share
-from flow.broadcast.connection import Disconnected
+from flow.broadcast.connectable import Connectable, Disconnected, publish, replay, share
 from flow.broadcast.policy import BroadcastStart, Lag, OfferResult
-from flow.broadcast.statistics import BroadcastStatistics, CursorStatistics
+from flow.broadcast.subscription import BroadcastStatistics, CursorStatistics
 
 __all__ = [
     "Broadcast",

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from flow.broadcast.hub import Hub
 from flow.broadcast.policy import BroadcastStart, Lag, OfferResult
-from flow.broadcast.statistics import BroadcastStatistics
+from flow.broadcast.subscription import BroadcastStatistics
 from flow.clock import SYSTEM_CLOCK, Clock
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Failed

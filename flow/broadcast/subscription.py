@@ -1,14 +1,14 @@
-"""One subscription to a hub: its position in the ring, its lag policy, and its drain."""
+"""One subscription to a hub: its position in the ring, its lag policy, and its drain; and the statistics of subscriptions."""
 
 import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from flow.broadcast.policy import Lag
 from flow.broadcast.ring import Positions, RingBuffer
-from flow.broadcast.statistics import CursorStatistics
 from flow.clock import Clock
 from flow.contracts import BatchSubscriber, Subscriber
 from flow.demand import subtract
@@ -17,7 +17,52 @@ from flow.drain.strand import LENT
 from flow.errors import Lagged
 from flow.executors import AnyExecutor
 
-__all__ = ["BroadcastSubscription", "Owner"]
+__all__ = ["BroadcastStatistics", "BroadcastSubscription", "CursorStatistics", "Owner"]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorStatistics:
+    """The statistics of one subscription.
+
+    Attributes:
+        policy: Its lag policy.
+        lag: Elements that wait for it; at most the capacity.
+        demand: Elements requested and not yet delivered.
+        delivered: Elements that it has taken for delivery.
+        dropped: Elements that it lost.
+        blocked_seconds: Seconds for which it held up a writer, in total.
+    """
+
+    policy: Lag
+    lag: int
+    demand: int
+    delivered: int
+    dropped: int
+    blocked_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastStatistics:
+    """The statistics of a broadcast.
+
+    Attributes:
+        capacity: Most elements in the ring.
+        buffered: Elements in the ring, or in the queue of a DROP_LATEST subscription if one is longer.
+        submitted: Elements that were accepted.
+        refused: Offers that returned FULL.
+        stalled: Subscriptions that held up a writer for longer than the stall timeout.
+        closed: Whether the broadcast has ended.
+        subscribers: The subscriptions, in the order in which they began.
+    """
+
+    capacity: int
+    buffered: int
+    submitted: int
+    refused: int
+    stalled: int
+    closed: bool
+    subscribers: tuple[CursorStatistics, ...]
+
 
 T = TypeVar("T")
 

@@ -8,13 +8,15 @@ test module::
             return my_publisher(range(n))
 """
 
-from flow.tck.blackbox import SubscriberBlackboxVerification
 from flow.tck.processor import ProcessorVerification
 from flow.tck.publisher import PublisherVerification
-from flow.tck.report import Result, rules_of, run
-from flow.tck.settings import ENDLESS, Verification
 from flow.tck.stage import Probe, Stage
-from flow.tck.subscriber import SubscriberVerification, SubscriberWhiteboxVerification
+from flow.tck.subscriber import (
+    SubscriberBlackboxVerification,
+    SubscriberVerification,
+    SubscriberWhiteboxVerification,
+)
+from flow.tck.suite import ENDLESS, Result, Verification, rules_of, run
 from flow.tck.witness import RuleBroken, Witness
 
 __all__ = [

@@ -7,9 +7,9 @@ from flow.contracts import Processor, Publisher, Subscriber
 from flow.sources import error as failing
 from flow.sources import from_iterable
 from flow.tck.publisher import PublisherVerification
-from flow.tck.settings import rs
 from flow.tck.stage import Probe, Stage
 from flow.tck.subscriber import SubscriberWhiteboxVerification
+from flow.tck.suite import rs
 from flow.tck.witness import Witness, broken
 
 __all__ = ["ProcessorVerification"]

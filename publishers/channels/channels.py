@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count
 from typing import Final, Self
 
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import IterablePublisher
 from flow.contracts import Subscriber
 from flow.executors import INLINE, AnyExecutor, Executor, running_loop
 from flow.overflow import Backlog, Overflow

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import IterablePublisher
 from flow.misuse import names_arguments
 from publishers.criteria.conditions import Image, Transition, Where, member
 from publishers.criteria.patterns import Pattern, PatternError

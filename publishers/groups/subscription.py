@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import IterablePublisher
 from flow.contracts import Subscriber
 from flow.drain import COMPLETED, Drain, Outcome
 from flow.executors import AnyExecutor

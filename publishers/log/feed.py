@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
 
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import IterablePublisher
 from flow.contracts import Subscriber, Subscription
 from flow.executors import AnyExecutor, running_loop
 from flow.misuse import require_subscriber

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import IterablePublisher
 from publishers.commits import Commit, TransactionBuilder
 from publishers.commits.expectation import Expect
 from publishers.criteria.criteria import Criteria, Criterion

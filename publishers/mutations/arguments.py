@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import IterablePublisher
 from publishers import lossless
 from publishers.errors import InvalidChange
 from publishers.lossless import encodable

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, Self
 
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import IterablePublisher
 from flow.contracts import Subscriber
 from flow.misuse import require_subscriber
 from publishers.criteria.criteria import Criteria

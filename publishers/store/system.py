@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeGuard
 
-from flow.bridges.iterable import IterablePublisher
+from flow.bridges.iterators import IterablePublisher
 from flow.clock import SYSTEM_CLOCK
 from publishers.commits.group_commit import Commit, Committer
 from publishers.criteria.criteria import Criteria, Criterion

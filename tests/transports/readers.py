@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import websockets
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from publishers import Content, Criteria, Images
 from transports import connect
 

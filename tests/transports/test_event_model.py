@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from penstock_cdc.errors import InvalidOption
 from penstock_cdc.fields import push, remove_field, set_field
 from penstock_cdc.mutations import expire, schema

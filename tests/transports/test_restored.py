@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from publishers import ChangeLog, Criterion, Position, upsert
 from tests.harness.ports import free_port
 from tests.publishers.support import QUICK

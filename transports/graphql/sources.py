@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from flow.operators import map as mapping
 from publishers.criteria.criteria import Criteria
 from publishers.log.feed import ChangeFeed

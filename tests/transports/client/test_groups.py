@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from publishers import ChangeLog, Criterion, upsert
 from publishers.errors import InvalidOption, LogForked
 from publishers.views.view import Integers

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 import flow
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from publishers.criteria.criteria import Criterion
 from publishers.errors import InvalidOption
 from publishers.mutations.mutation import upsert

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from penstock_cdc.mutations import schema
 from publishers import Area, ChangeLog, Content, Criterion, View, upsert
 from publishers.errors import InvalidOption

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from publishers import Criterion, PageSource, upsert
 from publishers.errors import InvalidOption
 from transports import Backoff, ConnectionLost, Grant, LogAction, RemoteError, connect

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from publishers import ChangeLog, Criterion, Position, upsert
 from publishers.errors import InvalidOption, LogForked, PositionMalformed
 from publishers.slots import SlotState

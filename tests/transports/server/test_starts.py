@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from flow.bridges.asyncio import aiter as iterate
+from flow.bridges.iterators import aiter as iterate
 from penstock_cdc.errors import InvalidOption
 from publishers import Content, Position
 from publishers.model.position import Start

@@ -1,22 +1,116 @@
-"""Publishers as asynchronous iterators."""
+"""Publishers as iterators: blocking ones, asynchronous ones, and the base of publishers that ``for`` and ``async for`` accept."""
 
 import asyncio
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, Self, TypeVar
 
 from flow.bridges.inbox import EMPTY, Inbox, OnLag, abandon
 from flow.bridges.loop_tasks import when_closed
-from flow.contracts import Publisher
+from flow.contracts import Publisher, Subscriber
 from flow.demand import Tide
-from flow.executors import LoopExecutor, loop_executor, require_loop
+from flow.executors import LoopExecutor, loop_executor, require_loop, require_no_loop
 from flow.misuse import require_publisher
 
-__all__ = ["AsyncItems", "aiter"]
+__all__ = ["AsyncItems", "BlockingItems", "IterablePublisher", "aiter", "iter_blocking"]
+
 
 T = TypeVar("T")
+
+
+def iter_blocking(
+    publisher: Publisher[T], prefetch: int = 32, low_tide: int | None = None, on_lag: OnLag = "fail"
+) -> "BlockingItems[T]":
+    """Iterate over a publisher in a thread that may block.
+
+    ::
+
+        with flow.iter_blocking(publisher) as items:
+            for item in items:
+                ...
+
+    Entering, or else beginning the iteration, subscribes to the publisher. Leaving cancels the subscription, and so
+    does ``KeyboardInterrupt`` while waiting. Without ``with``, `BlockingItems.close` cancels it, or the collection of the
+    iterator: that happens at the end of a loop that holds its only reference. Signals may come from any thread. The iteration
+    raises the error of a stream that fails.
+
+    Where an event loop runs, as in a coroutine or a notebook, subscribing raises ``RuntimeError``: blocking its thread would stop
+    the signals for which the iteration waits. There use `flow.aiter`.
+
+    Args:
+        publisher: The publisher to iterate over.
+        prefetch: First request, and the most elements that are buffered.
+        low_tide: How many must be consumed before as many more are requested; ``None`` is 75 % of ``prefetch``, 0
+            requests only when all were consumed.
+        on_lag: What to do if a lossy publisher has overtaken the iterator: "fail" raises `flow.Lagged`, after which the
+            iteration can continue; "skip"; or a callable, called with the number of missed elements.
+
+    Raises:
+        ValueError: If a parameter is out of its bounds.
+    """
+    require_publisher("publisher", publisher)
+    awake = threading.Event()
+    return BlockingItems(publisher, Inbox(Tide(prefetch, low_tide), awake.set, on_lag), awake)
+
+
+class BlockingItems(Generic[T]):
+    """An iterator that is a context manager; single use, for one thread at a time. See `iter_blocking`."""
+
+    __slots__ = ("_awake", "_entered", "_inbox", "_publisher")
+
+    def __init__(self, publisher: Publisher[T], inbox: Inbox[T], awake: threading.Event) -> None:
+        self._inbox = inbox
+        self._publisher: Publisher[T] | None = publisher
+        self._awake = awake
+        self._entered = False
+
+    def __enter__(self) -> Self:
+        if self._entered:
+            raise RuntimeError("an iterator can be entered only once; call flow.iter_blocking again")
+        self._entered = True
+        self._subscribe()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        self._subscribe()
+        return self
+
+    def __next__(self) -> T:
+        self._subscribe()
+        try:
+            while True:
+                item = self._inbox.take()
+                if item is not EMPTY:
+                    return item  # type: ignore[return-value]  # mypy does not narrow by identity
+                if self._inbox.finished:
+                    raise StopIteration
+                # Set once after each EMPTY, so clearing it here cannot lose a wake-up.
+                self._awake.wait()
+                self._awake.clear()
+        except (KeyboardInterrupt, SystemExit):
+            self.close()
+            raise
+
+    def __del__(self) -> None:
+        abandon(self, self._inbox.close)
+
+    def close(self) -> None:
+        """Cancel the subscription; a thread that waits for the next element sees the end. Idempotent."""
+        self._publisher = None
+        self._inbox.close()
+
+    def _subscribe(self) -> None:
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            require_no_loop("flow.iter_blocking", "async with flow.aiter(publisher) as items")
+            publisher.subscribe(self._inbox)
+
 
 _BREATH: Final = 256
 """Elements after which an iterator that never had to wait yields to the loop."""
@@ -177,3 +271,45 @@ def _lost(inbox: Inbox[T]) -> None:
 
 
 def _nothing() -> None: ...
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class IterablePublisher(ABC, Generic[T_co]):
+    """The base of publishers that can be iterated over; each loop is a subscription of its own.
+
+    ::
+
+        for item in publisher:
+            ...
+
+        async for item in publisher:
+            ...
+
+    A loop uses `flow.iter_blocking` or `flow.aiter` with their default prefetch: at most 32 elements are
+    requested ahead of it. However the loop is left, its subscription is cancelled at once. If the iterator outlives the loop,
+    close it with a context::
+
+        with contextlib.closing(iter(publisher)) as items:
+            ...
+
+        async with contextlib.aclosing(aiter(publisher)) as items:
+            ...
+
+    A ``for`` loop blocks its thread. In a thread with a running event loop it raises ``RuntimeError``, because it would block
+    that loop for ever, on which the signals run. Use ``async for`` there.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def subscribe(self, subscriber: Subscriber[T_co], /) -> None:
+        """Begin a subscription; see `flow.Publisher`."""
+
+    def __iter__(self) -> BlockingItems[T_co]:
+        require_no_loop("a for loop", "async for item in publisher")
+        return iter(iter_blocking(self))
+
+    def __aiter__(self) -> AsyncItems[T_co]:
+        return aiter(self)

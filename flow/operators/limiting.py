@@ -1,17 +1,130 @@
-"""The operator `timeout`."""
+"""Operators that end a stream or omit its beginning: `take`, `take_while`, `skip`, `timeout`."""
 
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
 
 from flow.contracts import Publisher, Subscriber
 from flow.demand import add, refusal, subtract
-from flow.operators.link import Link, lift, present
+from flow.drain.feed import GONE
+from flow.misuse import require_functions
+from flow.operators.link import Fitting, In, Link, at_least, lift, present, present_all
 from flow.operators.timers import TIMERS, Alarm, Timers, positive_seconds
+from flow.operators.transforming import Sieve
 
-__all__ = ["timeout"]
+__all__ = ["skip", "take", "take_while", "timeout"]
+
 
 T = TypeVar("T")
+
+
+def take(count: int) -> Callable[[Publisher[T]], Publisher[T]]:
+    """Complete after ``count`` elements, and never request more than that of upstream.
+
+    Args:
+        count: At least 0; with 0 nothing is requested, and the end comes without any request.
+
+    Raises:
+        ValueError: If ``count`` is not an integer of at least 0.
+    """
+    at_least("count", count, 0)
+    return lift(_Take, lambda: (count,))
+
+
+class _Take(Link[T, T]):
+    """Counts the elements that may still be requested, and those that may still arrive."""
+
+    __slots__ = ("_left", "_lock", "_room")
+
+    def __init__(self, below: Subscriber[T], count: int) -> None:
+        super().__init__(below)
+        self._lock = threading.Lock()
+        self._room = count  # guarded by the lock: any thread may request
+        self._left = count
+
+    def _begin(self) -> None:
+        if not self._left:
+            self._finish()
+
+    def on_next(self, item: T, /) -> None:
+        present(item, "the element")
+        if not self._left:
+            return
+        self._left -= 1
+        if self._left:
+            self._pass(item)
+            return
+        self._cancel_upstream()
+        self._pass(item)
+        self._end().on_complete()
+
+    def _on_batch(self, items: Sequence[T], /) -> None:
+        present_all(items)
+        if len(items) < self._left:
+            self._left -= len(items)
+            self._pass_all(items)
+        elif self._left:
+            left, self._left = self._left, 0
+            self._cancel_upstream()
+            self._pass_all(items[:left])
+            self._end().on_complete()
+
+    def _cancel_upstream(self) -> None:
+        """Called before the last element is passed on, so that upstream need not make another one."""
+        upstream, self._upstream = self._upstream, GONE
+        upstream.cancel()
+
+    def request(self, n: int, /) -> None:
+        if refusal(n) is None:
+            with self._lock:
+                n = min(n, self._room)
+                self._room -= n
+            if not n:
+                return
+        self._upstream.request(n)
+
+
+def take_while(keep: Callable[[In], object]) -> Fitting[In, In]:
+    """Complete before the first element for which ``keep(element)`` is false.
+
+    If ``keep`` raises, upstream is cancelled and the stream ends in ``on_error``.
+    """
+    require_functions(keep=keep)
+    return lift(_TakeWhile, lambda: (keep,))
+
+
+class _TakeWhile(Sieve[T]):
+    """Ends at the first element that ``keep`` does not accept."""
+
+    __slots__ = ()
+    _ends: ClassVar[bool] = True
+
+    def _leave_out(self, count: int) -> None:
+        self._finish()
+
+
+def skip(count: int) -> Callable[[Publisher[T]], Publisher[T]]:
+    """Omit the first ``count`` elements; one more is requested in place of each.
+
+    Args:
+        count: At least 0.
+
+    Raises:
+        ValueError: If ``count`` is not an integer of at least 0.
+    """
+    at_least("count", count, 0)
+    return lift(Sieve, lambda: (_after(count),))
+
+
+def _after(left: int) -> Callable[[object], bool]:
+    def keep(_: object) -> bool:
+        nonlocal left
+        if not left:
+            return True
+        left -= 1
+        return False
+
+    return keep
 
 
 def timeout(seconds: float, *, timers: Timers | None = None) -> Callable[[Publisher[T]], Publisher[T]]:

@@ -1,4 +1,4 @@
-"""The operator `retry`."""
+"""Operators that go on after an error: `on_error_resume`, `retry`."""
 
 import random
 from collections.abc import Callable
@@ -8,13 +8,40 @@ from typing import Final, TypeVar
 
 from flow.contracts import Publisher, Subscriber
 from flow.misuse import require_functions
-from flow.operators.link import at_least
+from flow.operators.link import Operator, at_least
 from flow.operators.switch import Switch, switched
 from flow.operators.timers import TIMERS, Alarm, Timers
 
-__all__ = ["AT_ONCE", "USUAL", "RetryDelay", "retry"]
+__all__ = ["AT_ONCE", "USUAL", "RetryDelay", "on_error_resume", "retry"]
+
 
 T = TypeVar("T")
+
+
+def on_error_resume(fallback: Callable[[Exception], Publisher[T]]) -> Operator[T, T]:
+    """Continue with ``fallback(error)`` when the publisher fails; it receives the remaining demand.
+
+    Args:
+        fallback: Called at most once: an error of the returned publisher is passed on. If it raises, the stream ends
+            with that error.
+    """
+    require_functions(fallback=fallback)
+    return switched(lambda _, below: _Resume(below, fallback))
+
+
+class _Resume(Switch[T]):
+    __slots__ = ("_fallback",)
+
+    def __init__(self, below: Subscriber[T], fallback: Callable[[Exception], Publisher[T]]) -> None:
+        super().__init__(below)
+        self._fallback: Callable[[Exception], Publisher[T]] | None = fallback
+
+    def _follow(self, error: Exception | None) -> None:
+        fallback, self._fallback = self._fallback, None
+        if error is None or fallback is None:
+            self.finish(error)
+        else:
+            self.switch(fallback(error))
 
 
 @dataclass(frozen=True, slots=True)
