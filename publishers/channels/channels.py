@@ -12,17 +12,21 @@ from flow.bridges.iterators import IterablePublisher
 from flow.contracts import Subscriber
 from flow.executors import INLINE, AnyExecutor, Executor, running_loop
 from flow.overflow import Backlog, Overflow
-from publishers.channels.errors import ChannelsClosed
-from publishers.channels.listener import MessageListener
+from publishers.channels.listener import ChannelStatistics, Message, MessageListener
 from publishers.channels.lookup import Lookup
-from publishers.channels.message import Message
-from publishers.channels.statistics import ChannelStatistics
 from publishers.criteria.criteria import Criteria, Criterion
-from publishers.errors import InvalidOption
+from publishers.errors import InvalidOption, PenstockError
 from publishers.lossless import encodable
 from publishers.options import check_whole
 
-__all__ = ["ChannelFeed", "Channels"]
+__all__ = ["ChannelFeed", "Channels", "ChannelsClosed"]
+
+
+class ChannelsClosed(PenstockError):
+    """A message was published on channels that were closed."""
+
+    says = "these channels were closed and pass on no more messages; make new ones"
+
 
 _PATTERN_MAX: Final = 1024
 _COUNT: Final = "a whole number from 1"

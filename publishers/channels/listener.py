@@ -1,8 +1,8 @@
-"""One subscription to channels: its bounded backlog of messages, and its drain."""
+"""One subscription to channels: its bounded backlog of messages, and its drain; and the statistics of subscriptions."""
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flow.contracts import Subscriber
@@ -10,11 +10,78 @@ from flow.drain import COMPLETED, Drain, Failed, Outcome
 from flow.errors import Overflowed
 from flow.executors import AnyExecutor
 from flow.overflow import KEPT, Backlog, Meter, Overflow
-from publishers.channels.message import Message
-from publishers.channels.statistics import ListenerStatistics
 from publishers.criteria.criteria import Criteria
 
-__all__ = ["MessageListener"]
+__all__ = ["ChannelStatistics", "ListenerStatistics", "Message", "MessageListener"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. It is not stored, and has no position: it cannot be requested again.
+
+    Attributes:
+        channel: The channel on which it was published.
+        content: The published object itself; all subscribers share it.
+        missed: Messages that this subscriber lost between the previous message and this one.
+    """
+
+    channel: str
+    content: object
+    missed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerStatistics:
+    """Statistics of one subscription.
+
+    Attributes:
+        id: Its id, unique among the subscriptions of the same channels.
+        name: Its name.
+        channels: The names it subscribes to, sorted.
+        patterns: The patterns it subscribes to, sorted.
+        overflow: What happens to a message beyond the capacity.
+        capacity: Most messages that wait.
+        waiting: Messages that wait now.
+        greatest: Most messages that ever waited.
+        demand: Messages requested and not delivered.
+        received: Messages that matched it.
+        dropped: Messages of these that it lost.
+    """
+
+    id: int
+    name: str
+    channels: tuple[str, ...]
+    patterns: tuple[str, ...]
+    overflow: Overflow
+    capacity: int
+    waiting: int
+    greatest: int
+    demand: int
+    received: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatistics:
+    """Statistics of all channels.
+
+    Attributes:
+        published: Published messages.
+        unheard: Published messages that no subscription accepted.
+        passed_on: Messages accepted by subscriptions, counted once for each.
+        dropped: Messages lost by subscriptions, counted once for each; ended subscriptions included.
+        evaluations: How often a pattern was evaluated on a name; this depends only on the patterns that a name leads to.
+        closed: Whether the channels were closed.
+        listeners: The subscriptions, in the order in which they were added.
+    """
+
+    published: int
+    unheard: int
+    passed_on: int
+    dropped: int
+    evaluations: int
+    closed: bool
+    listeners: tuple[ListenerStatistics, ...]
 
 
 class MessageListener:

@@ -30,9 +30,8 @@ from publishers.model.change import Change, Operation, row_id
 from publishers.model.position import Position, PositionToken, Start, check_position
 from publishers.options import check_switches, check_whole
 from publishers.snapshots import SnapshotChange, SnapshotCursor, SnapshotMode, SnapshotSource
-from publishers.snapshots.pages import KeyRange, Pages, SourcePages, StatePages
+from publishers.snapshots.pages import KeyRange, Pages, SourcePages, SourceThreads, StatePages
 from publishers.snapshots.source import checked_sources
-from publishers.snapshots.source_threads import SourceThreads
 from publishers.state import CompactedState
 from publishers.views.entities import M, ModelChange, Models
 from publishers.views.masking import Mask, Rule

@@ -5,9 +5,8 @@ version, then the rows, then continues with the next page; after the last page i
 delivered row or change is newer than the previous one of its key, and no change is missing.
 """
 
-from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
-from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotEnd
+from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotEnd
 from publishers.snapshots.source import PageRequest, PageSource, SnapshotMode, SnapshotSource
 from publishers.snapshots.sql import SqlSource
 

@@ -13,9 +13,8 @@ from flow.executors import INLINE, Executor, executor_of
 from publishers.errors import LogClosed, LogError, LogExhausted, SnapshotGone
 from publishers.fanout.service import Service
 from publishers.model.change import Change
-from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.reader import Entry, SnapshotReader
-from publishers.snapshots.signals import delivering
+from publishers.snapshots.signals import SnapshotChange, delivering
 from publishers.wal import Hold
 
 __all__ = ["Paying", "RowDelivery"]

@@ -1,22 +1,85 @@
-"""Pages of rows, each with the versions of the log between which it was read."""
+"""Pages of rows, each with the versions of the log between which it was read; the threads that read them, and what became of their rows meanwhile."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from publishers.background import BackgroundThread
+from publishers.blocks.block import Block
 from publishers.commits import Commit
-from publishers.criteria.key_reach import KeyReach
-from publishers.errors import InvalidChange, InvalidOption, PenstockError, SourceFailed, SourceRowRefused
+from publishers.criteria.entities import KeyReach
+from publishers.errors import (
+    InvalidChange,
+    InvalidOption,
+    LogExhausted,
+    PenstockError,
+    SourceFailed,
+    SourceRowRefused,
+)
 from publishers.fanout.service import Service
 from publishers.model.position import Position
 from publishers.mutations.arguments import key_bytes
 from publishers.mutations.mutation import upsert
 from publishers.snapshots.source import PageRequest, SnapshotSource
-from publishers.snapshots.source_threads import SourceThreads
 from publishers.state import CompactedState
-from publishers.state.rows import RowPlace, StoredRow
+from publishers.state.rows import RowActions, RowPlace, StoredRow
 
-__all__ = ["KeyRange", "Pages", "SnapshotPage", "SourcePages", "StatePages"]
+__all__ = ["KeyRange", "PageChanges", "Pages", "SnapshotPage", "SourcePages", "SourceThreads", "StatePages"]
+
+
+class SourceThreads:
+    """Threads for reads that may block for long: as many as there is work for, up to a bound, and none without any.
+
+    Args:
+        most: The bound, from 1.
+        name: What the threads are called.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._lock = threading.Lock()
+        self._waiting: dict[Hashable, Callable[[], object]] = {}
+        self._running = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many reads wait for a thread."""
+        return len(self._waiting)
+
+    def send(self, key: Hashable, read: Callable[[], object]) -> None:
+        """Has something read that never raises; ``key`` has nothing else to be read meanwhile.
+
+        Raises:
+            LogExhausted: If there is no thread for it, and the system gives none.
+        """
+        with self._lock:
+            self._waiting[key] = read
+            if self._running == self._most:
+                return
+            self._running += 1
+        try:
+            BackgroundThread(target=self._work, name=self._name, daemon=True).start()
+        except LogExhausted:
+            with self._lock:
+                self._running -= 1
+                self._waiting.pop(key, None)
+            raise
+
+    def forget(self, key: Hashable) -> None:
+        """Reads nothing for a key any more, unless it is being read."""
+        with self._lock:
+            self._waiting.pop(key, None)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._running -= 1
+                    return
+                read = self._waiting.pop(next(iter(self._waiting)))
+            read()
 
 
 class KeyRange(NamedTuple):
@@ -288,3 +351,49 @@ def _high(mark: object, visible: int) -> int:
 def _before(position: Position) -> int:
     """Returns the version that rows must contain if changes continue at a position."""
     return position.version - 1 if position.index == 0 else position.version
+
+
+class PageChanges:
+    """The rows of a page, without what changes since then have made of them.
+
+    A page that is read "now" has of some changes the effect and of others not. A key that was changed meanwhile is not given
+    as a row, as the subscriber has got the change, which is as new; or as the change has left it, if changes are not wanted
+    for what they are (by their operation, say).
+
+    Args:
+        plain: Whether of each row that is wanted every change is given.
+    """
+
+    def __init__(self, plain: bool) -> None:
+        self._plain = plain
+        self._low = 0
+        self._kept: dict[RowPlace, StoredRow] | None = None
+        self._page: list[StoredRow] = []
+
+    @property
+    def rows(self) -> list[StoredRow]:
+        """The rows, as of the newest version that was added."""
+        return self._page if self._kept is None else list(self._kept.values())
+
+    def begin(self, page: SnapshotPage) -> None:
+        """The page that was read."""
+        self._low, self._page = page.low, page.rows
+        self._kept = None if page.low == page.version else {row.place: row for row in page.rows}
+
+    def add(self, block: Block) -> None:
+        """Changes, in their order; again is harmless."""
+        kept = self._kept
+        if kept is None or block.version <= self._low:
+            return
+        actions = RowActions()
+        actions.add(block.columns, block.version, block.first_index, block.committed_at)
+        known = {row.place for row in self._page}
+        if actions.cleared:
+            for place in [place for place in kept if place.entity_type in actions.cleared]:
+                del kept[place]
+        for changed, row in actions.rows.items():
+            place = RowPlace(*changed)
+            if row is None or self._plain:
+                kept.pop(place, None)
+            elif place in known:
+                kept[place] = row

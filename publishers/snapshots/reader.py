@@ -13,12 +13,10 @@ from publishers.fanout.service import Service
 from publishers.model.change import Change, time_of
 from publishers.model.position import Position, PositionToken
 from publishers.options import MIB
-from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
-from publishers.snapshots.page_changes import PageChanges
-from publishers.snapshots.pages import Pages, SnapshotPage
+from publishers.snapshots.pages import PageChanges, Pages, SnapshotPage
 from publishers.snapshots.rows import RowReader, in_snapshot, read_row
-from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotEnd, SnapshotSignal
+from publishers.snapshots.signals import ChunkEnd, SnapshotBegin, SnapshotChange, SnapshotEnd, SnapshotSignal
 from publishers.state.rows import StoredRow
 from publishers.views.view import View
 from publishers.wal.read.catalog import Location

@@ -11,13 +11,13 @@ import msgspec
 from publishers.blocks.block import Block
 from publishers.blocks.decode import attached_of, spliced
 from publishers.criteria.criteria import Criteria, Criterion
+from publishers.criteria.entities import KeyReach
 from publishers.criteria.intersection import both
-from publishers.criteria.key_reach import KeyReach
 from publishers.criteria.predicate import Predicate
 from publishers.model.change import Area, Change, Operation
 from publishers.model.position import Position
-from publishers.snapshots.change import SnapshotChange
 from publishers.snapshots.cursor import SnapshotCursor
+from publishers.snapshots.signals import SnapshotChange
 from publishers.state.rows import StoredRow
 from publishers.views.view import View
 from publishers.wal import Column, Columns

@@ -24,8 +24,7 @@ from publishers.mutations.arguments import check_entity_type, key_bytes
 from publishers.options import KIB, MIB, check_whole
 from publishers.state.pace import Pace
 from publishers.state.ports import StatedLog
-from publishers.state.row_actions import RowActions
-from publishers.state.rows import EntityRow, RowPlace, StatePage, StateStatistics, shown_row
+from publishers.state.rows import EntityRow, RowActions, RowPlace, StatePage, StateStatistics, shown_row
 from publishers.state.table import (
     Spans,
     StateTable,

@@ -1,15 +1,11 @@
-"""The SQLite file of a compacted state: its rows, and the place in the log as of which they are.
-
-One thread writes; any thread reads, by connections of its own, each in a short transaction that sees rows and place of one
-moment. The file is in WAL mode and is not synced with each transaction: `StateTable.sync` does that, before the log
-deletes what would be needed to make the last ones again.
-"""
+"""The SQLite file of a compacted state: its rows, and the place in the log as of which they are; also looked at without the owner of its log."""
 
 import contextlib
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -18,10 +14,10 @@ from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 from zlib import crc32
 
-from publishers.errors import StateUnusable
+from publishers.errors import StateIncomplete, StateUnusable
+from publishers.model.position import Position
 from publishers.options import Readers
-from publishers.state.row_actions import RowActions
-from publishers.state.rows import RowPlace, StoredRow
+from publishers.state.rows import EntityRow, RowActions, RowPlace, StoredRow, shown_row
 from publishers.wal.disk.descriptors import DESCRIPTORS
 from publishers.wal.disk.modes import DIRECTORY_MODES, make_file, make_readable
 
@@ -30,13 +26,14 @@ __all__ = [
     "StateTable",
     "TablePage",
     "TablePlace",
-    "check_file",
     "damaged",
     "file_of",
+    "find_in_file",
+    "look_at_file",
     "remove_device",
     "remove_table",
-    "row_at",
 ]
+
 
 STATE_DIRECTORY: Final = "state"
 """Where in the directory of a log the file is."""
@@ -450,3 +447,73 @@ def _checked(found: Sequence[object]) -> StoredRow:
             f"the row of {row.entity_type!r:.80} {row.key!r:.80} is not as it was written"
         )
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """The place and the size of the file of a state.
+
+    Attributes:
+        log_id: Of which log it is: 32 hexadecimal digits.
+        token: The position after the last change that is in it, with the history that it belongs to.
+        version: The version of that change.
+        rows: How many entities there are.
+        nbytes: Bytes of the file.
+    """
+
+    log_id: str
+    token: str
+    version: int
+    rows: int
+    nbytes: int
+
+
+def look_at_file(directory: Path, oldest: Position) -> StateFile:
+    """Reads the place of the file in the directory of a log. Only the owner judges whether it is of the history of that log.
+
+    Args:
+        directory: The directory of the log.
+        oldest: The oldest position of the log.
+
+    Raises:
+        StateIncomplete: If the log begins behind the place of the file, or behind version 1 without a file: no owner
+            can use or make the state then.
+        StateUnusable: If there is no file, or it cannot be read.
+    """
+    path = file_of(directory)
+    if not path.is_file() and oldest.version > 1:
+        raise StateIncomplete(oldest)
+    with _reading(directory) as connection:
+        found = connection.execute("SELECT log_id, token, version, rows FROM place").fetchone()
+    if (0 if found is None else found[2]) + 1 < oldest.version:
+        raise StateIncomplete(oldest)
+    if found is None:
+        raise StateUnusable(path, "empty: its log has had no changes yet, or it is being made")
+    log_id, token, version, rows = found
+    return StateFile(log_id, token, version, rows, path.stat().st_size)
+
+
+def find_in_file(directory: Path, entity_type: str, key: bytes) -> EntityRow | None:
+    """An entity, as of the place of the file; None if there is none.
+
+    Raises:
+        StateUnusable: If there is no file, or it cannot be read.
+    """
+    with _reading(directory) as connection:
+        found = row_at(connection, RowPlace(entity_type, key))
+    return None if found is None else shown_row(found)
+
+
+@contextlib.contextmanager
+def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
+    path = file_of(directory)
+    if not path.is_file():
+        raise StateUnusable(path, "not there; the owner of the log makes it with state=True")
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        ) as connection:
+            check_file(connection, path)
+            yield connection
+    except sqlite3.Error as error:
+        raise StateUnusable(path, f"not to be read ({error})") from error

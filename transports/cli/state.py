@@ -12,9 +12,8 @@ from publishers.errors import StateIncomplete
 from publishers.log.changelog import ChangeLog
 from publishers.mutations.arguments import key_bytes
 from publishers.options import KEEP_HISTORY
-from publishers.state.file import find_in_file, look_at_file
 from publishers.state.rows import EntityRow
-from publishers.state.table import STATE_DIRECTORY, remove_table
+from publishers.state.table import STATE_DIRECTORY, find_in_file, look_at_file, remove_table
 from publishers.wal import RealFileSystem
 from publishers.wal.checks.verify import is_live
 from transports.cli.arguments import ArgumentParser

@@ -345,7 +345,7 @@ READING: Final = (
     ),
     Fault(
         "F145",
-        "publishers/commits/repetition.py",
+        "publishers/commits/pending.py",
         "    if wal.durable < version:\n        wal.sync()  # only durable frames can be read\n",
         "",
         "a repetition of what is not durable yet is compared with nothing",

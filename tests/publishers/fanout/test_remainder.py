@@ -12,7 +12,7 @@ from penstock_cdc.errors import HistoryPruned, LogClosed
 from publishers import Content, Criterion, Position
 from publishers.blocks.block import Block
 from publishers.fanout.counters import DeliveryCounters
-from publishers.fanout.remainder import Remainder
+from publishers.fanout.resync_slice import Remainder
 from publishers.wal import Reader
 from tests.harness.inside import service_of
 from tests.harness.scale import scaled

@@ -467,7 +467,7 @@ def test_where_the_system_gives_no_thread_the_rows_come_when_it_gives_one(monkey
     source = table({"1": {}})
     with opened(source_threads=1) as log:
         with monkeypatch.context() as patched:
-            patched.setattr("publishers.snapshots.source_threads.BackgroundThread", Refused)
+            patched.setattr("publishers.snapshots.pages.BackgroundThread", Refused)
             probe = subscribed(log, source=source)
             wait_until(lambda: len(refused) > 1)
             assert not probe.terminals

@@ -4,8 +4,7 @@ import pytest
 
 from publishers import ChangeLog, Position, upsert
 from publishers.errors import StateIncomplete, StateUnusable
-from publishers.state.file import find_in_file, look_at_file
-from publishers.state.table import file_of
+from publishers.state.table import file_of, find_in_file, look_at_file
 from tests.publishers.support import wait_until
 
 FIRST, LATER = Position(1, 0), Position(9, 0)
