@@ -20,7 +20,7 @@ from transports.errors import TooManyProducers
 from transports.limits import Limits
 from transports.quotas.rates import PrincipalRates
 from transports.quotas.shared_bytes import SharedBytes
-from transports.telemetry.append_figures import AppendFigures
+from transports.telemetry.latency import AppendFigures
 
 if TYPE_CHECKING:
     from publishers.log.changelog import ChangeLog

@@ -13,8 +13,8 @@ from tests.contracts.faces import Claimed, Given, Refused, Row, Seen, SlotSeen, 
 from tests.contracts.place import Place
 from tests.contracts.websocket import info_of, letter_of, rows_of
 from transports import Backoff, RemoteError, connect
-from transports.client.remote_group import RemoteMember
-from transports.client.remote_slot import RemoteSlot
+from transports.client.remote_groups import RemoteMember
+from transports.client.remote_slots import RemoteSlot
 from transports.codec.replies import RemoteDelivery
 from transports.codec.slots import SlotInfo
 from transports.problems import describe

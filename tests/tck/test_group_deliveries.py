@@ -14,7 +14,7 @@ from tests.harness.inside import link_of
 from tests.publishers.support import QUICK, scratch
 from tests.tck.places import SILENCE, On, Placed, closed, needs_uvloop
 from transports import Grant, Limits, LogAction, connect, serve
-from transports.client.remote_group import _DeliverySubscription
+from transports.client.remote_groups import _DeliverySubscription
 
 PLENTY = 1_200
 """Changes of the log."""

@@ -26,7 +26,7 @@ from transports.cli.view import add_view, mask_of, view_of
 from transports.cli.wait import wait_for
 from transports.client.backoff import Backoff
 from transports.client.remote_feed import RemoteSubscription
-from transports.client.remote_slot import RemoteSlot
+from transports.client.remote_slots import RemoteSlot
 from transports.codec.events import EventEncoder, encode_change
 from transports.codec.replies import RemoteChange
 from transports.codec.snapshot_places import token_in

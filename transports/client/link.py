@@ -1,10 +1,10 @@
-"""The connection of a remote log, and what its subscriptions, slots, consumers, questions and appends do on it."""
+"""The connection of a remote log: what its subscriptions, slots, consumers, appends and requests with one answer do on it."""
 
 import asyncio
 import contextlib
 import itertools
 import ssl as ssl_module
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -14,11 +14,19 @@ from publishers.errors import LogForked
 from transports.client.backoff import Backoff
 from transports.client.reconnect import OnWait, Reconnection, Token
 from transports.client.remote_feed import RemoteSubscription
-from transports.client.remote_questions import RemoteQuestions
 from transports.codec.replies import RemoteCommit
 from transports.errors import ConnectionLost, RemoteError
 from transports.operations.operation import LogOperation
-from transports.protocol.client import Acked, Answered, ClientSession, Deliver, Ended, Progress, Retry
+from transports.protocol.client import (
+    Acked,
+    Answered,
+    ClientQuestion,
+    ClientSession,
+    Deliver,
+    Ended,
+    Progress,
+    Retry,
+)
 from transports.protocol.client_appends import AppendAnswered, ClientAppend, ResumeAppends
 from transports.protocol.client_consumers import Called, ClientConsumer
 from transports.protocol.client_slots import ClientSlot
@@ -26,6 +34,42 @@ from transports.protocol.client_subscription import ClientSubscription
 from transports.protocol.connection import Effect, Send
 
 __all__ = ["RemoteLink"]
+
+
+class RemoteQuestions:
+    """The unanswered questions of one connection, on its event loop.
+
+    Args:
+        session: The machine of the connection.
+        perform: Performs the effects of the machine.
+    """
+
+    def __init__(self, session: ClientSession, perform: Callable[[Iterable[Effect]], object]) -> None:
+        self._session = session
+        self._perform = perform
+        self._waiting: dict[ClientQuestion, asyncio.Future[Any]] = {}
+
+    async def ask(self, kind: str, payload: dict[str, Any]) -> Any:
+        """Sends the message of an operation and returns the answer; raises the server's error, or the reason why no answer will come."""
+        question = ClientQuestion(self._session.name(), payload, kind)
+        answer = self._waiting[question] = asyncio.get_running_loop().create_future()
+        self._perform(self._session.ask(question))
+        try:
+            return await answer
+        finally:
+            if self._waiting.pop(question, None) is not None:
+                self._perform(self._session.cancel(question))  # the caller was cancelled
+
+    def answer(self, question: ClientQuestion, answer: object) -> None:
+        """Wakes the caller with the answer."""
+        waiting = self._waiting.pop(question)
+        if waiting.done():
+            return
+        if isinstance(answer, Exception):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)
+
 
 _A = TypeVar("_A")
 

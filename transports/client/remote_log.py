@@ -28,10 +28,8 @@ from transports.client.backoff import Backoff
 from transports.client.link import RemoteLink
 from transports.client.reconnect import OnWait, Token
 from transports.client.remote_feed import RemoteFeed
-from transports.client.remote_group import RemoteMember
-from transports.client.remote_groups import RemoteGroups
-from transports.client.remote_slot import RemoteSlot
-from transports.client.remote_slots import RemoteSlots
+from transports.client.remote_groups import RemoteGroups, RemoteMember
+from transports.client.remote_slots import RemoteSlot, RemoteSlots
 from transports.client.urls import check_websocket_url
 from transports.codec.appends import expect_json
 from transports.codec.changes import changes_json

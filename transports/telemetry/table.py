@@ -1,8 +1,6 @@
-"""The one table of metrics: names, kinds, labels, and where each is found in the statistics of a server.
+"""Values of labels that are known before anything happens.
 
-Everything about metrics derives from it: ``/metrics``, the instruments of OpenTelemetry, the table in
-``docs/monitoring.md``, and ``penstock top``. Names never change; a metric whose value is unknown has no sample, and a counter has one of 0 for each
-value of its label that is known beforehand.
+A counter has a sample of 0 for each from the start: Prometheus sees no increase in a series that begins at 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,10 +8,60 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from transports.errors import CloseCode
 from transports.problems import ERROR_CODES
-from transports.telemetry.known import APPEND_OUTCOMES, ENDINGS, RESP_COMMANDS, RESP_ENDINGS, RESP_ERRORS
 
-__all__ = ["SERVER_METRICS", "TABLE", "Metric", "MetricKind", "Sample", "read_buckets", "samples"]
+__all__ = [
+    "RESP_COMMANDS",
+    "RESP_ENDINGS",
+    "RESP_ERRORS",
+    "TABLE",
+    "Metric",
+    "MetricKind",
+    "Sample",
+    "read_buckets",
+    "samples",
+]
+
+
+# A counter has a sample of 0 for each value that is known: Prometheus sees no increase in a series that begins at 1.
+ENDINGS: Final = (
+    *(code.name for code in CloseCode),
+    "STALLED",
+    "HTTP_STALLED",
+    "HTTP_REFUSED",
+    "CROWDED",
+    "TLS_REFUSED",
+)
+"""Why the server closes connections."""
+
+APPEND_OUTCOMES: Final = ("WRITTEN", "DUPLICATE", *ERROR_CODES)
+
+RESP_ENDINGS: Final = (
+    "CROWDED",
+    "GOING_AWAY",
+    "INTERNAL",
+    "OVERLOAD",
+    "PROTOCOL_ERROR",
+    "STALLED",
+    "TLS_REFUSED",
+    "UNAUTHORIZED",
+)
+"""Why the server closes connections of the Redis protocol."""
+
+RESP_COMMANDS: Final = (
+    *("AUTH", "CDCPOLL", "CDC.POLL", "CDC.GROUP", "CDC.ACK", "CDC.NACK", "CDC.PENDING", "CDC.CLAIM", "CLIENT", "COMMAND"),
+    *("DISCARD", "ECHO", "EXEC", "HELLO", "INFO", "MULTI", "PING", "QUIT", "SELECT", "UNKNOWN"),
+)  # fmt: skip
+"""The commands of the Redis protocol, and ``UNKNOWN`` for others."""
+
+_WORDS: Final = (
+    *("BUSYGROUP", "ERR", "EXECABORT", "GROUP_DAMAGED", "NOAUTH", "NOGROUP", "NOLOG", "NOPERM"),
+    *("NOPROTO", "NOSEQUENCE", "PAUSED", "READONLY", "TRYAGAIN", "WRONGPASS"),
+)  # fmt: skip
+RESP_ERRORS: Final = tuple(sorted({*_WORDS, *ERROR_CODES}))
+"""First words of errors of the Redis protocol: those of Redis, and codes."""
+
 
 Told = Mapping[str, Any]
 Sample = tuple[tuple[str, ...], float]

@@ -12,8 +12,7 @@ from transports.errors import CloseCode
 from transports.problems import ERROR_CODES
 from transports.resp.commands import COMMANDS
 from transports.resp.errors import _GROUPS, _WORDS
-from transports.telemetry.known import RESP_COMMANDS, RESP_ENDINGS, RESP_ERRORS
-from transports.telemetry.table import TABLE, MetricKind
+from transports.telemetry.table import RESP_COMMANDS, RESP_ENDINGS, RESP_ERRORS, TABLE, MetricKind
 
 ROOT = Path(__file__).parents[3] / "transports"
 NAMES = {"group", "query", "sink"}
